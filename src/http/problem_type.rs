@@ -17,7 +17,7 @@ pub(super) struct Entry {
     pub(super) advice: &'static str,
     /// Whether the same request may get another answer later: then there is a `Retry-After`.
     pub(super) retry: bool,
-    /// What it means for a guard around this one, which must not keep it as its answer.
+    /// What it means for the operation of a guard around this one.
     pub(super) outcome: Outcome,
     pub(super) stripe: Words,
     pub(super) acp: Words,
