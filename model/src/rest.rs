@@ -93,6 +93,7 @@ fn calm(config: &Config, protocol: &mut Protocol, world: &World) -> Option<Succe
         let found = match (state.phase, state.message) {
             (Phase::Running, _) => pick(&next, &|action| action == Action::Crashes(worker)),
             (Phase::Ended(_), _) => pick(&next, &|action| action == Action::Reports(worker)),
+            (Phase::Deferred(..), _) => pick(&next, &|action| action == Action::Marks(worker)),
             (_, Message::Queued | Message::Processed) => {
                 pick(&next, &|action| action == Action::Delivers(worker))
             }
@@ -146,6 +147,12 @@ fn at_rest(config: &Config, protocol: &Protocol, world: &World) -> Option<Violat
     }
     if world.refused && effect && !visible && !world.ruled {
         return Some(Violation::ForgottenRefusal);
+    }
+    let other =
+        |(worker, number): (&Worker, u8)| worker.told && facts.is_some_and(|facts| facts.answer != number);
+    let answers = effect && !config.may_run_again;
+    if answers && !visible && !world.ruled && world.workers.iter().zip(1..).any(other) {
+        return Some(Violation::TwoAnswers);
     }
     let with_rows = facts.filter(|facts| facts.with_writes && facts.state == Kind::Completed);
     let committed =

@@ -24,6 +24,8 @@ pub enum Phase {
     Running,
     /// Its handler has ended, and this is not reported yet.
     Ended(Report),
+    /// Its first report is in the queue. It has yet to mark the record with the second.
+    Deferred(Report, Report),
     /// It has reported, or tried to. This is what it wanted to report.
     Reported(Report),
     /// It is dead.
@@ -73,6 +75,8 @@ pub struct Worker {
     pub orphan: bool,
     /// How often its domain writes are committed.
     pub commits: u8,
+    /// Whether its caller got its answer although it was not written.
+    pub told: bool,
 }
 
 impl Worker {
@@ -89,6 +93,7 @@ impl Worker {
         covered: false,
         orphan: false,
         commits: 0,
+        told: false,
     };
 
     /// Whether it has an effect.

@@ -117,7 +117,12 @@ impl<T> Idempotency<T> {
     /// 2. Its answer is kept if it is conclusive. Otherwise nothing is written.
     /// 3. Of several requests at once, one commits. The others get its answer, as every retry does.
     /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
+    ///
+    /// # Panics
+    /// If [`Operation::completion_timeout`] is longer than [`MAX_SENDING_TIME`](crate::time_budget::MAX_SENDING_TIME): nothing is
+    /// sent after that.
     pub fn single_transaction(mut self) -> Self {
+        self.settings.executor.operation().assert_single_transaction();
         Arc::make_mut(&mut self.settings).single_transaction = true;
         self
     }

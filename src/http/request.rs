@@ -74,9 +74,9 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         oldest.admit(&key, key_header::timestamp(&parts.headers), guard.world().now()).err()
     };
     let too_short = key_header::too_short(&key, operation.min_key_length);
-    let refusal = too_short
-        .or_else(|| operation.oldest_key.as_ref().and_then(admit))
-        .map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
+    let refusal = too_short.or_else(|| operation.oldest_key.as_ref().and_then(admit));
+    let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
+    let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
     let (path, query) = (target::path(parts), target::query(parts));
     let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
     let content = Content {
@@ -93,11 +93,11 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
-    let request = Request { key, fingerprints, may_begin, deadline, origin };
+    let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, origin };
     Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 
-fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {
+fn refused(KeyRefusal { reason, detail, .. }: KeyRefusal) -> Problem {
     let problem = match reason {
         "missing" => ProblemType::KeyMissing,
         "too-old" => ProblemType::KeyTooOld,

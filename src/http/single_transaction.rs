@@ -87,25 +87,23 @@ impl Guard {
         mount: &str,
         refusal: Option<Problem>,
     ) -> HttpAnswer {
+        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
-            SingleTransactionOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
+            Committed { reply: Some((mut parts, body)), expires_at } => {
                 replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
-            SingleTransactionOutcome::Nothing(Some((mut parts, body))) => {
+            Nothing(Some((mut parts, body))) => {
                 // For a guard around this one. What the handler says of more than its writes stands.
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
                 Response::from_parts(parts, Full::new(body))
             }
-            SingleTransactionOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
-            SingleTransactionOutcome::Found(found) => self.instead(found, key, mount, refusal),
-            SingleTransactionOutcome::Nothing(None)
-            | SingleTransactionOutcome::Committed { reply: None, .. } => {
-                self.problem(ProblemType::StoreUnavailable)
-            }
-            SingleTransactionOutcome::Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
+            Refused { answer, expires_at } => replay::first(answer, expires_at),
+            Found(found) => self.instead(found, key, mount, refusal),
+            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::StoreUnavailable),
+            Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }
 }

@@ -25,14 +25,12 @@ impl MessageSummary {
     pub const NO_KIND: &str = "(none)";
 
     /// Each kind of message that the functions send, or that Lambda sends for them.
-    pub const KINDS: [&str; 11] = [
+    pub const KINDS: [&str; 9] = [
         "ask",
         "check",
         "contradiction",
         "deferred_report",
-        "double_execution",
         FAILED_RUN,
-        "forgotten",
         "poison",
         "provider_report",
         "sweep",

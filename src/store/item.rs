@@ -432,7 +432,8 @@ mod tests {
     fn the_flags_of_a_contested_or_claimed_record_are_kept() {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
-        let contested = reserved.contest(Worker::of(&other), Evidence::Perhaps, Revision::mint()).unwrap();
+        let contested =
+            reserved.contest(Worker::of(&other), Evidence::Perhaps, Revision::mint(), NOW).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested.clone().into());
         let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
         assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());
