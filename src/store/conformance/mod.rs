@@ -31,7 +31,8 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause, Worker,
+        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause,
+        Verdict,
     },
     time::Timestamp,
 };
@@ -305,7 +306,7 @@ fn released(record: &Record) -> Record {
 }
 
 fn answered(record: &Record, head: Head, body: KeptBody) -> Record {
-    record.complete(Worker::of(record), fresh(), KeptAnswer { head, body }, NOW).expect("in progress").into()
+    samples::settled(record, Verdict::Executed(KeptAnswer { head, body }), NOW, record.retention)
 }
 
 fn outside(place: Place, encoding: Encoding) -> KeptBody {
