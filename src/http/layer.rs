@@ -7,7 +7,7 @@ use tower_layer::Layer;
 
 use super::{
     Profile, Service, TenantResolver,
-    settings::{Guard, Mode, Settings},
+    settings::{Guard, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
 
@@ -64,7 +64,7 @@ impl Idempotency {
         operation.assert_consistent();
         let settings = Settings {
             executor: Executor::new(store, operation),
-            mode: Mode::Reserved,
+            single_transaction: false,
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
@@ -123,7 +123,7 @@ impl<T> Idempotency<T> {
     /// sent after that.
     pub fn single_transaction(mut self) -> Self {
         self.settings.executor.operation().assert_single_transaction();
-        Arc::make_mut(&mut self.settings).mode = Mode::SingleTransaction;
+        Arc::make_mut(&mut self.settings).single_transaction = true;
         self
     }
 

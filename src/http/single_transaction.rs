@@ -38,10 +38,6 @@ where
         Err(problem) => return problem,
     };
     let Parsed { request, body, refusal, mount } = parsed;
-    let body = match body.copies().await {
-        Ok(body) => body,
-        Err(problem) => return guard.problem(Problem::new(problem), Outcome::NotExecuted),
-    };
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
     let ends_at = deadline.map(|deadline| guard.world().instant().plus(deadline.since(now)));
@@ -50,7 +46,7 @@ where
         let guard = guard.clone();
         move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Reply>> {
             let (guard, ready, mut inner) = (guard.clone(), ready.take(), inner.clone());
-            let mut copy = Request::from_parts(parts.clone(), body());
+            let mut copy = Request::from_parts(parts.clone(), body.clone().into());
             copy.extensions_mut().insert(transaction.clone());
             let handled = async move {
                 match ready {
@@ -94,9 +90,7 @@ impl Guard {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
             Committed { reply: Some((mut parts, body)), expires_at } => {
-                if let Some(expires_at) = expires_at {
-                    replay::add_expiry(&mut parts.headers, expires_at);
-                }
+                replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
             Nothing(Some((mut parts, body))) => {
@@ -108,9 +102,8 @@ impl Guard {
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
             Found(found) => self.instead(found, key, mount, refusal),
-            Nothing(None) | Committed { reply: None, .. } => self.unavailable(ProblemType::StoreUnavailable),
-            Unconfirmed => self
-                .not_known(Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE)),
+            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::StoreUnavailable),
+            Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{DeferredReport, ReportedEffect};
 use crate::{key::RecordKey, record::Record};
 
 /// What a provider or a worker reports, and the record that contradicts it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Contradiction {
     /// The record's partition key, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,8 +2,6 @@
 //!
 //! It holds the record's item, in the state that its worker wanted. The item has a version: see [`Item`].
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize, ser::Error};
 
 use crate::{
@@ -26,13 +24,6 @@ pub(crate) struct DeferredReport {
     /// The domain writes that commit with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     writes: Vec<DomainWrite>,
-}
-
-impl fmt::Debug for DeferredReport {
-    /// Without key and body.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DeferredReport(…)")
-    }
 }
 
 impl DeferredReport {

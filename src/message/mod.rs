@@ -16,7 +16,7 @@ mod provider_report;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{key::RecordKey, queue::WorkError};
+use crate::{key::RecordKey, queue::WorkError, time::Timestamp};
 
 pub(crate) use contradiction::Contradiction;
 pub(crate) use deferred_report::DeferredReport;
@@ -27,7 +27,7 @@ pub(crate) use provider_report::{QueuedReport, ReportedEffect};
 const VERSION: u32 = 1;
 
 /// A message of this library.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Message {
     /// Check this record, once this time has come.
@@ -35,7 +35,7 @@ pub(crate) enum Message {
         /// Its partition key.
         key: String,
         /// When, in milliseconds since 1970.
-        look_at: u64,
+        look_at: Timestamp,
     },
     /// Continue the current sweep. Its checkpoint is in the store.
     Sweep,
@@ -136,8 +136,8 @@ mod tests {
             let other = sweep.replace('1', version);
             assert!(Message::read(&other).is_err(), "{other}");
         }
-        let error = Message::read(r#"{"kind":"sweep"}"#).unwrap_err();
-        assert!(matches!(error, WorkError::Malformed("it has no version")), "{error:?}");
+        let without = Message::read(r#"{"kind":"sweep"}"#);
+        assert!(matches!(without, Err(WorkError::Malformed("it has no version"))));
         assert!(Message::read(r#"{"version":1,"kind":"of_another_version"}"#).is_err());
     }
 }

@@ -6,7 +6,7 @@ use super::{OnLeaseExpiry, Operation};
 use crate::{
     key::OperationName,
     time::Timestamp,
-    time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN, lease_until},
+    time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
 
 impl Operation {
@@ -14,9 +14,10 @@ impl Operation {
         &self.name
     }
 
-    /// Until when an execution that begins now owns its record.
+    /// Until when an execution that begins now owns its record: its plausible deadline, or the lease, plus the grace. An expired lease
+    /// allows others only to *look*.
     pub(crate) fn lease_until(&self, deadline: Option<Timestamp>, now: Timestamp) -> Timestamp {
-        lease_until(deadline, now, self.lease, self.grace)
+        deadline.unwrap_or_else(|| now.plus(self.lease)).plus(self.grace)
     }
 
     /// How much of `whole` must be left for an execution to begin.

@@ -311,7 +311,7 @@ impl Record {
 }
 
 /// For tests: what a worker's report makes of the record.
-#[cfg(any(test, feature = "conformance"))]
+#[cfg(test)]
 impl Record {
     pub(crate) fn complete(
         &self,
