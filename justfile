@@ -21,6 +21,10 @@ suite *filter:
 model *arguments:
     cargo run -p model -- {{ arguments }}
 
+# Whole functions, with faults at each of their calls
+functions *arguments:
+    cargo run -p model --config 'profile.dev.package.lambda-idempotency.opt-level=2' -- functions {{ arguments }}
+
 # Format the code
 fmt:
     cargo fmt --all

@@ -3,17 +3,29 @@
 //! ```sh
 //! cargo run -p model                      # every environment, at most two million states each
 //! cargo run -p model -- everything 20000000
+//! cargo run -p model -- functions         # whole functions, every scenario
+//! cargo run -p model -- functions plain 1000000
 //! ```
 
 use std::{collections::BTreeSet, env, error::Error, process::ExitCode};
 
-use model::{config::Config, explore::explore};
+use model::{
+    config::Config,
+    explore::explore,
+    functions::{self, explore::Findings, scenario::Scenario, scenarios::SCENARIOS},
+};
 
 /// How many states are visited in each environment, if the command line does not say.
 const LIMIT: usize = 2_000_000;
 
+/// How many executions of each scenario are run, if the command line does not say.
+const EXECUTIONS: u64 = 75_000;
+
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let mut arguments = env::args().skip(1);
+    let mut arguments = env::args().skip(1).peekable();
+    if arguments.next_if_eq("functions").is_some() {
+        return all_functions(arguments);
+    }
     let name = arguments.next().unwrap_or_default();
     let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
     let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
@@ -33,5 +45,37 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     println!("\n{} combinations of a record's fields:", combinations.len());
     combinations.iter().for_each(|combination| println!("  {combination}"));
+    Ok(code)
+}
+
+/// Runs whole functions: the scenario of this name, or those whose name contains it, each up to this limit.
+fn all_functions(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Box<dyn Error>> {
+    let name = arguments.next().unwrap_or_default();
+    let limit = arguments.next().map_or(Ok(EXECUTIONS), |limit| limit.parse())?;
+    let is_exact = SCENARIOS.iter().any(|scenario| scenario.name == name);
+    let is_wanted =
+        |scenario: &&Scenario| if is_exact { scenario.name == name } else { scenario.name.contains(&name) };
+    let wanted: Vec<_> = SCENARIOS.iter().filter(is_wanted).collect();
+    if wanted.is_empty() {
+        eprintln!("no scenario has {name:?} in its name; these are all:");
+        SCENARIOS.iter().for_each(|scenario| eprintln!("  {}", scenario.name));
+        return Ok(ExitCode::from(2));
+    }
+    let mut code = ExitCode::SUCCESS;
+    println!("{:<28} {:>11} {:>9} {:>6} {:>8}", "scenario", "executions", "states", "depth", "seconds");
+    for scenario in wanted {
+        let mut progress = |executions, states| eprintln!("{executions:>40} {states:>9} …");
+        let found = functions::explore::explore(scenario, scenario.faults_at_most, limit, &mut progress);
+        let Findings { executions, states, depth, time, complete, violation } = found;
+        let whole = if complete || violation.is_some() { "" } else { "  (the first of them)" };
+        let (name, time) = (scenario.name, time.as_secs_f64());
+        println!("{name:<28} {executions:>11} {states:>9} {depth:>6} {time:>8.1}{whole}");
+        if let Some((violation, story)) = violation {
+            code = ExitCode::FAILURE;
+            println!("\n  {violation:?}: {violation}");
+            story.iter().for_each(|line| println!("  {line}"));
+            println!();
+        }
+    }
     Ok(code)
 }

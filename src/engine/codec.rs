@@ -24,8 +24,15 @@ thread_local! {
     static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::fast(), true));
 }
 
+/// No body up to this length becomes smaller: header, end and checksum of the compressed form take as much.
+const OVERHEAD: usize = 8;
+
 /// The body, compressed if that makes it smaller.
 pub(super) fn encode(body: &Bytes) -> (Bytes, Encoding) {
+    // zlib-rs 0.6.8 panics if its output has only one byte and it is reset 65,536 times.
+    if body.len() <= OVERHEAD {
+        return (body.clone(), Encoding::Identity);
+    }
     // Capacity for a smaller body only: if the compressed form does not fit, the body stays as it is.
     let mut packed = Vec::with_capacity(body.len());
     let status = COMPRESSOR.with_borrow_mut(|compressor| {
@@ -78,6 +85,14 @@ mod tests {
         let (packed, encoding) = encode(&text);
         assert_eq!(encoding, Encoding::Zlib);
         assert_eq!(decode(packed, encoding, text.len() as u64).unwrap(), text);
+    }
+
+    #[test]
+    fn bodies_of_one_byte_can_be_encoded_for_ever() {
+        let body = Bytes::from_static(b"1");
+        for _ in 0..70_000 {
+            assert_eq!(encode(&body), (body.clone(), Encoding::Identity));
+        }
     }
 
     #[test]

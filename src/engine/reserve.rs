@@ -329,6 +329,7 @@ impl Executor {
             let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
             // Waits a little, so that the client's retry finds the key free. The task continues in the background.
             tokio::select! {
+                biased;
                 _ = taken_back => {}
                 () = world.sleep(ANSWER_TIME) => {}
             }

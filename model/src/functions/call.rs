@@ -1,0 +1,226 @@
+//! The calls that a process makes to the world around it, and how each may end.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lambda_idempotency::{
+    key::RecordKey,
+    reconcile::Finding,
+    record::{BodyId, Place, Record, Revision},
+    store::{Companion, StoreErrorKind, Survey, WriteOutcome},
+    time::Timestamp,
+};
+
+use super::{scenario::Faults, universe::MessageId};
+
+/// A queue, or another source of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// The stale function's queue.
+    Checks,
+    /// The reconcile function's queue.
+    Reconcile,
+    /// The provider's events, which go to the webhook.
+    Events,
+    /// The queue of dead letters.
+    DeadLetters,
+}
+
+/// One call.
+#[derive(Clone, Debug)]
+pub enum Call {
+    /// The process begins: at any time.
+    Begin,
+    /// The handler begins.
+    Handler,
+    /// The handler asks the provider for the effect.
+    Effect,
+    /// Insert the record, or swap that of this revision.
+    Write(Option<Revision>, Box<Record>, Vec<Companion>),
+    Load,
+    KeepBody(BodyId, Bytes, Timestamp),
+    LoadBody(BodyId, Place),
+    Due(Timestamp),
+    Survey,
+    Send(Source, String, Duration),
+    /// The provider is asked.
+    Ask,
+    /// Its message is done.
+    Acknowledge(MessageId),
+    /// Wait until the process has run for so long.
+    Sleep(Duration),
+}
+
+/// What a call returns.
+#[derive(Debug)]
+pub enum Reply {
+    Done,
+    Written(Result<WriteOutcome, StoreErrorKind>),
+    Loaded(Result<Option<Box<Record>>, StoreErrorKind>),
+    Kept(Result<Option<Place>, StoreErrorKind>),
+    Body(Result<Option<Bytes>, StoreErrorKind>),
+    Due(Result<Vec<RecordKey>, StoreErrorKind>),
+    Survey(Survey),
+    Sent(bool),
+    Effect(Effect),
+    /// `None` if the provider does not answer.
+    Found(Option<Finding>),
+}
+
+/// What the handler gets from the provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Effect {
+    Executed,
+    Refused,
+    NoAnswer,
+    /// The connection was refused: nothing was sent.
+    NotSent,
+}
+
+/// How a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum How {
+    /// It is done and answered.
+    Answered,
+    /// It is done, and its answer is lost.
+    Unanswered,
+    /// It is not done: the service fails.
+    Failed,
+    /// It gets no answer, and is done later.
+    Late,
+    /// It fails, and so does each call of this process to the store for some time.
+    Outage,
+    /// The same, but it is done.
+    OutageAfter,
+    /// It fails, because the store is down for its process.
+    DuringOutage,
+    /// Not done: a transaction holds the record.
+    Contended,
+    /// Not done: the store throttles requests.
+    Throttled,
+    /// The provider refuses the effect.
+    Refused,
+    /// Nothing is sent.
+    NotSent,
+    /// The process dies before the call.
+    Dies,
+    /// The process dies after the call.
+    DiesAfter,
+    /// The process dies, and the call is done later.
+    DiesLate,
+    /// The process freezes before the call.
+    Freezes,
+    /// The process freezes before the call's answer.
+    FreezesAfter,
+    /// The wall clock of the process is set back while it waits for the answer.
+    ClockBack,
+}
+
+impl How {
+    /// Whether the call is done now.
+    pub const fn is_done(self) -> bool {
+        use How::{Answered, ClockBack, DiesAfter, FreezesAfter, OutageAfter, Unanswered};
+        matches!(self, Answered | Unanswered | OutageAfter | DiesAfter | FreezesAfter | ClockBack)
+    }
+
+    /// Whether it is done later.
+    pub const fn is_late(self) -> bool {
+        matches!(self, Self::Late | Self::DiesLate)
+    }
+
+    pub const fn kills(self) -> bool {
+        matches!(self, Self::Dies | Self::DiesAfter | Self::DiesLate)
+    }
+
+    /// What it costs of the execution's faults.
+    pub const fn cost(self) -> u8 {
+        !matches!(self, Self::Answered | Self::DuringOutage) as u8
+    }
+}
+
+impl Call {
+    /// Whether time stands still until it is answered, unless its process is frozen.
+    pub const fn is_urgent(&self) -> bool {
+        !matches!(self, Self::Begin | Self::Sleep(_))
+    }
+
+    pub const fn is_of_store(&self) -> bool {
+        use Call::{Due, KeepBody, Load, LoadBody, Write};
+        matches!(self, Write(..) | Load | KeepBody(..) | LoadBody(..) | Due(_))
+    }
+
+    /// How it may end, in an environment with these faults. The first is the usual one.
+    pub fn ends(&self, faults: Faults) -> Vec<How> {
+        use How::{
+            Answered, ClockBack, Contended, Dies, DiesAfter, DiesLate, Failed, Freezes, FreezesAfter, Late,
+            NotSent, Outage, OutageAfter, Refused, Throttled, Unanswered,
+        };
+        let mut ends = vec![Answered];
+        let mut also = |is_on: bool, more: &[How]| ends.extend(more.iter().filter(|_| is_on));
+        match self {
+            Self::Begin | Self::Survey | Self::Sleep(_) => {}
+            Self::Write(..) => {
+                also(faults.store, &[Unanswered, Failed, Late]);
+                also(faults.outages, &[Outage, OutageAfter]);
+                also(faults.conflicts, &[Contended, Throttled]);
+                also(faults.deaths, &[Dies, DiesAfter, DiesLate]);
+                also(faults.freezes, &[Freezes, FreezesAfter]);
+                also(faults.clocks, &[ClockBack]);
+            }
+            Self::Load | Self::LoadBody(..) | Self::Due(_) => {
+                also(faults.store, &[Failed]);
+                also(faults.outages, &[Outage]);
+                also(faults.deaths, &[Dies]);
+                also(faults.freezes, &[FreezesAfter]);
+                also(faults.clocks, &[ClockBack]);
+            }
+            Self::KeepBody(..) => {
+                also(faults.store, &[Unanswered, Failed]);
+                also(faults.outages, &[Outage]);
+                also(faults.deaths, &[Dies, DiesAfter]);
+                also(faults.freezes, &[FreezesAfter]);
+            }
+            Self::Send(..) => {
+                also(faults.queues, &[Unanswered, Failed]);
+                also(faults.deaths, &[Dies, DiesAfter]);
+                also(faults.freezes, &[Freezes, FreezesAfter]);
+            }
+            Self::Acknowledge(_) => also(faults.queues, &[Failed]),
+            Self::Handler => {
+                also(faults.freezes, &[Freezes]);
+                also(faults.clocks, &[ClockBack]);
+            }
+            Self::Effect => {
+                also(faults.provider, &[Unanswered, Failed, Late, NotSent]);
+                also(faults.refusals, &[Refused]);
+                also(faults.deaths, &[Dies, DiesAfter, DiesLate]);
+                also(faults.freezes, &[FreezesAfter]);
+            }
+            Self::Ask => {
+                also(faults.provider, &[Failed]);
+                also(faults.deaths, &[Dies]);
+                also(faults.freezes, &[FreezesAfter]);
+            }
+        }
+        ends
+    }
+
+    /// Its kind, for the state.
+    pub const fn kind(&self) -> u8 {
+        match self {
+            Self::Begin => 0,
+            Self::Handler => 1,
+            Self::Effect => 2,
+            Self::Write(..) => 3,
+            Self::Load => 4,
+            Self::KeepBody(..) => 5,
+            Self::LoadBody(..) => 6,
+            Self::Due(_) => 7,
+            Self::Survey => 8,
+            Self::Send(..) => 9,
+            Self::Ask => 10,
+            Self::Acknowledge(_) => 11,
+            Self::Sleep(_) => 12,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can happen next.
+
+use super::{
+    call::{Call, How, Source},
+    execution::Choice,
+    universe::{Gate, REQUEST, Universe},
+};
+
+impl Universe {
+    /// All that can happen next. The first is the usual one. Empty at rest.
+    pub fn choices(&self) -> Vec<Choice> {
+        let mut choices = Vec::new();
+        let mut is_urgent = false;
+        let mut begun = false;
+        for (id, gate) in &self.gates {
+            let process = &self.processes[usize::from(gate.process)];
+            if process.frozen.is_some() || gate.hangs || gate.is_answered() {
+                continue;
+            }
+            match &gate.call {
+                Call::Sleep(_) => continue,
+                // Requests are alike: they begin in order.
+                Call::Begin if begun => continue,
+                Call::Begin => {
+                    begun = true;
+                    is_urgent |= self.scenario.answer_may_expire();
+                }
+                _ => is_urgent = true,
+            }
+            if process.outage_until > self.clock && gate.call.is_of_store() {
+                choices.push(Choice::Open(*id, How::DuringOutage));
+                continue;
+            }
+            let ends = gate.call.ends(self.scenario.faults);
+            let possible = ends.into_iter().filter(|how| how.cost() <= self.faults_left());
+            choices.extend(possible.map(|how| Choice::Open(*id, how)));
+        }
+        self.of_the_environment(&mut choices);
+        if !is_urgent {
+            choices.extend(self.next_event().map(Choice::Advance));
+        }
+        if self.ends_calmly() {
+            choices.truncate(1);
+        }
+        choices
+    }
+
+    /// Whether the order of what is left does not matter: no request, and no fault is left.
+    fn ends_calmly(&self) -> bool {
+        let requests = self.processes.iter().any(|process| process.name == REQUEST && !process.over);
+        self.scenario.ends_calmly && self.faults_left() == 0 && !requests
+    }
+
+    fn of_the_environment(&self, choices: &mut Vec<Choice>) {
+        for (process, id) in self.processes.iter().zip(0..) {
+            if process.frozen.is_some() {
+                choices.push(Choice::Resume(id));
+            }
+        }
+        for message in self.messages.iter().filter(|message| self.is_ready(message)) {
+            choices.push(Choice::Deliver(message.id));
+            let is_first = message.source == Source::Reconcile && self.down_until == 0;
+            if self.scenario.long_outage && is_first && self.faults_left() > 0 {
+                choices.push(Choice::GoDown);
+            }
+        }
+        let polls = self.processes.iter().filter(|process| !process.over && process.name == "poll").count();
+        let is_due = self.shelf.due_at().is_some_and(|at| at <= self.clock);
+        if is_due && self.down_until <= self.clock && polls < usize::from(self.scenario.polls) {
+            choices.push(Choice::Poll);
+        }
+        choices.extend((0..self.later.len()).map(Choice::Land));
+    }
+}
+
+impl Gate {
+    /// Whether its answer waits for its process.
+    pub const fn is_answered(&self) -> bool {
+        self.reply.is_some()
+    }
+}

@@ -1,0 +1,249 @@
+//! One execution: the processes' tasks, what can happen next, and what happens.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use futures_util::future::LocalBoxFuture;
+
+use super::{
+    call::{How, Source},
+    processes,
+    properties::Violation,
+    scenario::{Deadline, Scenario},
+    services::Machine,
+    universe::{GateId, MessageId, ProcessId, REQUEST, Shared},
+};
+
+/// After how many choices an execution counts as endless.
+const MAX_STEPS: usize = 2_000;
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+pub enum Choice {
+    /// The call at this gate ends.
+    Open(GateId, How),
+    /// A frozen process resumes.
+    Resume(ProcessId),
+    /// A message is delivered.
+    Deliver(MessageId),
+    /// The reconcile function is down for days.
+    GoDown,
+    /// The schedule invokes the reconcile function.
+    Poll,
+    /// A late call is done.
+    Land(usize),
+    /// Time passes until then.
+    Advance(u64),
+    /// At rest: a last client asks, and nothing goes wrong any more.
+    Last,
+}
+
+impl Choice {
+    /// How many faults it is.
+    pub const fn cost(self) -> u8 {
+        match self {
+            Self::Open(_, how) => how.cost(),
+            Self::GoDown => 1,
+            _ => 0,
+        }
+    }
+}
+
+struct Flag(AtomicBool);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Task {
+    process: ProcessId,
+    future: LocalBoxFuture<'static, ()>,
+    is_woken: Arc<Flag>,
+    waker: Waker,
+}
+
+/// One execution of a scenario.
+pub struct Execution {
+    scenario: &'static Scenario,
+    universe: Shared,
+    tasks: Vec<Task>,
+    steps: usize,
+    /// Whether the last client, who comes once all is at rest, has come.
+    has_last: bool,
+}
+
+impl Execution {
+    /// The beginning: no request has begun.
+    pub fn new(scenario: &'static Scenario, budget: u8, tells: bool) -> Self {
+        let universe = Shared::new(scenario, budget, tells);
+        let mut execution = Self { scenario, universe, tasks: Vec::new(), steps: 0, has_last: false };
+        for deadline in scenario.requests {
+            execution.request(*deadline);
+        }
+        execution.run();
+        execution
+    }
+
+    /// The digest of its state.
+    pub fn state(&self) -> u64 {
+        self.universe.lock().state()
+    }
+
+    /// How many faults have happened.
+    pub fn faults(&self) -> usize {
+        usize::from(self.universe.lock().faults)
+    }
+
+    /// What has happened, line for line.
+    pub fn story(self) -> Vec<String> {
+        let mut universe = self.universe.lock();
+        universe.tell(super::story::end);
+        universe.story.take().unwrap_or_default()
+    }
+
+    fn request(&mut self, deadline: Deadline) {
+        let machine = self.machine(REQUEST, None);
+        let process = machine.process;
+        self.add(process, Box::pin(processes::request(machine, deadline)));
+    }
+
+    fn machine(&self, name: &'static str, message: Option<MessageId>) -> Machine {
+        let process = self.universe.lock().add_process(name, message);
+        Machine { universe: self.universe.clone(), process }
+    }
+
+    fn add(&mut self, process: ProcessId, future: LocalBoxFuture<'static, ()>) {
+        let is_woken = Arc::new(Flag(AtomicBool::new(true)));
+        let waker = Waker::from(is_woken.clone());
+        self.tasks.push(Task { process, future, is_woken, waker });
+    }
+
+    /// Polls every task that can go on, until none can.
+    fn run(&mut self) {
+        loop {
+            let mut progress = false;
+            let mut place = 0;
+            while place < self.tasks.len() {
+                let task = &mut self.tasks[place];
+                let frozen = self.universe.lock().process(task.process).frozen.is_some();
+                if frozen || !task.is_woken.0.swap(false, Ordering::Relaxed) {
+                    place += 1;
+                    continue;
+                }
+                progress = true;
+                match task.future.as_mut().poll(&mut Context::from_waker(&task.waker)) {
+                    Poll::Pending => place += 1,
+                    Poll::Ready(()) => {
+                        let process = task.process;
+                        self.tasks.remove(place);
+                        self.adopt();
+                        if self.tasks.iter().all(|task| task.process != process) {
+                            self.universe.lock().end_process(process, false);
+                        }
+                    }
+                }
+                self.adopt();
+            }
+            if !progress {
+                return;
+            }
+        }
+    }
+
+    /// Takes the tasks that were spawned.
+    fn adopt(&mut self) {
+        let spawned = std::mem::take(&mut self.universe.lock().spawned);
+        for (process, task) in spawned {
+            self.add(process, task);
+        }
+    }
+
+    fn kill(&mut self, process: ProcessId) {
+        self.tasks.retain(|task| task.process != process);
+        self.universe.lock().end_process(process, true);
+    }
+
+    /// All that can happen next. Empty at rest.
+    pub fn choices(&self) -> Vec<Choice> {
+        let choices = self.universe.lock().choices();
+        match choices.is_empty() && !self.has_last {
+            true => vec![Choice::Last],
+            false => choices,
+        }
+    }
+
+    /// Lets this happen.
+    pub fn choose(&mut self, choice: Choice) {
+        self.steps += 1;
+        match choice {
+            Choice::Open(gate, how) => {
+                let mut universe = self.universe.lock();
+                let process = universe.gates.get(&gate).map(|gate| gate.process);
+                let dies = universe.open(gate, how);
+                drop(universe);
+                if let Some(process) = process.filter(|_| dies) {
+                    self.kill(process);
+                }
+            }
+            Choice::Resume(process) => {
+                let mut universe = self.universe.lock();
+                universe.resume(process);
+                universe.wake_sleepers();
+            }
+            Choice::Deliver(id) => {
+                let message = self.universe.lock().take(id);
+                if let Some(message) = message {
+                    let name = match message.source {
+                        Source::Checks => "stale",
+                        Source::Reconcile | Source::DeadLetters => "reconcile",
+                        Source::Events => "webhook",
+                    };
+                    let machine = self.machine(name, Some(id));
+                    let process = machine.process;
+                    let digest = super::state::digest(&(message.digest, message.receives));
+                    self.universe.lock().remember(process, digest);
+                    self.universe.lock().tell(|all| format!("{} takes a message", all.name(process)));
+                    self.add(process, Box::pin(processes::deliver(machine, message)));
+                }
+            }
+            Choice::GoDown => self.universe.lock().go_down(),
+            Choice::Poll => {
+                let machine = self.machine("poll", None);
+                let process = machine.process;
+                self.universe.lock().tell(|all| format!("{} begins", all.name(process)));
+                self.add(process, Box::pin(processes::poll(machine)));
+            }
+            Choice::Land(place) => self.universe.lock().land(place),
+            Choice::Last => {
+                self.has_last = true;
+                self.universe.lock().is_calm = true;
+                let is_late = self.scenario.answer_may_expire();
+                self.request(if is_late { Deadline::Later(0) } else { Deadline::None });
+            }
+            Choice::Advance(to) => self.universe.lock().advance(to),
+        }
+        self.run();
+    }
+
+    /// The property that does not hold, now or at rest.
+    pub fn violation(&self, at_rest: bool) -> Option<Violation> {
+        let universe = self.universe.lock();
+        let endless = (self.steps > MAX_STEPS).then_some(Violation::NoRest);
+        universe.violation.or(endless).or_else(|| universe.at_rest().filter(|_| at_rest))
+    }
+}
+
+impl Drop for Execution {
+    /// The futures go first: each leaves its gate.
+    fn drop(&mut self) {
+        self.tasks.clear();
+        self.universe.lock().spawned.clear();
+    }
+}

@@ -1,0 +1,54 @@
+//! Level 2: runs the library's whole asynchronous functions, in every order and with faults at every await.
+//!
+//! 1. Each process is a future, polled by hand on one thread. Each of its calls waits at a [gate](universe::Gate), until the
+//!    explorer decides how it ends.
+//! 2. The library is the production code: only the world, the store, the queues and the provider around it are the model's.
+//! 3. An execution is repeated exactly by its choices: nonces come from counters, and time from a clock that only advances
+//!    when no process can go on.
+//! 4. A state that was visited before is not explored again. It is known by its digest: what the store, the queues and the
+//!    provider hold, and what each process was answered.
+//! 5. What must hold is in [`properties`].
+
+pub mod call;
+pub mod choices;
+mod clock;
+pub mod execution;
+pub mod explore;
+mod perform;
+pub mod processes;
+pub mod properties;
+mod queues;
+mod reply;
+pub mod scenario;
+pub mod scenarios;
+pub mod services;
+pub mod shelf;
+pub mod state;
+mod story;
+pub mod universe;
+
+#[cfg(test)]
+mod tests {
+    use super::{explore::explore, scenarios::SCENARIOS};
+
+    /// How many executions of each scenario a test runs.
+    const FIRST: u64 = 3_000;
+
+    #[test]
+    fn no_property_falls_in_the_first_executions_of_any_scenario() {
+        for scenario in &SCENARIOS {
+            let found = explore(scenario, 1, FIRST, &mut |_, _| {});
+            let story = found.violation.map(|(violation, story)| (violation, story.join("\n")));
+            assert!(story.is_none(), "{}: {story:#?}", scenario.name);
+            assert!(found.complete || found.executions == FIRST, "{}", scenario.name);
+        }
+    }
+
+    // Otherwise a story could not be told again.
+    #[test]
+    fn the_same_choices_lead_to_the_same_execution() {
+        let runs = [(); 2].map(|()| explore(&SCENARIOS[0], 1, FIRST, &mut |_, _| {}));
+        let [first, second] = runs.map(|found| (found.executions, found.states, found.depth));
+        assert_eq!(first, second);
+    }
+}

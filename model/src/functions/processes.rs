@@ -1,0 +1,252 @@
+//! What each process does: a client's request, a delivered message, a poll.
+
+use std::time::Duration;
+
+use lambda_idempotency::{
+    Execution, Operation,
+    fingerprint::{Content, FingerprintRule},
+    internal::{
+        Computed, Executor, Fingerprints, FinishOutcome, Replay, Report, Request, ReserveOutcome,
+        SingleTransactionOutcome, Stale,
+    },
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
+    record::{Answer, UnknownCause},
+    time::Timestamp,
+    world::World,
+};
+
+use super::{
+    call::{Call, Effect, Reply, Source},
+    properties::Told,
+    scenario::{Deadline, Guarded},
+    services::{GatedProvider, GatedQueue, GatedStore, Machine},
+    shelf::{answer, row},
+    universe::{Message, Universe},
+};
+
+const LEASE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(10);
+/// Short, so that a report is given up after few tries.
+pub const COMPLETION_TIMEOUT: Duration = Duration::from_millis(400);
+/// The retention in the reconcile function's configuration.
+const SHORT_RETENTION: Duration = Duration::from_secs(300);
+const MAX_LEASE: Duration = Duration::from_secs(240);
+const MAX_QUESTIONS: u32 = 5;
+
+impl Universe {
+    /// The key of the only record.
+    pub fn scenario_key(&self) -> RecordKey {
+        key()
+    }
+}
+
+fn key() -> RecordKey {
+    let valid = "this name is valid";
+    RecordKey::new(
+        Tenant::parse("model").expect(valid),
+        OperationName::parse("model").expect(valid),
+        IdempotencyKey::parse("key").expect(valid),
+    )
+}
+
+impl Machine {
+    fn operation(&self) -> Operation {
+        let scenario = self.universe.lock().scenario;
+        let mut operation = Operation::new("model")
+            .lease(LEASE)
+            .grace(GRACE)
+            .completion_timeout(COMPLETION_TIMEOUT)
+            .retain(Duration::from_secs(scenario.retention));
+        if let Some(every) = scenario.heartbeat {
+            operation = operation.heartbeat(Duration::from_secs(every)).max_lease(MAX_LEASE);
+        }
+        if scenario.guarded == Guarded::Transactional {
+            operation = operation.effects_in_transaction();
+        }
+        operation
+    }
+
+    fn executor(&self) -> Executor {
+        Executor::new(GatedStore(self.clone()), self.operation())
+            .world(self.clone())
+            .defer_reports_to(GatedQueue(self.clone(), Source::Reconcile))
+    }
+
+    fn request(&self, deadline: Deadline) -> Request {
+        let content = Content::new("POST", "/", b"");
+        let late = deadline;
+        let deadline = match deadline {
+            Deadline::None | Deadline::Later(_) => None,
+            Deadline::In(seconds) => Some(self.now().plus(Duration::from_secs(seconds))),
+            Deadline::At(millis) => Some(Timestamp::from_millis(millis)),
+        };
+        Request {
+            key: key(),
+            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            may_begin: !matches!(late, Deadline::Later(_)),
+            origin: None,
+            deadline,
+        }
+    }
+
+    fn reconciliation(&self) -> Reconciliation {
+        Reconciliation::new(GatedStore(self.clone()), GatedQueue(self.clone(), Source::DeadLetters))
+            .world(self.clone())
+            .questions_to(GatedQueue(self.clone(), Source::Reconcile))
+            .backoff(Duration::from_secs(30), Duration::from_secs(3600), MAX_QUESTIONS)
+            // Its own retention does not count: the record has its guard's (T42).
+            .operation(self.operation().retain(SHORT_RETENTION), GatedProvider(self.clone()))
+    }
+
+    fn stale(&self) -> Stale {
+        let queue = |source| GatedQueue(self.clone(), source);
+        Stale::new(
+            GatedStore(self.clone()),
+            queue(Source::Checks),
+            queue(Source::Checks),
+            queue(Source::DeadLetters),
+        )
+        .world(self.clone())
+    }
+
+    fn tells(&self, told: Told) {
+        self.universe.lock().answered(self.process, told);
+    }
+}
+
+/// A client's request, from its reservation to its answer.
+pub async fn request(machine: Machine, deadline: Deadline) {
+    match deadline {
+        Deadline::Later(seconds) => machine.sleep(Duration::from_secs(seconds)).await,
+        _ => drop(machine.call(Call::Begin).await),
+    }
+    let (executor, request) = (machine.executor(), machine.request(deadline));
+    let guarded = machine.universe.lock().scenario.guarded;
+    if guarded == Guarded::SingleTransaction {
+        return machine.tells(single_transaction(&machine, &executor, &request).await);
+    }
+    let told = match executor.reserve(&request).await {
+        ReserveOutcome::Owned(owned) => {
+            machine.universe.lock().begins(machine.process, owned.execution().attempt());
+            let (report, answer) = handle(&machine, owned.execution()).await;
+            let finished = executor.finish(owned, report).await;
+            of_finished(finished, answer)
+        }
+        found => of_found(found),
+    };
+    machine.tells(told);
+}
+
+/// The handler: asks the provider for the effect.
+async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Answer>) {
+    let scenario = machine.universe.lock().scenario;
+    if scenario.work > 0 {
+        machine.sleep(Duration::from_secs(scenario.work)).await;
+    }
+    machine.call(Call::Handler).await;
+    if execution.is_lost() {
+        return (Report::NotExecuted, None);
+    }
+    if let Some(row) = row(scenario.rows) {
+        // A row that cannot be added shows at the end: it is missing.
+        let _ = execution.write(row);
+    }
+    let number = machine.process + 1;
+    let effect = match scenario.guarded {
+        Guarded::Reserved => match machine.call(Call::Effect).await {
+            Reply::Effect(effect) => effect,
+            _ => Effect::NoAnswer,
+        },
+        _ => Effect::Executed,
+    };
+    let status = match effect {
+        Effect::Executed => 201,
+        Effect::Refused => 402,
+        Effect::NoAnswer => return (Report::PerhapsExecuted(UnknownCause::HandlerFailed), None),
+        Effect::NotSent => return (Report::NotExecuted, None),
+    };
+    let answer = answer(status, number);
+    (Report::Completed(answer.clone()), Some(answer))
+}
+
+async fn single_transaction(machine: &Machine, executor: &Executor, request: &Request) -> Told {
+    let compute = |transaction: lambda_idempotency::engine::SingleTransaction| {
+        let machine = machine.clone();
+        let computed = async move {
+            machine.call(Call::Handler).await;
+            let rows = machine.universe.lock().scenario.rows;
+            if let Some(row) = row(rows) {
+                let _ = transaction.write(row);
+            }
+            let answer = answer(201, machine.process + 1);
+            Computed::Answer(answer.clone(), answer)
+        };
+        Box::pin(computed) as futures_util::future::BoxFuture<'static, Computed<Answer>>
+    };
+    match executor.run_single_transaction(request, compute).await {
+        SingleTransactionOutcome::Committed { reply, .. } => Told::of(&reply),
+        SingleTransactionOutcome::Refused { answer, .. } => Told::of(&answer),
+        SingleTransactionOutcome::Found(found) => of_found(found),
+        _ => Told::Again,
+    }
+}
+
+/// What the guard answers, as in `http/respond.rs`.
+fn of_found(found: ReserveOutcome) -> Told {
+    match found {
+        ReserveOutcome::Replay(replay) => of_replay(&replay),
+        _ => Told::Again,
+    }
+}
+
+fn of_replay(replay: &Replay) -> Told {
+    match Told::of(&replay.answer) {
+        Told::Answer(status, _) if replay.body_omitted => Told::Omitted(status),
+        told => told,
+    }
+}
+
+/// What the guard answers, as in `http/guard.rs`.
+fn of_finished(finished: FinishOutcome, answer: Option<Answer>) -> Told {
+    match finished {
+        FinishOutcome::Superseded(kept) => of_replay(&kept),
+        FinishOutcome::Refused { answer, .. } => Told::of(&answer),
+        FinishOutcome::Written { .. }
+        | FinishOutcome::Fenced
+        | FinishOutcome::Deferred
+        | FinishOutcome::Unwritten => answer.as_ref().map_or(Told::Again, Told::of),
+        _ => Told::Again,
+    }
+}
+
+/// A function takes a message.
+pub async fn deliver(machine: Machine, message: Message) {
+    let time = Duration::from_secs(30);
+    let is_done = match message.source {
+        Source::Checks => machine.stale().receive(&message.body, time).await.is_ok(),
+        Source::Reconcile => machine.reconciliation().receive(&message.body).await.is_ok(),
+        Source::Events => is_processed(&machine).await,
+        Source::DeadLetters => true,
+    };
+    if is_done {
+        machine.call(Call::Acknowledge(message.id)).await;
+    }
+}
+
+/// Whether the webhook answers 200 to the provider's event, as in `lambda/webhook.rs`.
+async fn is_processed(machine: &Machine) -> bool {
+    let report = ProviderReport::executed(201, GatedProvider(machine.clone()));
+    let again = |outcome: &ReconcileOutcome| {
+        use ReconcileOutcome::{Busy, InFlight, NotDue};
+        matches!(outcome, InFlight(_) | Busy | NotDue)
+    };
+    let outcome = machine.reconciliation().reported(&key(), &report).await;
+    outcome.is_ok_and(|outcome| !again(&outcome))
+}
+
+/// The reconcile function is invoked by its schedule.
+pub async fn poll(machine: Machine) {
+    // If it fails, the next one asks.
+    let _ = machine.reconciliation().poll(Duration::from_secs(60)).await;
+}

@@ -1,0 +1,246 @@
+//! What must hold in every execution.
+
+use std::{fmt, time::Duration};
+
+use lambda_idempotency::{
+    record::{Answer, AttemptId, Evidence, KeptAnswer, Record, State},
+    time::Timestamp,
+    time_budget::STORE_TIMEOUT,
+};
+use serde_json::Value;
+
+use super::{
+    call::Source,
+    processes::COMPLETION_TIMEOUT,
+    scenario::{Guarded, Rows},
+    universe::{Message, Process, ProcessId, Universe},
+};
+
+/// What a client was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Told {
+    /// An answer with this status, and a body of this length.
+    Answer(u16, u64),
+    /// The kept answer, without its body.
+    Omitted(u16),
+    /// That it should ask again.
+    Again,
+}
+
+impl Told {
+    pub fn of(answer: &Answer) -> Self {
+        Self::Answer(answer.head.status().unwrap_or_default(), answer.body.len() as u64)
+    }
+}
+
+/// A property that does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Violation {
+    TwoEffects,
+    BeganWithoutLease,
+    EndlessLease,
+    FalseAnswer,
+    TwoAnswers,
+    ForgottenRefusal,
+    LostReport,
+    Acknowledged,
+    Rows,
+    MissingBody,
+    KeptTooShort,
+    AnotherWrite,
+    NotTakenBack,
+    NoRest,
+    NeverExecuted,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TwoEffects => "at most one effect",
+            Self::BeganWithoutLease => "a handler begins only under its own lease, with time left",
+            Self::FalseAnswer => "no client gets an answer that is not true",
+            Self::EndlessLease => "a lease ends half an hour after it begins, with its grace",
+            Self::TwoAnswers => "all clients get the same answer, and the record's answer never changes",
+            Self::ForgottenRefusal => "a refusal that a caller got is with operators if there was an effect",
+            Self::LostReport => "an effect is in the record's answer, or with operators",
+            Self::Acknowledged => "a message is acknowledged only if what it says is kept",
+            Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
+            Self::MissingBody => "a record never names a body that is not stored",
+            Self::KeptTooShort => {
+                "an answer is kept for the retention of its guard, whichever source settles it"
+            }
+            Self::AnotherWrite => "a write is repeated with the same content only",
+            Self::NotTakenBack => {
+                "a reservation without an answer is taken back for as long as it can still land"
+            }
+            Self::NoRest => "at rest, the record is free, completed, or with operators",
+            Self::NeverExecuted => "a request without faults is executed",
+        })
+    }
+}
+
+const fn is_effect(status: u16) -> bool {
+    matches!(status, 200..=399)
+}
+
+fn kept_effect(answer: &KeptAnswer) -> bool {
+    answer.head.status().is_some_and(is_effect)
+}
+
+/// The longest lease: `MAX_DEADLINE`, and the grace.
+const MAX_LEASE: Duration = Duration::from_secs(31 * 60);
+
+/// What an applied write violates. `retention` is that of the guard.
+pub fn written(
+    before: Option<&Record>,
+    after: &Record,
+    now: Timestamp,
+    retention: Duration,
+) -> Option<Violation> {
+    match (before.map(|before| &before.state), &after.state) {
+        (_, State::InProgress { lease_until }) if *lease_until > now.plus(MAX_LEASE) => {
+            Some(Violation::EndlessLease)
+        }
+        (_, State::Completed { completed_at, expires_at, .. })
+            if *expires_at < completed_at.plus(retention) =>
+        {
+            Some(Violation::KeptTooShort)
+        }
+        (Some(State::Completed { answer: kept, expires_at, .. }), State::Completed { answer, .. })
+            if now < *expires_at && kept != answer =>
+        {
+            Some(Violation::TwoAnswers)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the message says that there was an effect.
+fn reports_effect(message: &Message) -> bool {
+    if message.source == Source::Events {
+        return true;
+    }
+    let Ok(body) = serde_json::from_str::<Value>(&message.body) else { return false };
+    let status = body["item"]["status"]["N"].as_str().and_then(|status| status.parse().ok());
+    let by_worker = status.is_some_and(is_effect) || body["item"]["reported"]["S"] == "effect";
+    match body["kind"].as_str() {
+        Some("deferred_report") => by_worker,
+        Some("provider_report") => true,
+        _ => false,
+    }
+}
+
+/// What it violates that this message is removed from its queue.
+pub fn acknowledged(all: &Universe, message: &Message) -> Option<Violation> {
+    let record = all.shelf.record();
+    if message.source == Source::Checks {
+        let open = matches!(record.map(|record| &record.state), Some(State::InProgress { .. }));
+        let looked_later = all.messages.iter().any(|other| other.source == Source::Checks);
+        return (open && !looked_later).then_some(Violation::Acknowledged);
+    }
+    let known = match record {
+        Some(Record { reported: Some(Evidence::Effect), .. }) => true,
+        Some(Record { state: State::Completed { answer, .. }, .. }) => kept_effect(answer),
+        _ => false,
+    };
+    let transactional = all.scenario.guarded != Guarded::Reserved;
+    if known || transactional {
+        return None;
+    }
+    let kept = all.is_visible() || all.messages.iter().any(reports_effect);
+    (reports_effect(message) && !kept).then_some(Violation::Acknowledged)
+}
+
+impl Universe {
+    /// A handler is about to begin.
+    pub fn begins(&mut self, process: ProcessId, attempt: AttemptId) {
+        self.tell(|all| format!("{} owns the record", all.name(process)));
+        self.process(process).began = true;
+        // By its own clock: another one may count it as dead too early, and never as alive for too long.
+        let now = self.now(process);
+        let owns = self.shelf.record().is_some_and(|record| {
+            let live = matches!(record.state, State::InProgress { lease_until } if now < lease_until);
+            live && record.attempt == attempt
+        });
+        if !owns {
+            self.violate(Violation::BeganWithoutLease);
+        }
+    }
+
+    /// A write that got no answer is applied late: it was called `at` this time. If it is a reservation, its process must
+    /// still take it back, or have tried to for its time.
+    pub fn landed(&mut self, process: ProcessId, at: u64) {
+        let taking_back = (STORE_TIMEOUT + COMPLETION_TIMEOUT).as_millis();
+        let Process { began, faults, ended_at, .. } = *self.process(process);
+        let ended_early = ended_at.is_some_and(|ended| u128::from(ended - at) < taking_back);
+        let is_open =
+            self.shelf.record().is_some_and(|record| matches!(record.state, State::InProgress { .. }));
+        if ended_early && !began && faults == 1 && is_open {
+            self.violate(Violation::NotTakenBack);
+        }
+    }
+
+    /// A client gets its answer.
+    pub fn answered(&mut self, process: ProcessId, told: Told) {
+        self.tell(|all| format!("{}'s client gets {told}", all.name(process)));
+        self.told.push((process, told));
+        if matches!(told, Told::Omitted(_)) && self.shelf.has_body(self.clock) {
+            self.violate(Violation::FalseAnswer);
+        }
+        let Told::Answer(status, number) = told else { return };
+        let by_provider = self.scenario.guarded == Guarded::Reserved;
+        let happened = self.effects.iter().any(|effect| u64::from(*effect) + 1 == number);
+        let committed = self.shelf.rows > 0;
+        if is_effect(status) && !(if by_provider { happened } else { committed }) {
+            self.violate(Violation::FalseAnswer);
+        }
+    }
+
+    /// What does not hold once nothing happens any more.
+    pub fn at_rest(&self) -> Option<Violation> {
+        let record = self.shelf.record();
+        let visible = self.is_visible();
+        let is_free = |record: &Record| matches!(record.state, State::FailedRetryable { .. });
+        let open = |record: &Record| {
+            matches!(record.state, State::InProgress { .. } | State::Unknown { .. } | State::Pending)
+        };
+        if !self.shelf.is_escalated() && record.is_some_and(open) || !self.messages.is_empty() {
+            return Some(Violation::NoRest);
+        }
+        let nothing = self.effects.is_empty() && self.shelf.rows == 0;
+        let in_calm = self.is_calm && !self.scenario.answer_may_expire();
+        if (self.faults == 0 || in_calm) && nothing && record.is_none_or(is_free) && !visible {
+            return Some(Violation::NeverExecuted);
+        }
+        let kept = self.shelf.answer();
+        let has_effect = kept.is_some_and(kept_effect);
+        if !self.effects.is_empty() && !has_effect && !visible {
+            return Some(Violation::LostReport);
+        }
+        let answers = || self.told.iter().map(|(_, told)| *told);
+        let refused = |told: &Told| matches!(told, Told::Answer(status, _) | Told::Omitted(status) if !is_effect(*status));
+        let effect = !self.effects.is_empty() || has_effect;
+        if answers().any(|told| refused(&told)) && effect && !visible {
+            return Some(Violation::ForgottenRefusal);
+        }
+        let mut whole =
+            answers().filter(|told| matches!(told, Told::Answer(status, _) if is_effect(*status)));
+        if let Some(first) = whole.next()
+            && whole.any(|other| other != first)
+        {
+            return Some(Violation::TwoAnswers);
+        }
+        // What a client got is what the next one gets.
+        let done = answers().any(|told| matches!(told, Told::Answer(status, _) if is_effect(status)));
+        if done && !has_effect && !visible {
+            return Some(Violation::FalseAnswer);
+        }
+        let with_rows = has_effect && record.is_some_and(|record| record.with_writes);
+        let rows = self.shelf.rows;
+        if rows > 1 || (rows == 1) != with_rows {
+            return Some(Violation::Rows);
+        }
+        let wants_rows = self.scenario.rows == Rows::One && has_effect;
+        (wants_rows && rows == 0 && !visible).then_some(Violation::Rows)
+    }
+}

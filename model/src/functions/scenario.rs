@@ -1,0 +1,98 @@
+//! What processes an execution has, and what may go wrong in it.
+
+/// What may go wrong.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Faults {
+    /// The store does not answer: the call was done, is done later, or never.
+    pub store: bool,
+    /// The store is down for one process, for longer than its retries.
+    pub outages: bool,
+    /// The store throttles, or a transaction holds the record.
+    pub conflicts: bool,
+    /// A process dies.
+    pub deaths: bool,
+    /// A process freezes, and resumes later. Its monotonic clock stands still.
+    pub freezes: bool,
+    /// A wall clock is set back.
+    pub clocks: bool,
+    /// The provider does not answer.
+    pub provider: bool,
+    /// The provider refuses the effect.
+    pub refusals: bool,
+    /// A queue does not answer, or delivers twice.
+    pub queues: bool,
+}
+
+/// How the operation is guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guarded {
+    /// It is reserved, and its handler calls a provider.
+    Reserved,
+    /// All its effects are domain writes. It is reserved.
+    Transactional,
+    /// All its effects are domain writes, in a single transaction.
+    SingleTransaction,
+}
+
+/// A deadline that Lambda's context may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    None,
+    /// So many seconds after the request begins.
+    In(u64),
+    /// So many milliseconds after 1970.
+    At(u64),
+    /// None. The request comes so many seconds later, and its key is too old to begin an execution.
+    Later(u64),
+}
+
+/// An environment, and the processes in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Its name, for the command.
+    pub name: &'static str,
+    pub guarded: Guarded,
+    /// The deadline of each request. There are as many requests as deadlines.
+    pub requests: &'static [Deadline],
+    pub faults: Faults,
+    /// The most faults of one execution, if it is run by command.
+    pub faults_at_most: u8,
+    /// For how many seconds an answer is kept.
+    pub retention: u64,
+    /// How many seconds a handler works before it asks for its effect.
+    pub work: u64,
+    /// How often heartbeats extend the lease, in seconds.
+    pub heartbeat: Option<u64>,
+    /// Whether handlers write a row, and whether that row is refused.
+    pub rows: Rows,
+    /// Whether bodies are too large for the record.
+    pub large_bodies: bool,
+    /// Whether the provider reports effects unprompted.
+    pub webhook: bool,
+    /// How many polls may run at once.
+    pub polls: u8,
+    /// Whether the reconcile function may be down for days.
+    pub long_outage: bool,
+    /// Whether the order does not matter any more once all requests are over and all faults have happened.
+    pub ends_calmly: bool,
+}
+
+impl Scenario {
+    /// Whether the answer may expire. A request that came after that would be a new operation: so requests come at once, and the
+    /// last client's key is too old to begin an execution.
+    pub fn answer_may_expire(&self) -> bool {
+        self.long_outage || self.requests.iter().any(|deadline| matches!(deadline, Deadline::Later(_)))
+    }
+}
+
+/// The rows of a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    None,
+    /// One row without a condition.
+    One,
+    /// One row whose condition does not hold, and an answer for that.
+    RefusedWithAnswer,
+    /// One row whose condition does not hold, and no answer for that.
+    Refused,
+}

@@ -1,0 +1,166 @@
+//! The scenarios: small environments, each with what may go wrong in it.
+
+use super::scenario::{Deadline, Faults, Guarded, Rows, Scenario};
+
+const NO_FAULTS: Faults = Faults {
+    store: false,
+    outages: false,
+    conflicts: false,
+    deaths: false,
+    freezes: false,
+    clocks: false,
+    provider: false,
+    refusals: false,
+    queues: false,
+};
+
+/// Two clients with the same key.
+const PLAIN: Scenario = Scenario {
+    name: "plain",
+    guarded: Guarded::Reserved,
+    requests: &[Deadline::None; 2],
+    faults: Faults { store: true, deaths: true, freezes: true, ..NO_FAULTS },
+    faults_at_most: 2,
+    retention: 24 * 3600,
+    work: 0,
+    heartbeat: None,
+    rows: Rows::None,
+    large_bodies: false,
+    webhook: false,
+    polls: 1,
+    long_outage: false,
+    ends_calmly: true,
+};
+
+/// All scenarios.
+pub static SCENARIOS: [Scenario; 18] = [
+    PLAIN,
+    // A client that retries. The store is down while its report is written, and the provider is asked.
+    Scenario {
+        name: "deferred reports",
+        faults: Faults { outages: true, queues: true, provider: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // The provider reports its effect, while two polls ask it.
+    Scenario {
+        name: "webhook and polls",
+        requests: &[Deadline::None],
+        faults: Faults {
+            outages: true,
+            deaths: true,
+            freezes: true,
+            provider: true,
+            queues: true,
+            ..NO_FAULTS
+        },
+        webhook: true,
+        polls: 2,
+        ends_calmly: false,
+        ..PLAIN
+    },
+    // A record is released, and run again, while its first worker is late.
+    Scenario {
+        name: "take-over",
+        faults: Faults { store: true, freezes: true, provider: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    Scenario { name: "refusals", faults: Faults { outages: true, refusals: true, ..NO_FAULTS }, ..PLAIN },
+    Scenario {
+        name: "late refusals",
+        faults: Faults { freezes: true, provider: true, refusals: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    Scenario {
+        name: "rows",
+        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        rows: Rows::One,
+        ..PLAIN
+    },
+    Scenario {
+        name: "refused rows",
+        requests: &[Deadline::None; 2],
+        faults: Faults { store: true, outages: true, queues: true, ..NO_FAULTS },
+        rows: Rows::Refused,
+        ..PLAIN
+    },
+    // All effects are rows.
+    Scenario {
+        name: "transactional",
+        guarded: Guarded::Transactional,
+        faults: Faults { store: true, outages: true, deaths: true, freezes: true, ..NO_FAULTS },
+        rows: Rows::One,
+        ..PLAIN
+    },
+    Scenario {
+        name: "rows refused with an answer",
+        guarded: Guarded::Transactional,
+        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        rows: Rows::RefusedWithAnswer,
+        ..PLAIN
+    },
+    Scenario {
+        name: "single transaction",
+        guarded: Guarded::SingleTransaction,
+        requests: &[Deadline::None; 3],
+        faults: Faults {
+            store: true,
+            outages: true,
+            conflicts: true,
+            deaths: true,
+            freezes: true,
+            ..NO_FAULTS
+        },
+        rows: Rows::One,
+        ..PLAIN
+    },
+    // The stale function looks, while a worker extends its lease.
+    Scenario {
+        name: "heartbeats",
+        faults: Faults { store: true, deaths: true, freezes: true, ..NO_FAULTS },
+        work: 100,
+        heartbeat: Some(40),
+        ..PLAIN
+    },
+    // The body is stored outside its record, and its report may wait until that has been deleted.
+    Scenario {
+        name: "large bodies",
+        faults: Faults { store: true, outages: true, ..NO_FAULTS },
+        large_bodies: true,
+        long_outage: true,
+        ..PLAIN
+    },
+    // Deadlines that no Lambda function has.
+    Scenario {
+        name: "past deadlines",
+        requests: &[Deadline::At(0), Deadline::At(600_000)],
+        faults: Faults { freezes: true, deaths: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    Scenario {
+        name: "far deadlines",
+        requests: &[Deadline::At(3_218_000_000_000), Deadline::In(29)],
+        faults: Faults { freezes: true, deaths: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // A transaction is sent late: another request's answer has been kept, and has expired.
+    Scenario {
+        name: "late transaction",
+        guarded: Guarded::SingleTransaction,
+        requests: &[Deadline::None, Deadline::None, Deadline::Later(660)],
+        faults: Faults { store: true, freezes: true, clocks: true, ..NO_FAULTS },
+        retention: 300,
+        rows: Rows::One,
+        ..PLAIN
+    },
+    Scenario {
+        name: "clocks",
+        faults: Faults { freezes: true, clocks: true, provider: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    Scenario {
+        name: "conflicts",
+        faults: Faults { conflicts: true, outages: true, deaths: true, ..NO_FAULTS },
+        rows: Rows::One,
+        ..PLAIN
+    },
+];

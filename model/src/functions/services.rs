@@ -1,0 +1,243 @@
+//! The library's seams, as each process sees them: the world, the store, queues, the provider. Each call waits at a gate.
+
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use lambda_idempotency::{
+    Finding, Question, Reconciler, async_trait,
+    key::RecordKey,
+    queue::{Queue, QueueError},
+    record::{BodyId, Place, Record, Revision},
+    store::{
+        AuditLine, Checkpoint, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
+        WriteOutcome,
+    },
+    time::Timestamp,
+    world::World,
+};
+
+use super::{
+    call::{Call, Reply, Source},
+    universe::{GateId, ProcessId, Shared},
+};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// One process's view of the universe.
+#[derive(Clone)]
+pub struct Machine {
+    pub universe: Shared,
+    pub process: ProcessId,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Machine({})", self.process)
+    }
+}
+
+impl Machine {
+    /// Waits until the explorer lets this call end.
+    pub fn call(&self, call: Call) -> Waiting {
+        Waiting { machine: self.clone(), gate: None, call: Some(call) }
+    }
+}
+
+/// A call that has not ended.
+pub struct Waiting {
+    machine: Machine,
+    gate: Option<GateId>,
+    call: Option<Call>,
+}
+
+impl Future for Waiting {
+    type Output = Reply;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Reply> {
+        let universe = self.machine.universe.clone();
+        let mut universe = universe.lock();
+        let process = self.machine.process;
+        if let Some(call) = self.call.take() {
+            self.gate = Some(universe.wait(process, call));
+        }
+        let reply = self.gate.and_then(|gate| universe.answer(gate, context.waker()));
+        match reply {
+            Some(reply) => {
+                self.gate = None;
+                Poll::Ready(reply)
+            }
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Waiting {
+    /// Nobody waits for the call any more.
+    fn drop(&mut self) {
+        if let Some(gate) = self.gate {
+            self.machine.universe.lock().gates.remove(&gate);
+        }
+    }
+}
+
+impl World for Machine {
+    fn now(&self) -> Timestamp {
+        self.universe.lock().now(self.process)
+    }
+
+    fn running(&self) -> Duration {
+        self.universe.lock().running(self.process)
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let until = self.running().saturating_add(duration);
+        let waiting = self.call(Call::Sleep(until));
+        Box::pin(async move { drop(waiting.await) })
+    }
+
+    fn nonce(&self) -> [u8; 16] {
+        self.universe.lock().nonce(self.process)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.universe.lock().spawned.push((self.process, task));
+    }
+}
+
+fn error(kind: StoreErrorKind) -> StoreError {
+    StoreError::new(kind, "as the explorer wants it")
+}
+
+/// The store behind gates. Its record is the only one.
+#[derive(Clone, Debug)]
+pub struct GatedStore(pub Machine);
+
+impl GatedStore {
+    async fn write(
+        &self,
+        seen: Option<Revision>,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome> {
+        let call = Call::Write(seen, Box::new(record.clone()), with.to_vec());
+        let Reply::Written(outcome) = self.0.call(call).await else { unreachable!("a write is answered") };
+        outcome.map_err(error)
+    }
+}
+
+#[async_trait]
+impl Store for GatedStore {
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        self.write(None, record, with).await
+    }
+
+    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        self.write(Some(seen), record, with).await
+    }
+
+    fn records_table(&self) -> Option<&str> {
+        None
+    }
+
+    async fn load(&self, _: &RecordKey) -> Result<Option<Record>> {
+        let Reply::Loaded(record) = self.0.call(Call::Load).await else { unreachable!("a read is answered") };
+        record.map(|record| record.map(|record| *record)).map_err(error)
+    }
+
+    fn body_capacity(&self, _: &Record) -> usize {
+        if self.0.universe.lock().scenario.large_bodies { 0 } else { 512 }
+    }
+
+    async fn keep_body(
+        &self,
+        _: &RecordKey,
+        id: BodyId,
+        body: Bytes,
+        until: Timestamp,
+    ) -> Result<Option<Place>> {
+        let call = Call::KeepBody(id, body, until);
+        let Reply::Kept(place) = self.0.call(call).await else { unreachable!("it is answered") };
+        place.map_err(error)
+    }
+
+    async fn load_body(&self, _: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
+        let call = Call::LoadBody(id, place);
+        let Reply::Body(body) = self.0.call(call).await else { unreachable!("it is answered") };
+        body.map_err(error)
+    }
+
+    async fn audit(&self, _: &RecordKey, _: Revision, _: &AuditLine) -> Result<()> {
+        Ok(())
+    }
+
+    async fn audit_lines(&self, _: &RecordKey) -> Result<Vec<AuditLine>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Unsettled for GatedStore {
+    async fn due(&self, now: Timestamp, _: usize) -> Result<Vec<RecordKey>> {
+        let Reply::Due(due) = self.0.call(Call::Due(now)).await else { unreachable!("it is answered") };
+        due.map_err(error)
+    }
+
+    async fn unknown(&self, _: Option<&lambda_idempotency::key::Tenant>, _: Option<&Cursor>) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn survey(&self) -> Result<Survey> {
+        Ok(Survey::NOTHING)
+    }
+
+    async fn scan(&self, _: (u32, u32), _: Option<&Cursor>, _: Timestamp, _: u32) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn load_checkpoint(&self, _: &str) -> Result<Option<Checkpoint>> {
+        Ok(None)
+    }
+
+    async fn write_checkpoint(&self, _: Option<Revision>, _: &Checkpoint) -> Result<bool> {
+        Ok(false)
+    }
+}
+
+/// A queue behind gates.
+#[derive(Clone, Debug)]
+pub struct GatedQueue(pub Machine, pub Source);
+
+#[async_trait]
+impl Queue for GatedQueue {
+    async fn send(&self, message: &str, delay: Duration) -> std::result::Result<(), QueueError> {
+        let call = Call::Send(self.1, message.to_owned(), delay);
+        match self.0.call(call).await {
+            Reply::Sent(true) => Ok(()),
+            _ => Err(QueueError::new("as the explorer wants it")),
+        }
+    }
+}
+
+/// The provider, who answers questions.
+#[derive(Clone, Debug)]
+pub struct GatedProvider(pub Machine);
+
+#[async_trait]
+impl Reconciler for GatedProvider {
+    async fn ask(
+        &self,
+        _: &Question,
+    ) -> std::result::Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
+        let Reply::Found(found) = self.0.call(Call::Ask).await else {
+            unreachable!("a question is answered")
+        };
+        found.ok_or_else(|| "the provider does not answer".into())
+    }
+}

@@ -1,0 +1,63 @@
+//! The digest of a state: two executions with the same state go on in the same ways.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use lambda_idempotency::record::{KeptAnswer, Record, State};
+
+use super::universe::Universe;
+
+/// The digest of a value. The same in every run.
+pub fn digest(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn answer_digest(answer: &KeptAnswer) -> u64 {
+    let id = answer.body_id().map(|id| *id.as_bytes());
+    digest(&(answer.head.status(), answer.body_length(), answer.body_place(), id))
+}
+
+/// The digest of a record, without its notes.
+pub fn record_digest(record: &Record) -> u64 {
+    let state = match &record.state {
+        State::InProgress { lease_until } => digest(&lease_until),
+        State::Completed { answer, completed_at, by, expires_at } => {
+            digest(&(answer_digest(answer), completed_at, by.name(), expires_at))
+        }
+        State::FailedRetryable { failed_at, by, expires_at } => digest(&(failed_at, by.name(), expires_at)),
+        State::Unknown { cause, since, reconcile_at, asked } => {
+            digest(&(cause.name(), since, reconcile_at, asked))
+        }
+        _ => 0,
+    };
+    let ids = (record.revision.as_bytes(), record.attempt.as_bytes(), record.attempts);
+    let times = (record.created_at, record.began_at, record.retention);
+    let marks = (record.reported, record.transactional, record.with_writes);
+    digest(&(record.state.name(), state, ids, times, marks))
+}
+
+impl Universe {
+    /// The digest of everything.
+    pub fn state(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.clock, self.down_until.saturating_sub(self.clock)).hash(&mut hasher);
+        self.shelf.digest(self.clock).hash(&mut hasher);
+        for process in &self.processes {
+            // What a process was answered does not matter once it is over.
+            let rest = (process.name, process.history, process.frozen, process.suspended, process.behind);
+            let outage = process.outage_until.saturating_sub(self.clock);
+            (!process.over).then_some((rest, outage, process.message)).hash(&mut hasher);
+        }
+        for message in &self.messages {
+            (message.digest, message.visible_at, message.receives, message.taken).hash(&mut hasher);
+        }
+        for later in &self.later {
+            let process = &self.processes[usize::from(later.process)];
+            (later.digest, later.at, later.by, process.began, process.faults, process.ended_at)
+                .hash(&mut hasher);
+        }
+        (&self.effects, &self.told, self.dead_letters).hash(&mut hasher);
+        hasher.finish()
+    }
+}

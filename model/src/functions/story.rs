@@ -1,0 +1,90 @@
+//! How a story is told: each call, how it ends, and what is left at the end.
+
+use std::fmt;
+
+use super::{
+    call::{Call, How, Source},
+    properties::Told,
+    universe::Universe,
+};
+
+/// What is left at the end.
+pub fn end(all: &Universe) -> String {
+    let record = all.shelf.record().map_or("no record".to_owned(), |record| {
+        let reported =
+            record.reported.map_or(String::new(), |reported| format!(", reported {}", reported.name()));
+        let answer = all.shelf.answer().map_or(String::new(), |answer| format!(", {:?}", answer.head));
+        format!("the record is {}{answer}{reported}", record.state.name())
+    });
+    let (effects, rows, letters) = (all.effects.len(), all.shelf.rows, all.dead_letters);
+    format!("at the end: {record}; {effects} effects, {rows} rows, {letters} dead letters")
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begin => f.write_str("begins"),
+            Self::Handler => f.write_str("begins its handler"),
+            Self::Effect => f.write_str("asks the provider for the effect"),
+            Self::Write(seen, record, with) => {
+                let (verb, state) = (if seen.is_some() { "swaps" } else { "inserts" }, record.state.name());
+                let with = if with.is_empty() { "" } else { " with its rows" };
+                write!(f, "{verb} the record: {state}{with}")
+            }
+            Self::Load => f.write_str("loads the record"),
+            Self::KeepBody(..) => f.write_str("stores a body"),
+            Self::LoadBody(..) => f.write_str("loads a body"),
+            Self::Due(_) => f.write_str("reads which questions are due"),
+            Self::Survey => f.write_str("counts unknown outcomes"),
+            Self::Send(source, ..) => write!(f, "sends a message to {source}"),
+            Self::Ask => f.write_str("asks the provider what became of it"),
+            Self::Acknowledge(_) => f.write_str("acknowledges its message"),
+            Self::Sleep(_) => f.write_str("waits"),
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Checks => "the queue of checks",
+            Self::Reconcile => "the queue of the reconcile function",
+            Self::Events => "the webhook",
+            Self::DeadLetters => "the dead letters",
+        })
+    }
+}
+
+impl fmt::Display for How {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Answered => "",
+            Self::Unanswered => ": done, but its answer is lost",
+            Self::Failed => ": not done, an error",
+            Self::Late => ": no answer, and it will be done later",
+            Self::Outage => ": not done, an error, and the store is down for this process",
+            Self::OutageAfter => ": done, but its answer is lost, and the store is down for this process",
+            Self::DuringOutage => ": the store is down for it",
+            Self::Contended => ": not done, because a transaction holds the record",
+            Self::Throttled => ": not done, because the store throttles",
+            Self::Refused => ": refused",
+            Self::NotSent => ": nothing is sent",
+            Self::Dies => ": it dies before that",
+            Self::DiesAfter => ": done, and it dies",
+            Self::DiesLate => ": it dies, and that will be done later",
+            Self::Freezes => ": it freezes before that",
+            Self::FreezesAfter => ": done, and it freezes before the answer",
+            Self::ClockBack => ": done, and its wall clock is set back by four minutes",
+        })
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(status, number) => write!(f, "{status}, answer {number}"),
+            Self::Omitted(status) => write!(f, "{status}, without its body"),
+            Self::Again => f.write_str("no answer: it should ask again"),
+        }
+    }
+}
