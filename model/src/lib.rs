@@ -3,6 +3,7 @@
 pub mod actions;
 pub mod config;
 pub mod explore;
+pub mod mutations;
 pub mod protocol;
 pub mod report;
 pub mod rest;

@@ -223,3 +223,24 @@ impl QueuedReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{message::ReportedEffect, reconcile::tests::restless};
+
+    // T46: what was not processed must come again.
+    #[tokio::test]
+    async fn a_report_about_a_record_that_others_change_is_not_acknowledged() {
+        let (key, reconciliation) = restless().await;
+        let queued = QueuedReport::of(ReportedEffect::NotExecuted);
+        let processed = reconciliation.reported_before(&key, &queued, ASK_TIMEOUT).await;
+        assert!(matches!(processed, Err(WorkError::Busy)), "{processed:?}");
+        let message = Message::ProviderReport { key: key.partition_key(), report: queued }.to_json();
+        assert!(matches!(reconciliation.receive(&message).await, Err(WorkError::Busy)));
+        let question = Message::Ask { key: key.partition_key(), reason: None }.to_json();
+        assert!(matches!(reconciliation.receive(&question).await, Err(WorkError::Busy)));
+        let reported = reconciliation.reported(&key, &ProviderReport::not_executed()).await;
+        assert!(matches!(reported, Ok(ReconcileOutcome::Busy)), "{reported:?}");
+    }
+}

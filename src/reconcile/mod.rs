@@ -112,3 +112,43 @@ pub enum Finding {
     /// It is not decided yet. Ask again after this time or the backoff, whichever is longer.
     AskAgain(Option<std::time::Duration>),
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::{
+        operation::Operation,
+        queue::MemoryQueue,
+        record::{Revision, UnknownCause, Worker, tests::reservation},
+        store::{Store, memory::MemoryStore},
+        time::Timestamp,
+        world::ManualWorld,
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(20_000);
+
+    /// Denies everything, and changes the record while it is asked, as others may.
+    struct Restless(MemoryStore);
+
+    #[async_trait]
+    impl Reconciler for Restless {
+        async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
+            let changed = Record { revision: Revision::mint(), ..question.record().clone() };
+            self.0.swap(question.record().revision, &changed, &[]).await?;
+            Ok(Finding::NotExecuted)
+        }
+    }
+
+    /// A record whose outcome is unknown, and which is changed whenever it is asked about.
+    pub(crate) async fn restless() -> (RecordKey, Reconciliation) {
+        let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+        let (worker, cause) = (Worker::of(&record), UnknownCause::Panicked);
+        let unknown = record.mark_unknown(worker, Revision::mint(), cause, NOW).expect("it is in progress");
+        let store = MemoryStore::new();
+        store.insert(&unknown, &[]).await.expect("there is none");
+        let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new())
+            .world(ManualWorld::at(NOW))
+            .operation(Operation::new(record.key.operation().as_str()), Restless(store));
+        (record.key, reconciliation)
+    }
+}
