@@ -115,11 +115,13 @@ pub enum Finding {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         operation::Operation,
         queue::MemoryQueue,
-        record::{Revision, UnknownCause, Worker, tests::reservation},
+        record::{ReservationRequest, Revision, UnknownCause, Worker, tests::reservation},
         store::{Store, memory::MemoryStore},
         time::Timestamp,
         world::ManualWorld,
@@ -139,16 +141,37 @@ pub(crate) mod tests {
         }
     }
 
-    /// A record whose outcome is unknown, and which is changed whenever it is asked about.
-    pub(crate) async fn restless() -> (RecordKey, Reconciliation) {
-        let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let (worker, cause) = (Worker::of(&record), UnknownCause::Panicked);
-        let unknown = record.mark_unknown(worker, Revision::mint(), cause, NOW).expect("it is in progress");
+    /// A store with this record, and the reconciliation that asks its reconciler.
+    pub(crate) async fn reconciliation<R: Reconciler>(
+        record: &Record,
+        reconciler: impl FnOnce(MemoryStore) -> R,
+    ) -> (MemoryStore, Reconciliation) {
         let store = MemoryStore::new();
-        store.insert(&unknown, &[]).await.expect("there is none");
+        store.insert(record, &[]).await.expect("the store answers");
         let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new())
             .world(ManualWorld::at(NOW))
-            .operation(Operation::new(record.key.operation().as_str()), Restless(store));
+            .operation(Operation::new(record.key.operation().as_str()), reconciler(store.clone()));
+        (store, reconciliation)
+    }
+
+    pub(crate) fn in_progress() -> Record {
+        Record::reserve(
+            &ReservationRequest { lease_until: NOW.plus(Duration::from_secs(60)), ..reservation("k") },
+            Revision::mint(),
+            NOW,
+        )
+    }
+
+    pub(crate) fn unknown() -> Record {
+        let record = in_progress();
+        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::Panicked, NOW);
+        unknown.expect("it is in progress").into()
+    }
+
+    /// A record that is changed whenever it is asked about.
+    pub(crate) async fn restless() -> (RecordKey, Reconciliation) {
+        let record = unknown();
+        let (_, reconciliation) = reconciliation(&record, Restless).await;
         (record.key, reconciliation)
     }
 }

@@ -719,4 +719,16 @@ mod tests {
         assert_eq!(same.clone().settled_because(Note::new("unsettled")), same);
         assert_eq!(same.clone().failed(Some(Note::new("nothing"))), same);
     }
+
+    // T55
+    #[test]
+    fn an_effect_without_its_rows_claims_no_later_generation() {
+        let worker = Worker::of(&reserved());
+        let unknown = again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::Panicked, LATER);
+        let claimed = unknown.uncommitted(worker, fresh(), LATER).unwrap();
+        assert_eq!((claimed.attempt, claimed.reported), (unknown.attempt, Some(Evidence::Effect)));
+        assert_eq!(claimed.uncommitted(worker, fresh(), LATER), None, "once is enough");
+        let later = Record { created_at: LATER, ..unknown };
+        assert_eq!(later.uncommitted(worker, fresh(), LATER), None);
+    }
 }

@@ -113,6 +113,7 @@ impl<'a> Programs<'a> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut build = Command::new(cargo);
         build.args(program.build().0).args(["--quiet", "--message-format", "json-render-diagnostics"]);
+        build.arg("--target-dir").arg(&self.tree.target);
         let (built, messages) = self.output(build.current_dir(&self.tree.root), "builds")?;
         let path = messages.iter().rev().find_map(|line| executable(line)).filter(|_| built == Some(true));
         let is_code = |line: &&String| !line.starts_with('{');
@@ -135,7 +136,7 @@ impl<'a> Programs<'a> {
 
     /// Whether a command succeeds, or `None` if it does not end in time; with all that it prints.
     fn output(&self, command: &mut Command, does: &str) -> io::Result<(Option<bool>, Vec<String>)> {
-        let log = self.tree.root.join("../mutations.log");
+        let log = self.tree.target.with_extension("log");
         let file = fs::File::create(&log)?;
         let mut child = command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn()?;
         let began = Instant::now();
@@ -176,11 +177,12 @@ fn story(lines: &[String], falls: &str) -> Option<Vec<String>> {
     let heading = format!("  {falls}: ");
     let begins = lines.iter().position(|line| line.starts_with(&heading))?;
     let steps: Vec<_> = lines[begins + 1..].iter().take_while(|line| !line.is_empty()).cloned().collect();
-    // What follows that is where nothing else goes wrong.
+    // After that, nothing else goes wrong.
     let is_rest = |line: &&String| line.contains("from here on nothing else goes wrong");
-    let fatal = steps.iter().take_while(|line| !is_rest(line)).last().map_or("", |line| line.trim());
-    let fatal = fatal.split_whitespace().collect::<Vec<_>>().join(" ");
-    let short = format!("after {} steps: {fatal}", steps.len());
+    let until: Vec<_> = steps.iter().take_while(|line| !is_rest(line)).collect();
+    let last = until.last().map_or("", |line| line.trim());
+    let last = last.split_whitespace().collect::<Vec<_>>().join(" ");
+    let short = format!("after {} steps: {last}", until.len());
     Some([short].into_iter().chain(steps).collect())
 }
 
@@ -195,12 +197,18 @@ fn failure(lines: &[String], test: &str) -> Option<Vec<String>> {
     Some(story.filter(|line| !line.is_empty()).cloned().collect())
 }
 
-/// What a program that found nothing printed last, or what it found instead.
+/// What else was found, if anything.
 fn rest(lines: &[String], finder: &Finder) -> Vec<String> {
+    let is_property = |line: &str| {
+        line.strip_prefix("  ").is_some_and(|line| {
+            line.starts_with(char::is_uppercase)
+                && line.split_once(": ").is_some_and(|(name, _)| !name.contains(' '))
+        })
+    };
     let is_other = |line: &&String| match finder {
         Finder::Test { .. } => line.starts_with("test "),
-        _ => line.starts_with("  ") && line.contains(": ") || line.contains("panicked"),
+        _ => is_property(line) || line.contains("panicked"),
     };
     let other: Vec<_> = lines.iter().filter(is_other).take(4).cloned().collect();
-    if other.is_empty() { lines.iter().rev().take(1).cloned().collect() } else { other }
+    if other.is_empty() { vec!["nothing falls".to_owned()] } else { other }
 }

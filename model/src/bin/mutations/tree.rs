@@ -8,9 +8,10 @@ use std::{
 
 use model::mutations::Mutation;
 
-/// The copy.
+/// The copy, and where its programs are built. Not where the repository's own are built: cargo would take one for the other.
 pub struct Tree {
     pub root: PathBuf,
+    pub target: PathBuf,
 }
 
 /// A file that is restored when this is dropped.
@@ -31,7 +32,8 @@ impl Tree {
     /// alone, because cargo goes by the time of their last change.
     pub fn copy() -> io::Result<Self> {
         let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let root = from.join("target/mutations");
+        let below = from.join("target/mutations");
+        let root = below.join("tree");
         let list = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listed = Command::new("git").args(list).current_dir(&from).output()?;
         if !listed.status.success() {
@@ -46,7 +48,7 @@ impl Tree {
                 fs::set_permissions(&to, fs::metadata(&from)?.permissions())?;
             }
         }
-        Ok(Self { root: root.canonicalize()? })
+        Ok(Self { root: root.canonicalize()?, target: below.canonicalize()?.join("target") })
     }
 
     /// Breaks a rule, until the returned value is dropped.
