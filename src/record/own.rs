@@ -731,4 +731,16 @@ mod tests {
         let later = Record { created_at: LATER, ..unknown };
         assert_eq!(later.uncommitted(worker, fresh(), LATER), None);
     }
+
+    // T4, T7: any later write proved that its transaction did not commit.
+    #[test]
+    fn a_transactional_worker_completes_only_the_record_that_it_owns() {
+        let record = Record { transactional: true, ..reserved() };
+        let worker = Worker::of(&record);
+        let released = record.release(record.attempt, fresh(), NOW).unwrap();
+        for later in [released.into(), record.unknown(fresh(), UnknownCause::LeaseExpired, NOW)] {
+            assert_eq!(later.complete(worker, fresh(), answer(), NOW), None);
+        }
+        assert!(record.complete(worker, fresh(), answer(), NOW).is_some());
+    }
 }
