@@ -21,6 +21,10 @@ suite *filter:
 model *arguments:
     cargo run -p model -- {{ arguments }}
 
+# Break each rule of the protocol, and see what fails: all, or those of a trap or a file
+mutations *names:
+    cargo run -p model --bin mutations -- {{ names }}
+
 # Format the code
 fmt:
     cargo fmt --all

@@ -139,11 +139,11 @@ mod tests {
         let files = match path.strip_suffix("::tests") {
             Some(path) => {
                 let path = path.replace("::", "/");
-                [format!("src/{path}.rs"), format!("src/{path}/mod.rs")]
+                ["src/{}.rs", "src/{}/mod.rs", "src/{}/tests.rs"].map(|file| file.replace("{}", &path))
             }
             None => {
                 let path = path.replace("::", "/");
-                [format!("tests/suite/{path}.rs"), format!("tests/suite/{path}/mod.rs")]
+                ["tests/suite/{}.rs", "tests/suite/{}/mod.rs", ""].map(|file| file.replace("{}", &path))
             }
         };
         let is_there =

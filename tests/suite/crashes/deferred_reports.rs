@@ -5,10 +5,9 @@ use std::time::Duration;
 use lambda_idempotency::{
     async_trait,
     internal::{Executor, FinishOutcome, Report, Request},
-    operation::OnLeaseExpiry,
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::{Answer, Evidence, UnknownCause},
+    record::{Evidence, UnknownCause},
     store::{Store, conformance::samples},
     time_budget::CLOCK_SKEW,
 };
@@ -19,8 +18,8 @@ use crate::support::{
     BoxError,
     faults::{ANY, Fault},
     guarded::{
-        GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, fresh, operation,
-        outcome_of, owned, random, replayed, replayed_text, request, written,
+        GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, outcome_of,
+        owned, random, replayed, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -110,51 +109,6 @@ async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str)
         assert_eq!(lost.outcome(&request).await, after);
     }
     assert_eq!(lost.dead_letters.take().len(), 0);
-}
-
-// T53: an earlier execution may have had the effect that the refusal denies; or a later one, once the lease is over.
-#[apply(on_each_store)]
-async fn a_deferred_refusal_is_an_answer_only_if_no_other_execution_ran(endpoint: &str) {
-    let lost = Lost::on(endpoint).await;
-    let refusal = || Report::Completed(Answer::json(402, "{}"));
-    for (case, report, is_answer) in [
-        ("alone", refusal(), true),
-        ("after another", refusal(), false),
-        ("after its lease", refusal(), false),
-        ("reported", Report::NotExecuted, false),
-    ] {
-        let (request, again) = (request(), operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
-        let executor = match case {
-            "reported" => lost.guarded.executor_of(again.completion_timeout(Duration::ZERO)),
-            _ => lost.executor(),
-        };
-        let executor = executor.defer_reports_to(lost.queue.clone());
-        let mut ours = owned(executor.reserve(&request).await);
-        match case {
-            "after another" => {
-                written(executor.finish(ours, Report::NotExecuted).await);
-                ours = owned(executor.reserve(&request).await);
-            }
-            "after its lease" => lost.guarded.clock.advance(LEASE + GRACE),
-            "reported" => {
-                let mut record = lost.guarded.record(&request.key).await.expect("a record");
-                let seen = std::mem::replace(&mut record.revision, fresh());
-                record.reported = Some(Evidence::Perhaps);
-                lost.guarded.undisturbed_store().swap(seen, &record, &[]).await.unwrap();
-                lost.guarded.clock.advance(LEASE + GRACE);
-                ours = owned(executor.reserve(&request).await);
-            }
-            _ => {}
-        }
-        lost.guarded.faults.for_all(ANY, Fault::DropRequest);
-        let ended = lost.guarded.clock.passing(executor.finish(ours, report)).await;
-        lost.guarded.faults.clear();
-        match is_answer {
-            true => assert!(matches!(ended, FinishOutcome::Deferred), "{case}: {ended:?}"),
-            false => assert!(matches!(ended, FinishOutcome::Unknown), "{case}: {ended:?}"),
-        }
-        assert_eq!(lost.queue.take().len(), 1, "{case}");
-    }
 }
 
 #[apply(on_each_store)]

@@ -17,6 +17,9 @@ use crate::tree::Tree;
 /// How many states of an environment are visited.
 const STATES: &str = "1000000";
 
+/// How many executions of a scenario of whole functions are tried.
+const EXECUTIONS: &str = "100000";
+
 /// How long a program may take.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -69,7 +72,9 @@ impl Program {
 fn work(finder: &Finder) -> Vec<String> {
     match (finder, Program::of(finder)) {
         (Finder::Model { model, .. }, _) => vec![model.clone(), STATES.to_owned()],
-        (Finder::Functions { functions, .. }, _) => vec!["functions".to_owned(), functions.clone()],
+        (Finder::Functions { functions, .. }, _) => {
+            vec!["functions".to_owned(), functions.clone(), EXECUTIONS.to_owned()]
+        }
         (Finder::Test { test }, Program::UnitTests) => vec!["--exact".to_owned(), test.clone()],
         // Without `--exact`: a test of two stores has their names in its path.
         (Finder::Test { test }, _) => vec![test.clone()],
