@@ -147,7 +147,7 @@ mod tests {
             }
         };
         let is_there =
-            |file: &String| root().join(file).exists() && read(file).contains(&format!("fn {name}("));
+            |file: &String| root().join(file).is_file() && read(file).contains(&format!("fn {name}("));
         files.iter().any(is_there)
     }
 }

@@ -518,3 +518,20 @@ async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
     assert!(matches!(delivered, Delivered::Gone));
     assert_eq!(store.record().await, Some(others));
 }
+
+// T5: operators know of both executions, and this one's effect is known.
+#[tokio::test]
+async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown() {
+    let store = Faulty::new();
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let second = first.again(&reservation("k"), Revision::mint(), NOW);
+    let (worker, cause) = (Worker::of(&second), UnknownCause::Panicked);
+    let unknown = second.mark_unknown(worker, Revision::mint(), cause, NOW).unwrap();
+    store.inner.insert(&unknown, &[]).await.unwrap();
+    let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
+    let mut report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    report.escalated = Some(second.attempt.to_string());
+    let delivered = store.executor(operation()).apply(&report, false).await.unwrap();
+    assert!(matches!(delivered, Delivered::Written));
+    assert_eq!(store.state().await, "completed");
+}

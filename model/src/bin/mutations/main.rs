@@ -54,7 +54,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         };
         let (seconds, rule) = (begins.elapsed().as_secs_f64(), &row.rule);
         println!("{number:>3}/{total} {style}{word}{style:#} {seconds:>5.1} s  {rule}");
-        println!("       {GREY}{}{GREY:#}", told(&row.finder));
+        println!("       {GREY}{}{GREY:#}", name_of(&row.finder));
         let (Verdict::Found(story) | Verdict::Survives(story) | Verdict::Unbuilt(story)) = &verdict;
         let shown = if names.is_empty() { 1 } else { usize::MAX };
         story.iter().take(shown).for_each(|line| println!("         {line}"));
@@ -88,7 +88,8 @@ fn holds_unchanged(programs: &Programs<'_>, rows: &[&Mutation]) -> Result<bool, 
     Ok(holds)
 }
 
-fn told(finder: &Finder) -> String {
+/// How the table names it.
+fn name_of(finder: &Finder) -> String {
     match finder {
         Finder::Model { model, falls } => format!("model, {model}: {falls}"),
         Finder::Functions { functions, falls } => format!("functions, {functions}: {falls}"),
