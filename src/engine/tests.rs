@@ -21,8 +21,8 @@ use crate::{
     operation::{OnLeaseExpiry, Operation},
     queue::MemoryQueue,
     record::{
-        Answer, BodyId, Encoding, Evidence, KeptBody, Place, Record, ReservationRequest, Revision, SettledBy,
-        UnknownCause, Worker,
+        Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
+        ReservationRequest, Revision, SettledBy, UnknownCause, Worker, WorkerReport,
         tests::{answer, reservation, reservation_for},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
@@ -534,4 +534,37 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let delivered = store.executor(operation()).apply(&report, false).await.unwrap();
     assert!(matches!(delivered, Delivered::Written));
     assert_eq!(store.state().await, "completed");
+}
+
+// T12, T55: its rows may be undone together with it; and after its retention it may have been settled, and deleted by time to live.
+#[test]
+fn a_record_that_is_gone_is_written_anew_only_while_that_is_safe() {
+    let (base, ended) =
+        (Record::reserve(&reservation("k"), Revision::mint(), NOW), Ended::Completed(answer()));
+    let fate = |has_writes, now| {
+        let report =
+            WorkerReport { base: &base, ended: &ended, has_writes, may_run_again: false, escalated: false };
+        report.fate(None, Revision::mint(), now)
+    };
+    assert!(matches!(fate(false, NOW), Fate::Written(_)));
+    assert_eq!((fate(true, NOW), fate(false, NOW.plus(base.retention))), (Fate::Gone, Fate::Gone));
+}
+
+// T53, T55
+#[test]
+fn what_a_completed_record_lacks_is_missing_in_it() {
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let second = first.again(&reservation("k"), Revision::mint(), NOW);
+    let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
+    let completed = |answer| second.complete(Worker::of(&second), Revision::mint(), answer, NOW).unwrap();
+    for (base, kept, has_writes, is_missing) in [
+        (&first, refusal.clone(), false, true),
+        (&first, answer(), true, true),
+        (&first, answer(), false, false),
+        (&second, refusal, true, false),
+    ] {
+        let ended = Ended::Completed(answer());
+        let report = WorkerReport { base, ended: &ended, has_writes, may_run_again: false, escalated: false };
+        assert_eq!(report.is_missing_in(&completed(kept), NOW), is_missing);
+    }
 }
