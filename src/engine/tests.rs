@@ -18,7 +18,7 @@ use crate::{
     domain::Table,
     key::RecordKey,
     message::DeferredReport,
-    operation::{OnLeaseExpiry, Operation},
+    operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::MemoryQueue,
     record::{
         Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
@@ -55,24 +55,28 @@ enum Fault {
 
 /// A store with faults.
 #[derive(Clone)]
-struct Faulty {
+pub(crate) struct Faulty {
     inner: MemoryStore,
     world: ManualWorld,
     faults: Arc<Mutex<VecDeque<Fault>>>,
     late: Arc<Mutex<Vec<(Option<Revision>, Record)>>>,
-    is_away: Arc<AtomicBool>,
+    /// Whether no write arrives.
+    pub(crate) is_away: Arc<AtomicBool>,
+    /// Whether no body can be stored.
+    has_no_bodies: Arc<AtomicBool>,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
 
 impl Faulty {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             inner: MemoryStore::new(),
             world: ManualWorld::at(NOW),
             faults: Arc::default(),
             late: Arc::default(),
             is_away: Arc::default(),
+            has_no_bodies: Arc::default(),
         }
     }
 
@@ -205,6 +209,9 @@ impl Store for Faulty {
         body: Bytes,
         at: Timestamp,
     ) -> Result<Option<Place>> {
+        if self.has_no_bodies.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "the test wants it"));
+        }
         self.inner.keep_body(key, id, body, at).await
     }
 
@@ -567,4 +574,63 @@ fn what_a_completed_record_lacks_is_missing_in_it() {
         let report = WorkerReport { base, ended: &ended, has_writes, may_run_again: false, escalated: false };
         assert_eq!(report.is_missing_in(&completed(kept), NOW), is_missing);
     }
+}
+
+// T39: it has waited for another execution.
+#[tokio::test]
+async fn a_waiter_with_too_little_time_left_reserves_nothing() {
+    let store = Faulty::new();
+    let ours = owned(store.executor(operation()).reserve(&request()).await);
+    let patient =
+        store.executor(operation().while_in_flight(WhileInFlight::Wait(LEASE)).min_time_to_run(10 * SECOND));
+    let request = Request { deadline: Some(NOW.plus(LEASE)), ..request() };
+    let waits = async {
+        let (reserved, ()) = tokio::join!(patient.reserve(&request), async {
+            store.world.advance(LEASE - 3 * SECOND);
+            store.executor(operation()).finish(ours, Report::NotExecuted).await;
+        });
+        reserved
+    };
+    let reserved = store.passing(waits).await;
+    assert!(!matches!(reserved, ReserveOutcome::Owned(_)), "{reserved:?}");
+    assert_eq!(store.record().await.unwrap().attempts, 1);
+}
+
+// T54: its body cannot be stored yet.
+#[tokio::test]
+async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
+    let store = Faulty::new();
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    store.inner.insert(&first, &[]).await.unwrap();
+    let bytes: Vec<u8> = (0..4_000).flat_map(|_| store.world.nonce()).collect();
+    let bytes = Bytes::from(bytes);
+    let length = bytes.len() as u64;
+    let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length };
+    let kept = KeptAnswer { body, ..answer() };
+    let wanted = first.complete(Worker::of(&first), first.revision, kept, NOW).unwrap();
+    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    store.has_no_bodies.store(true, Ordering::SeqCst);
+    let delivered = store.passing(store.executor(operation()).apply(&report, false)).await.unwrap();
+    assert!(matches!(delivered, Delivered::Unwritten));
+    assert_eq!(store.record().await.unwrap().reported, Some(Evidence::Effect));
+}
+
+// T5
+#[test]
+fn a_request_that_never_began_hides_no_effect() {
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let refused = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
+    let refused = refused.not_begun(refused.attempt, Revision::mint(), NOW).unwrap();
+    let ended = Ended::Completed(answer());
+    let report = WorkerReport {
+        base: &first,
+        ended: &ended,
+        has_writes: false,
+        may_run_again: false,
+        escalated: false,
+    };
+    let Fate::Written(next) = report.fate(Some(&refused), Revision::mint(), NOW) else {
+        panic!("not written")
+    };
+    assert_eq!((next.state.name(), next.attempt), ("completed", first.attempt));
 }

@@ -21,6 +21,8 @@ mod run;
 mod service;
 mod settings;
 mod single_transaction;
+#[cfg(all(test, feature = "axum"))]
+mod tests;
 mod unguarded;
 
 // Reading a request.

@@ -1,7 +1,7 @@
 //! HTTP routes that are guarded in a single transaction, and guarded routes that return domain writes.
 
 use axum::{
-    Extension, Router,
+    Router,
     body::Body,
     http::{Request, StatusCode},
     response::{IntoResponse, Response},
@@ -13,7 +13,7 @@ use lambda_idempotency::{
     http::{Idempotency, Outcome, Profile, SingleTenant},
     operation::Operation,
     record::Answer,
-    store::{Store, memory::MemoryStore},
+    store::memory::MemoryStore,
     telemetry::COMPLETION_DENIED,
 };
 use serde_json::{Value, json};
@@ -23,7 +23,6 @@ use crate::support::{
     bank::Bank,
     counts::counting,
     faults::{ANY, Fault},
-    http::record_key,
 };
 
 fn accounts() -> Table {
@@ -269,20 +268,4 @@ async fn a_request_that_runs_unguarded_has_no_transaction() {
     let app = Router::new().route("/transfers", post(handler).route_layer(guard));
     assert_eq!(send(&app, None, "30").await.2, "unguarded");
     assert_eq!(send(&app, Some("k"), "30").await.2, "guarded");
-}
-
-// T5, T23: what the handler says of more than its writes stands, for a guard around this one too.
-#[tokio::test]
-async fn an_inner_handlers_possible_effect_releases_no_outer_record() {
-    for (inner, state) in [(Outcome::PerhapsExecuted, "unknown"), (Outcome::Completed, "completed")] {
-        let (store, outers) = (bank(), MemoryStore::new());
-        let handler = post(async move || (StatusCode::BAD_GATEWAY, Extension(inner), "as asked"));
-        let inner = guard(store).single_transaction();
-        let outer =
-            Idempotency::new(outers.clone(), Operation::new("order")).tenant(SingleTenant::new("bank"));
-        let app = Router::new().route("/transfers", handler.route_layer(inner)).layer(outer);
-        assert_eq!(send(&app, Some("k"), "30").await.0, 502);
-        let record = outers.load(&record_key("bank", "order", "k")).await.unwrap().expect("a record");
-        assert_eq!(record.state.name(), state);
-    }
 }
