@@ -53,13 +53,16 @@ enum Fault {
     Expired,
 }
 
+/// A write over the record of this revision, if it is no insert.
+type LateWrite = (Option<Revision>, Record);
+
 /// A store with faults.
 #[derive(Clone)]
 pub(crate) struct Faulty {
     inner: MemoryStore,
     world: ManualWorld,
     faults: Arc<Mutex<VecDeque<Fault>>>,
-    late: Arc<Mutex<Vec<(Option<Revision>, Record)>>>,
+    late: Arc<Mutex<Vec<LateWrite>>>,
     /// Whether no write arrives.
     pub(crate) is_away: Arc<AtomicBool>,
     /// Whether no body can be stored.
