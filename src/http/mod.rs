@@ -21,7 +21,7 @@ mod run;
 mod service;
 mod settings;
 mod single_transaction;
-#[cfg(all(test, feature = "axum"))]
+#[cfg(test)]
 mod tests;
 mod unguarded;
 
