@@ -549,15 +549,22 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
 // T12, T55: its rows may be undone together with it; and after its retention it may have been settled, and deleted by time to live.
 #[test]
 fn a_record_that_is_gone_is_written_anew_only_while_that_is_safe() {
-    let (base, ended) =
-        (Record::reserve(&reservation("k"), Revision::mint(), NOW), Ended::Completed(answer()));
-    let fate = |has_writes, now| {
+    let base = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
+    let late = NOW.plus(base.retention);
+    for (kept, has_writes, now, is_gone) in [
+        (answer(), false, NOW, false),
+        (answer(), true, NOW, true),
+        (answer(), false, late, true),
+        (refusal.clone(), false, NOW, false),
+        (refusal, false, late, true),
+    ] {
+        let ended = Ended::Completed(kept);
         let report =
             WorkerReport { base: &base, ended: &ended, has_writes, may_run_again: false, escalated: false };
-        report.fate(None, Revision::mint(), now)
-    };
-    assert!(matches!(fate(false, NOW), Fate::Written(_)));
-    assert_eq!((fate(true, NOW), fate(false, NOW.plus(base.retention))), (Fate::Gone, Fate::Gone));
+        let fate = report.fate(None, Revision::mint(), now);
+        assert_eq!((fate == Fate::Gone, matches!(fate, Fate::Written(_))), (is_gone, !is_gone), "{fate:?}");
+    }
 }
 
 // T53, T55
