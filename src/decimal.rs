@@ -1,6 +1,6 @@
 //! Exact decimal numbers.
 
-use std::io::Write;
+use std::fmt;
 
 /// A decimal number: an integer of the digits of both parts, times ten to the exponent. The integer has no zeros at either
 /// end, so that it and the exponent are unique. Zero has no digits.
@@ -47,11 +47,12 @@ impl<'a> Decimal<'a> {
     pub(crate) fn digits(&self) -> impl Iterator<Item = u8> {
         self.whole.bytes().chain(self.fraction.bytes())
     }
+}
 
-    /// Writes its only form: equal numbers have equal texts.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+impl fmt::Display for Decimal<'_> {
+    /// Its only form: equal numbers have equal texts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.negative { "-" } else { "" };
-        write!(out, "{sign}{}{}e{}", self.whole, self.fraction, self.exponent)
-            .expect("writing to a Vec cannot fail");
+        write!(f, "{sign}{}{}e{}", self.whole, self.fraction, self.exponent)
     }
 }

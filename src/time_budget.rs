@@ -76,17 +76,6 @@ pub fn plausible_deadline(deadline: Timestamp, now: Timestamp) -> Option<Timesta
     (now < deadline && deadline <= now.plus(MAX_DEADLINE)).then_some(deadline)
 }
 
-/// Until when an execution that begins now owns its record: its plausible deadline, or the operation's lease, plus the
-/// operation's grace. An expired lease allows others only to *look*.
-pub(crate) fn lease_until(
-    deadline: Option<Timestamp>,
-    now: Timestamp,
-    lease: Duration,
-    grace: Duration,
-) -> Timestamp {
-    deadline.unwrap_or_else(|| now.plus(lease)).plus(grace)
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -116,14 +105,6 @@ mod tests {
     }
 
     // T8
-    #[test]
-    fn there_is_always_a_lease_from_the_deadline_or_from_the_operation() {
-        let (lease, grace) = (Duration::from_secs(60), Duration::from_secs(10));
-        let deadline = NOW.plus(Duration::from_secs(20));
-        assert_eq!(lease_until(Some(deadline), NOW, lease, grace), NOW.plus(Duration::from_secs(30)));
-        assert_eq!(lease_until(None, NOW, lease, grace), NOW.plus(Duration::from_secs(70)));
-    }
-
     #[test]
     fn without_a_deadline_the_operations_settings_apply() {
         let budget = TimeBudget { left: None };

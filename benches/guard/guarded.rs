@@ -111,6 +111,7 @@ fn requests() -> impl Fn(u64) -> internal::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
             may_begin: true,
+            may_have_begun: false,
             deadline: None,
             origin: None,
         }

@@ -2,12 +2,17 @@
 
 use std::fmt;
 
+use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
+
 use crate::{
     config::Config,
     protocol::{ARRIVES, Event, Facts, Id, Kind, LEASE, Next, OWN_LEASE, Protocol, Relation, WINDOW},
     report::{Found, Report},
     world::{Late, Message, Phase, Question, Request, Worker, World},
 };
+
+/// What a reconciler adds to the number of an answer that it gives in its own words.
+const OWN_WORDS: u8 = 8;
 
 /// A property that does not hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +33,7 @@ pub enum Violation {
     ForgottenRefusal,
     /// Domain writes are committed twice, or without the record; or the other way round.
     Rows,
-    /// Two callers get different answers from the record.
+    /// Two callers get different answers, and operators do not know it.
     TwoAnswers,
     /// Nothing happens any more, and the record is neither settled nor with operators.
     NoRest,
@@ -47,7 +52,7 @@ impl fmt::Display for Violation {
             Self::LostReport => "each accepted report is in the answer, or with operators",
             Self::ForgottenRefusal => "a refusal that a caller got is with operators if there was an effect",
             Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
-            Self::TwoAnswers => "the record's answer never changes",
+            Self::TwoAnswers => "all callers get one answer, or operators know it",
             Self::NoRest => "at rest, the record is free, completed, or with operators",
         })
     }
@@ -72,6 +77,7 @@ pub enum Action {
     Arrives(u8),
     Beats(u8),
     Reports(u8),
+    Marks(u8),
     ReportsUnheard(u8),
     ReportsInVain(u8),
     ReportsLate(u8),
@@ -118,6 +124,9 @@ impl fmt::Display for Action {
             Self::Arrives(worker) => format!("{}'s request is executed", name(worker)),
             Self::Beats(worker) => format!("{} extends its lease", name(worker)),
             Self::Reports(worker) => format!("{} reports", name(worker)),
+            Self::Marks(worker) => {
+                format!("{}'s report is in the queue, and it marks the record", name(worker))
+            }
             Self::ReportsUnheard(worker) => {
                 format!("{} reports, gets no answer, and defers its report", name(worker))
             }
@@ -250,6 +259,7 @@ impl Steps<'_> {
             }
             Phase::Running => self.run(worker),
             Phase::Ended(report) => self.report(worker, report),
+            Phase::Deferred(report, mark) => self.marks(worker, report, mark),
             Phase::Reported(_) | Phase::Dead => {}
         }
         if let Request::OnItsWay(_) = state.request {
@@ -325,9 +335,7 @@ impl Steps<'_> {
             crashed.workers[index].phase = Phase::Dead;
             self.push(Action::CrashesSending(worker), crashed, None);
         }
-        if self.config.refusals {
-            self.push(Action::Refused(worker), ended(Report::Refusal(number)), None);
-        }
+        self.push(Action::Refused(worker), ended(Report::Refusal(number)), None);
         self.push(Action::Nothing(worker), ended(Report::NotExecuted), None);
         self.push(Action::NotBegun(worker), ended(Report::NotBegun), None);
         let mut crashed = world;
@@ -379,73 +387,58 @@ impl Steps<'_> {
         let mut after = self.world;
         after.workers[index].phase = Phase::Reported(report);
         let mut violation = None;
-        let event = |escalated| Event::Report { base, report, rows, escalated };
-        match self.step(now, event(false)) {
+        match self.step(now, Event::Report { base, report, rows, safe: Safe::Nothing }) {
             Next::Written(id) => violation = after.written(self.protocol, worker, id, report),
-            Next::Contested(id) => {
-                after.write(id);
-                after.hear(worker, report);
-                after.alarm |= !self.config.may_run_again;
-                after.workers[index].message = Message::Queued;
-            }
             Next::Fenced(_) if self.config.transactional => {
                 if let Some(id) = self.id().filter(|id| self.protocol.facts(*id).state == Kind::Completed) {
                     violation = after.publish_kept(self.protocol, id);
                 }
             }
-            Next::Fenced(Relation { meets_another: true, is_double: false, .. })
-                if self.kind() == Some(Kind::InProgress) =>
-            {
-                after.accept(worker, report);
-                after.workers[index].message = Message::Queued;
-            }
-            Next::Fenced(Relation { is_double: true, .. }) => {
-                after.alarm = true;
-                after.accept(worker, report);
-                let current = self.id().map(|id| self.protocol.facts(id).state);
-                match (current, self.step(now, event(true))) {
-                    (Some(Kind::Unknown | Kind::Escalated), Next::Written(id)) => {
-                        violation = after.written(self.protocol, worker, id, report);
-                    }
-                    (Some(Kind::Completed), _) => {
-                        if let Some(id) = self.id() {
-                            violation = after.publish_kept(self.protocol, id);
-                        }
-                    }
-                    _ => after.workers[index].message = Message::Queued,
-                }
-            }
-            Next::Fenced(Relation { is_later: true, .. }) | Next::Gone => {
+            Next::Fenced(Relation { needs: Overtaken::Escalated(GONE), .. }) | Next::Gone => {
                 after.accept(worker, report);
                 after.workers[index].message = Message::Queued;
                 violation = after.publish(worker, report);
             }
-            Next::Fenced(Relation { denies, .. }) => {
-                if denies {
-                    after.accept(worker, report);
-                    after.workers[index].message = Message::Queued;
-                }
-                let id = self.id().filter(|id| self.protocol.facts(*id).state == Kind::Completed);
-                violation = match id {
-                    Some(id) => after.publish_kept(self.protocol, id),
-                    None if self.kind() == Some(Kind::Released) => after.publish(worker, report),
-                    None => None,
-                };
+            // Never, because nothing is safe yet. If it could be, the worker may die before it has sent its report.
+            Next::Contested(id) => {
+                after.write(id);
+                after.hear(worker, report);
+                self.push(Action::Crashes(worker), after, None);
+                after.workers[index].message = Message::Queued;
             }
+            Next::Fenced(Relation { lacks: true, .. }) => {
+                after.accept(worker, report);
+                after.workers[index].message = Message::Queued;
+                after.workers[index].phase = Phase::Deferred(report, report);
+            }
+            Next::Fenced(_) => violation = after.publish_current(self.protocol, worker, report),
             _ => {}
         }
         self.executed_or(action, after, violation);
     }
 
-    /// Whether the record is completed with an effect.
-    fn has_effect(&self) -> bool {
-        self.id()
-            .map(|id| self.protocol.facts(id))
-            .is_some_and(|facts| facts.state == Kind::Completed && facts.is_effect)
-    }
-
-    fn kind(&self) -> Option<Kind> {
-        self.id().map(|id| self.protocol.facts(id).state)
+    /// Its report is in the queue. Before anything else happens, it marks the record with what it reports.
+    fn marks(&mut self, worker: u8, report: Report, mark: Report) {
+        let index = usize::from(worker);
+        let mut crashed = self.world;
+        crashed.workers[index].phase = Phase::Reported(report);
+        self.push(Action::Crashes(worker), crashed, None);
+        let rows = self.has_rows(mark);
+        let now = self.world.now + self.world.workers[index].clock;
+        let base = self.world.workers[index].base;
+        let mut after = self.world;
+        after.workers[index].phase = Phase::Reported(report);
+        let violation = match self.step(now, Event::Report { base, report: mark, rows, safe: Safe::Report }) {
+            Next::Written(id) => after.written(self.protocol, worker, id, mark),
+            Next::Contested(id) => {
+                after.write(id);
+                after.hear(worker, mark);
+                None
+            }
+            Next::Fenced(_) => after.publish_current(self.protocol, worker, mark),
+            _ => None,
+        };
+        self.executed_or(Action::Marks(worker), after, violation);
     }
 
     /// Its rows are refused, and no answer is set for that.
@@ -458,13 +451,12 @@ impl Steps<'_> {
         if self.config.may_run_again || !matches!(report, Report::Effect(_)) {
             return self.reports(worker, Report::PerhapsExecuted, false, action);
         }
-        let before = self.next.len();
-        self.reports(worker, Report::Uncommitted, false, action);
-        // The whole report is deferred too: its rows are tried once more.
-        for (_, after, _) in &mut self.next[before..] {
-            let state = &mut after.workers[index];
-            (state.phase, state.message, state.accepted) = (Phase::Reported(report), Message::Queued, true);
-        }
+        // The whole report is deferred first: its rows are tried once more.
+        let mut after = self.world;
+        after.accept(worker, report);
+        let state = &mut after.workers[index];
+        (state.phase, state.message) = (Phase::Deferred(report, Report::Uncommitted), Message::Queued);
+        self.push(action, after, None);
     }
 
     /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
@@ -472,7 +464,7 @@ impl Steps<'_> {
         let index = usize::from(worker);
         let now = self.world.now + self.world.workers[index].clock;
         let base = self.world.workers[index].base;
-        let written = self.step(now, Event::Report { base, report, rows, escalated: false });
+        let written = self.step(now, Event::Report { base, report, rows, safe: Safe::Nothing });
         let mut deferred = self.world;
         deferred.workers[index].phase = Phase::Reported(report);
         let mut violation = None;
@@ -481,7 +473,8 @@ impl Steps<'_> {
             deferred.accept(worker, report);
             let facts = self.protocol.facts(base);
             let alive = now < facts.lease_until.saturating_sub(LEASE - OWN_LEASE);
-            if !rows && alive && facts.is_first && !facts.reported {
+            let alone = alive && facts.is_first && !facts.reported;
+            if !rows && (alone || matches!(report, Report::Effect(_))) {
                 violation = deferred.publish(worker, report);
             }
         }
@@ -552,41 +545,41 @@ impl Steps<'_> {
         if !self.protocol.is_due(version.id, at) {
             return;
         }
-        let executed =
-            self.world.workers.iter().position(|worker| matches!(worker.request, Request::Executed(_)));
+        let executed = self
+            .world
+            .workers
+            .iter()
+            .zip(0..)
+            .find(|(worker, _)| matches!(worker.request, Request::Executed(_)));
+        let executed = executed.map(|(_, worker)| self.executed_by(worker));
         let began = self.protocol.facts(version.id).began;
         let forgot = self.world.now > began.saturating_add(WINDOW);
+        let (lies, nothing_can_arrive) = (self.config.provider_lies, self.nothing_can_arrive());
         let mut ask = |found, lies| {
             let mut after = self.world;
             after.question = Some(Question { seen: version, at, found });
             after.lied |= lies;
             self.push(Action::Asks(found), after, None);
         };
+        let denials = [Found::NotFound, Found::NotExecuted, Found::Refused];
         match executed {
-            Some(worker) => {
-                let number = u8::try_from(worker).unwrap_or_default() + 1;
-                ask(Found::Executed(number), false);
+            Some(found) => {
+                ask(found, false);
                 if forgot {
                     ask(Found::NotFound, false);
                 }
-                if ask_lies(self.config) {
-                    let mut after = self.world;
-                    for found in [Found::NotFound, Found::NotExecuted] {
-                        after.question = Some(Question { seen: version, at, found });
-                        after.lied = true;
-                        self.push(Action::Asks(found), after, None);
-                    }
+                if lies {
+                    denials.into_iter().for_each(|found| ask(found, true));
                 }
             }
-            None => {
-                ask(Found::NotFound, false);
-                if self.nothing_can_arrive() {
-                    let mut after = self.world;
-                    after.question = Some(Question { seen: version, at, found: Found::NotExecuted });
-                    self.push(Action::Asks(Found::NotExecuted), after, None);
-                }
-            }
+            None if nothing_can_arrive => denials.into_iter().for_each(|found| ask(found, false)),
+            None => ask(Found::NotFound, false),
         }
+    }
+
+    /// What a reconciler finds of this worker's effect.
+    fn executed_by(&self, worker: u8) -> Found {
+        Found::Executed(worker + 1 + if self.config.own_words { OWN_WORDS } else { 0 })
     }
 
     /// Whether no request is on its way, and none will be sent.
@@ -607,11 +600,12 @@ impl Steps<'_> {
         match self.step(self.world.now + clock, event) {
             Next::Written(id) => {
                 after.write(id);
-                if self.protocol.facts(id).state == Kind::Released {
+                let facts = self.protocol.facts(id);
+                if facts.state == Kind::Released || facts.state == Kind::Completed && !facts.is_effect {
                     after.answered();
                 }
             }
-            Next::Stopped(true) => after.alarm = true,
+            Next::Stopped(true) => after.escalate_effects(),
             _ => {}
         }
         self.push(Action::Learns, after, None);
@@ -676,15 +670,15 @@ impl Steps<'_> {
             Message::Queued => Message::Processed,
             Message::Processed => Message::None,
         };
-        let Phase::Reported(report) = state.phase else { return };
+        let (Phase::Reported(report) | Phase::Deferred(report, _)) = state.phase else { return };
         let rows = self.has_rows(report);
         let mut after = self.world;
         after.workers[index].message = if self.config.duplicates { again } else { Message::None };
         if rows && state.message == Message::Queued {
             // Refused, and no answer is set for that.
             let mut refused = after;
-            refused.alarm = true;
-            let event = |report, rows| Event::Report { base: state.base, report, rows, escalated: true };
+            refused.escalate(worker);
+            let event = |report, rows| Event::Report { base: state.base, report, rows, safe: Safe::Report };
             let takes = self.step(self.world.now, event(report, rows));
             if matches!(takes, Next::Written(_)) {
                 if let Next::Written(id) = self.step(self.world.now, event(Report::Uncommitted, true)) {
@@ -700,7 +694,7 @@ impl Steps<'_> {
         {
             // Its body cannot be stored yet: the record shows the effect until then.
             let event =
-                Event::Report { base: state.base, report: Report::Uncommitted, rows, escalated: true };
+                Event::Report { base: state.base, report: Report::Uncommitted, rows, safe: Safe::Report };
             let mut back = self.world;
             match self.step(self.world.now, event) {
                 Next::Written(id) | Next::Contested(id) => {
@@ -717,51 +711,58 @@ impl Steps<'_> {
     fn delivered(&mut self, worker: u8, report: Report, rows: bool, mut after: World) {
         let (index, now) = (usize::from(worker), self.world.now);
         let base = self.world.workers[index].base;
-        let event = |escalated| Event::Report { base, report, rows, escalated };
-        let did_nothing = matches!(report, Report::NotExecuted | Report::NotBegun | Report::Refusal(_));
         let queued = self.world.workers[index].message;
-        let next = self.step(now, event(false));
-        if !matches!(next, Next::Gone) {
-            after.hear(worker, report);
-        }
-        match next {
-            Next::Written(id) => {
+        let mut safe = Safe::Report;
+        loop {
+            let event = Event::Report { base, report, rows, safe };
+            let current = after.record.map(|version| version.id);
+            let mut next = self.protocol.step(current, now, event);
+            if let Next::Contested(id) = next {
                 after.write(id);
-                after.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
+                after.hear(worker, report);
+                next = self.protocol.step(Some(id), now, event);
             }
-            Next::Contested(id) => {
-                after.write(id);
-                after.workers[index].message = queued;
+            if !matches!(next, Next::Gone) {
+                after.hear(worker, report);
             }
-            Next::Gone => {
-                after.alarm |= !did_nothing;
-                self.mark(&mut after, worker, rows);
-            }
-            Next::Fenced(Relation { is_double, meets_another, is_later, denies }) => {
-                let current = self.id().map(|id| self.protocol.facts(id).state);
-                if !is_double && is_later {
-                    after.alarm = true;
-                } else if (meets_another || rows) && current == Some(Kind::InProgress)
-                    || matches!(report, Report::Refusal(_))
-                        && matches!(current, Some(Kind::InProgress | Kind::Unknown | Kind::Escalated))
-                {
-                    after.workers[index].message = queued;
-                } else if is_double {
-                    after.alarm = true;
-                    match self.step(now, event(true)) {
-                        Next::Written(id) => {
-                            after.write(id);
-                            after.workers[index].commits +=
-                                u8::from(rows && self.protocol.facts(id).with_writes);
-                        }
-                        Next::Gone => self.mark(&mut after, worker, rows),
-                        _ => {}
-                    }
-                } else if denies || (matches!(report, Report::Refusal(_)) && self.has_effect()) {
-                    after.alarm = true;
+            let needs = match next {
+                Next::Written(id) => {
+                    after.write(id);
+                    after.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
+                    break;
                 }
+                Next::Gone => {
+                    let nothing =
+                        matches!(report, Report::NotExecuted | Report::NotBegun | Report::Refusal(_));
+                    if rows || !nothing {
+                        after.escalate(worker);
+                    }
+                    self.mark(&mut after, worker, rows);
+                    break;
+                }
+                Next::Fenced(Relation { needs, .. }) => needs,
+                _ => break,
+            };
+            match needs {
+                Overtaken::Waits => after.workers[index].message = queued,
+                Overtaken::Double => {
+                    let Some(version) = after.record else { break };
+                    let attempt = self.protocol.record(version.id).attempt;
+                    after.escalate(worker);
+                    after.escalate(attempt.as_bytes()[0]);
+                    safe = Safe::Alarm(attempt);
+                    continue;
+                }
+                Overtaken::Escalated(_) => after.escalate(worker),
+                Overtaken::Compared => {
+                    let number = after.record.map(|version| self.protocol.facts(version.id).answer);
+                    if !rows && number != Some(worker + 1) {
+                        after.escalate(worker);
+                    }
+                }
+                Overtaken::Nothing => {}
             }
-            _ => {}
+            break;
         }
         self.executed_or(Action::Delivers(worker), after, None);
     }
@@ -769,8 +770,11 @@ impl Steps<'_> {
     /// Its rows are lost with its generation, but the effect is not.
     fn mark(&mut self, after: &mut World, worker: u8, rows: bool) {
         let base = self.world.workers[usize::from(worker)].base;
-        let mark = Event::Report { base, report: Report::Uncommitted, rows, escalated: true };
-        if let (true, Next::Written(id) | Next::Contested(id)) = (rows, self.step(self.world.now, mark)) {
+        let current = after.record.map(|version| version.id);
+        let mark = Event::Report { base, report: Report::Uncommitted, rows, safe: Safe::Report };
+        if let (true, Next::Written(id) | Next::Contested(id)) =
+            (rows, self.protocol.step(current, self.world.now, mark))
+        {
             after.write(id);
         }
     }
@@ -784,14 +788,16 @@ impl Steps<'_> {
         let (mut after, now) = (self.world, self.world.now);
         let Some(id) = self.id() else {
             after.workers[index].webhook = false;
-            after.alarm = true;
+            after.escalate(worker);
             return self.push(Action::Hears(worker), after, None);
         };
         let facts = *self.protocol.facts(id);
         match facts.state {
             Kind::Completed => {
                 after.workers[index].webhook = false;
-                after.alarm |= !facts.is_effect;
+                if !facts.is_effect {
+                    after.escalate(worker);
+                }
                 return self.push(Action::Hears(worker), after, None);
             }
             Kind::InProgress if now < facts.lease_until => {
@@ -813,25 +819,21 @@ impl Steps<'_> {
             }
             _ if facts.state == Kind::Released => {
                 after.workers[index].webhook = false;
-                after.alarm = true;
+                after.escalate(worker);
                 return self.push(Action::Hears(worker), after, None);
             }
             _ => id,
         };
         after.workers[index].webhook = false;
-        let found = Found::Executed(worker + 1);
+        let found = self.executed_by(worker);
         let event = Event::Learn { seen: claimed, is_current: true, found, at: now, reported: true };
         match self.protocol.step(Some(claimed), now, event) {
             Next::Written(id) => after.write(id),
-            Next::Stopped(true) => after.alarm = true,
+            Next::Stopped(true) => after.escalate(worker),
             _ => {}
         }
         self.push(Action::Hears(worker), after, None);
     }
-}
-
-fn ask_lies(config: &Config) -> bool {
-    config.provider_lies
 }
 
 /// Time passes. A request that has not arrived by then never arrives.
@@ -859,12 +861,17 @@ impl World {
     fn meddled(&mut self) {
         (self.meddled, self.answer, self.refused) = (true, 0, false);
         for worker in &mut self.workers {
-            (worker.heard, worker.perhaps) = (false, false);
+            (worker.heard, worker.perhaps, worker.told) = (false, false, false);
             // What still waits in a queue is reported again.
             let waits = worker.message == Message::Queued
-                && matches!(worker.phase, Phase::Reported(Report::Effect(_)));
+                && matches!(
+                    worker.phase,
+                    Phase::Reported(Report::Effect(_)) | Phase::Deferred(Report::Effect(_), _)
+                );
             worker.accepted &= waits;
-            if worker.message == Message::None && matches!(worker.phase, Phase::Reported(_)) {
+            // What was processed is deleted with the record.
+            let reported = matches!(worker.phase, Phase::Reported(_) | Phase::Deferred(..));
+            if worker.message == Message::None && reported {
                 worker.phase = Phase::Dead;
             }
         }
@@ -915,11 +922,25 @@ impl World {
         None
     }
 
+    /// A caller whose report was not written gets what the record says.
+    fn publish_current(&mut self, protocol: &Protocol, worker: u8, report: Report) -> Option<Violation> {
+        let id = self.record?.id;
+        match protocol.facts(id).state {
+            Kind::Completed => self.publish_kept(protocol, id),
+            Kind::Released => self.publish(worker, report),
+            _ => None,
+        }
+    }
+
     /// A caller gets its handler's answer.
     fn publish(&mut self, worker: u8, report: Report) -> Option<Violation> {
         match report {
             // It cannot know what the record that was deleted knew.
             Report::Refusal(_) if !self.meddled => self.publish_refusal(worker),
+            Report::Effect(_) => {
+                self.workers[usize::from(worker)].told = true;
+                None
+            }
             _ => None,
         }
     }

@@ -15,8 +15,6 @@ pub struct Config {
     pub transactional: bool,
     /// Whether handlers give domain writes.
     pub rows: bool,
-    /// Whether a handler may be refused by its provider.
-    pub refusals: bool,
     /// Whether writes may get no answer: applied, lost, or applied later.
     pub store_faults: bool,
     /// Whether messages are delivered more than once.
@@ -27,6 +25,8 @@ pub struct Config {
     pub webhook: bool,
     /// Whether the provider denies, or does not find, what it did.
     pub provider_lies: bool,
+    /// Whether reconcilers answer in other words than the handler.
+    pub own_words: bool,
     /// Whether an operator settles unknown outcomes.
     pub operator: bool,
     /// Whether the record may be deleted, or restored to an earlier state.
@@ -44,25 +44,26 @@ impl Config {
         may_run_again: false,
         transactional: false,
         rows: false,
-        refusals: true,
         store_faults: true,
         duplicates: false,
         heartbeats: false,
         webhook: false,
         provider_lies: false,
+        own_words: false,
         operator: false,
         meddling: false,
         skew: 0,
     };
 
     /// The environments whose every state the tests visit.
-    pub const WHOLE: [Self; 6] = [
+    pub const WHOLE: [Self; 7] = [
         Self::PLAIN,
         Self { name: "rows", rows: true, ..Self::PLAIN },
         Self { name: "transactional", rows: true, transactional: true, heartbeats: true, ..Self::PLAIN },
         Self { name: "webhook", webhook: true, duplicates: true, ..Self::PLAIN },
         Self { name: "operator", operator: true, duplicates: true, ..Self::PLAIN },
         Self { name: "run again", may_run_again: true, ..Self::PLAIN },
+        Self { name: "another answer", own_words: true, ..Self::PLAIN },
     ];
 
     /// The environments that are too large for the tests, which visit their first states.

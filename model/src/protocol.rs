@@ -8,8 +8,8 @@ use lambda_idempotency::{
     internal::{
         Fingerprints,
         steps::{
-            self, Asked, Asks, Backoff, Decision, Ended, Fate, Learned, NotFound, ReservationRequest,
-            Schedule, WorkerReport,
+            self, Asked, Asks, Backoff, Decision, Ended, Fate, Learned, NotFound, Overtaken,
+            ReservationRequest, Safe, Schedule, WorkerReport,
         },
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -52,7 +52,7 @@ const OTHER_REVISION: [u8; 16] = [1; 16];
 pub enum Event {
     Reserve(u8),
     Extend(u8),
-    Report { base: Id, report: Report, rows: bool, escalated: bool },
+    Report { base: Id, report: Report, rows: bool, safe: Safe },
     Claim,
     Expire,
     Learn { seen: Id, is_current: bool, found: Found, at: u8, reported: bool },
@@ -81,14 +81,10 @@ pub enum Next {
 /// How a record that has moved on stands to a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// It shows a second execution, which must not be.
-    pub is_double: bool,
-    /// It is another execution's, which may have done something.
-    pub meets_another: bool,
-    /// It is of another generation, and can never take the report's rows.
-    pub is_later: bool,
-    /// It denies the report.
-    pub denies: bool,
+    /// What the report needs if it waits in a queue.
+    pub needs: Overtaken,
+    /// Whether the record lacks what is reported.
+    pub lacks: bool,
 }
 
 /// What the model asks about a record.
@@ -241,8 +237,8 @@ impl Protocol {
                     _ => Next::Stopped(false),
                 };
             }
-            Event::Report { base, report, rows, escalated } => {
-                return self.report((base, report, rows, escalated), current, revision, now);
+            Event::Report { base, report, rows, safe } => {
+                return self.report((base, report, rows, safe), current, revision, now);
             }
             Event::Learn { seen, is_current, found, at: asked_at, reported } => {
                 let Some(current) = current else { return Next::Gone };
@@ -279,14 +275,14 @@ impl Protocol {
 
     fn report(
         &mut self,
-        (base, report, has_writes, escalated): (Id, Report, bool, bool),
+        (base, report, has_writes, safe): (Id, Report, bool, Safe),
         current: Option<&Record>,
         revision: Revision,
         now: Timestamp,
     ) -> Next {
         let (base, ended) = (self.record(base).clone(), Ended::from(report));
         let may_run_again = self.may_run_again;
-        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, escalated };
+        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, safe };
         match reported.fate(current, revision, now) {
             Fate::Written(mut next) => {
                 if has_writes {
@@ -299,10 +295,8 @@ impl Protocol {
             Fate::Fenced => {
                 let current = current.unwrap_or(&base);
                 Next::Fenced(Relation {
-                    is_double: reported.is_double(current, now),
-                    meets_another: reported.meets_another(current, now),
-                    is_later: reported.belongs_to_earlier_generation(current),
-                    denies: reported.is_missing_in(current, now),
+                    needs: reported.overtaken_by(current, now),
+                    lacks: reported.is_missing_in(current, now),
                 })
             }
         }

@@ -31,7 +31,12 @@ pub enum Found {
     NotExecuted,
     /// The provider does not know it.
     NotFound,
+    /// The provider has refused it.
+    Refused,
 }
+
+/// The number of the provider's refusal.
+const REFUSED: u8 = 7;
 
 impl From<Report> for Ended {
     fn from(report: Report) -> Self {
@@ -52,6 +57,7 @@ impl From<Found> for Learned {
             Found::Executed(number) => Self::Executed(answer(201, number)),
             Found::NotExecuted => Self::NotExecuted,
             Found::NotFound => Self::NotFound,
+            Found::Refused => Self::Executed(answer(402, REFUSED)),
         }
     }
 }

@@ -67,7 +67,7 @@ impl Rest {
         }
         story.push(format!(
             "     at rest{}",
-            if world.alarm { ", with an alarm" } else { ", without an alarm" }
+            if world.alarms != 0 { ", with an alarm" } else { ", without an alarm" }
         ));
         Some(story)
     }
@@ -93,6 +93,7 @@ fn calm(config: &Config, protocol: &mut Protocol, world: &World) -> Option<Succe
         let found = match (state.phase, state.message) {
             (Phase::Running, _) => pick(&next, &|action| action == Action::Crashes(worker)),
             (Phase::Ended(_), _) => pick(&next, &|action| action == Action::Reports(worker)),
+            (Phase::Deferred(..), _) => pick(&next, &|action| action == Action::Marks(worker)),
             (_, Message::Queued | Message::Processed) => {
                 pick(&next, &|action| action == Action::Delivers(worker))
             }
@@ -128,24 +129,36 @@ fn at_rest(config: &Config, protocol: &Protocol, world: &World) -> Option<Violat
     if matches!(state, Some(Kind::InProgress | Kind::Unknown)) {
         return Some(Violation::NoRest);
     }
-    let accepted = world.workers.iter().filter(|worker| worker.accepted && worker.has_effect()).count();
-    let visible = world.alarm || state == Some(Kind::Escalated);
-    // The provider's reports of two effects are alike: only workers can tell.
-    let reported = |worker: &&Worker| matches!(worker.phase, Phase::Reported(Report::Effect(_)));
-    let both =
-        world.workers.iter().filter(reported).filter(|worker| worker.accepted && worker.has_effect()).count();
-    if both > 1 && !visible && !config.may_run_again {
+    let escalated = state == Some(Kind::Escalated);
+    let visible = world.alarms != 0 || escalated;
+    let workers = || world.workers.iter().zip(0..);
+    let effects = || workers().filter(|(worker, _)| worker.accepted && worker.has_effect());
+    let unheard = |number: u8| !escalated && !world.is_escalated(number);
+    // The provider's reports of two effects are alike: only workers can tell. One of them is in the record.
+    let reported = |worker: &Worker| matches!(worker.phase, Phase::Reported(Report::Effect(_)));
+    let doubles = effects().filter(|(worker, number)| reported(worker) && unheard(*number)).count();
+    if doubles > 1 && !config.may_run_again {
         return Some(Violation::SilentDouble);
     }
-    if world.workers.iter().any(|worker| worker.orphan) && !world.alarm {
+    if workers().any(|(worker, number)| worker.orphan && !world.is_escalated(number)) {
         return Some(Violation::LostReport);
     }
     let effect = facts.is_some_and(|facts| facts.state == Kind::Completed && facts.is_effect);
-    if accepted > 0 && !effect && !visible && !world.ruled {
+    if !effect && !world.ruled && effects().any(|(_, number)| unheard(number)) {
         return Some(Violation::LostReport);
     }
     if world.refused && effect && !visible && !world.ruled {
         return Some(Violation::ForgottenRefusal);
+    }
+    let other = |worker: &Worker, number: u8| {
+        worker.told && facts.is_some_and(|facts| facts.answer != number + 1) && unheard(number)
+    };
+    if effect
+        && !config.may_run_again
+        && !world.ruled
+        && workers().any(|(worker, number)| other(worker, number))
+    {
+        return Some(Violation::TwoAnswers);
     }
     let with_rows = facts.filter(|facts| facts.with_writes && facts.state == Kind::Completed);
     let committed =

@@ -24,6 +24,8 @@ pub enum Phase {
     Running,
     /// Its handler has ended, and this is not reported yet.
     Ended(Report),
+    /// Its first report is in the queue. It has yet to mark the record with the second.
+    Deferred(Report, Report),
     /// It has reported, or tried to. This is what it wanted to report.
     Reported(Report),
     /// It is dead.
@@ -73,6 +75,8 @@ pub struct Worker {
     pub orphan: bool,
     /// How often its domain writes are committed.
     pub commits: u8,
+    /// Whether its caller got its answer although it was not written.
+    pub told: bool,
 }
 
 impl Worker {
@@ -89,6 +93,7 @@ impl Worker {
         covered: false,
         orphan: false,
         commits: 0,
+        told: false,
     };
 
     /// Whether it has an effect.
@@ -128,8 +133,8 @@ pub struct World {
     pub answer: u8,
     /// Whether a caller got a refusal.
     pub refused: bool,
-    /// Whether operators know that something is wrong.
-    pub alarm: bool,
+    /// Whose report, or whose effect, operators know to be wrong: a bit for each worker.
+    pub alarms: u8,
     /// Whether the record was deleted or restored.
     pub meddled: bool,
     /// Whether it was restored to an earlier state: its rows may be there nevertheless.
@@ -150,7 +155,7 @@ impl World {
         workers: [Worker::IDLE; MAX_WORKERS],
         answer: 0,
         refused: false,
-        alarm: false,
+        alarms: 0,
         meddled: false,
         restored: false,
         lied: false,
@@ -205,6 +210,22 @@ impl World {
             rank(&mut question.seen.revision);
         }
         self
+    }
+
+    /// Operators learn that the report, or the effect, of this worker is wrong.
+    pub fn escalate(&mut self, worker: u8) {
+        self.alarms |= 1 << worker;
+    }
+
+    /// The same, for each worker that has an effect.
+    pub fn escalate_effects(&mut self) {
+        for worker in 0..MAX_WORKERS {
+            self.alarms |= u8::from(self.workers[worker].has_effect()) << worker;
+        }
+    }
+
+    pub const fn is_escalated(&self, worker: u8) -> bool {
+        self.alarms & 1 << worker != 0
     }
 
     /// Whether an effect was reported, and accepted.

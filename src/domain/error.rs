@@ -27,7 +27,8 @@ pub enum DomainWriteError {
     /// The table holds the records of operations.
     #[error("table {0} holds idempotency records: domain items need a table of their own")]
     TableOfRecords(String),
-    /// A second write to the same item. DynamoDB allows one action for each item of a transaction.
+    /// A second write to the same item. DynamoDB allows one action for each item of a transaction. Numbers in keys are compared as
+    /// numbers.
     #[error("table {0}: two writes to one item")]
     SameItem(String),
     /// A [check](super::Table::check) without a condition.

@@ -1,6 +1,7 @@
 //! One write to a user's table.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
 };
@@ -34,8 +35,6 @@ pub struct DomainWrite {
     pub(crate) table: String,
     /// The key alone, unless it is a put.
     pub(crate) item: Item,
-    /// The values of the key attributes, in their order.
-    key: Vec<AttributeValue>,
     key_names: Vec<String>,
     pub(crate) action: Action,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,27 +111,22 @@ impl DomainWrite {
     pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
-        let name = table.name().to_owned();
-        let (item, unfit) = match serde_dynamo::to_item(item) {
-            Ok(item) => (item, None),
-            Err(error) => (Item::default(), Some(shape(name.clone(), &error))),
-        };
-        let key_names: Vec<_> = table.key_names().map(str::to_owned).collect();
-        let is_bad = |name: &&String| !item.get(name.as_str()).is_some_and(is_key);
-        let is_other = |name: &&String| action != Action::Put && !key_names.contains(name);
-        let wrong = key_names.iter().find(is_bad).or_else(|| item.keys().find(is_other)).cloned();
-        Self {
-            error: unfit.or(wrong.map(|attribute| DomainWriteError::Key { table: name.clone(), attribute })),
-            table: name,
-            key: key_names.iter().filter_map(|name| item.get(name)).cloned().collect(),
-            key_names,
-            item,
+        let mut write = Self {
+            table: table.name().to_owned(),
+            item: Item::default(),
+            key_names: table.key_names().map(str::to_owned).collect(),
             action,
             condition: None,
             names: BTreeMap::new(),
             values: BTreeMap::new(),
             if_refused: IfRefused::Fail,
+            error: None,
+        };
+        match serde_dynamo::to_item(item) {
+            Ok(item) => write.item = item,
+            Err(error) => write.fail(write.shape(&error)),
         }
+        write
     }
 
     /// Writes only if the current item meets this
@@ -168,30 +162,30 @@ impl DomainWrite {
 
     /// Gives a placeholder (`#status`) in an expression the name of an attribute.
     pub fn name(mut self, placeholder: &str, attribute: &str) -> Self {
-        let is_new = set_once(&mut self.names, placeholder, attribute.to_owned());
-        self.placeholder(placeholder, is_new)
+        if !set_once(&mut self.names, placeholder, attribute.to_owned()) {
+            self.fail(self.placeholder(placeholder));
+        }
+        self
     }
 
     /// Gives a placeholder (`:cents`) in an expression its value.
     pub fn value(mut self, placeholder: &str, value: impl Serialize) -> Self {
-        match serde_dynamo::to_attribute_value(value) {
-            Ok(value) => {
-                let is_new = set_once(&mut self.values, placeholder, value);
-                self.placeholder(placeholder, is_new)
-            }
-            Err(error) => {
-                self.fail(shape(self.table.clone(), &error));
-                self
-            }
-        }
-    }
-
-    fn placeholder(mut self, placeholder: &str, is_valid: bool) -> Self {
-        if !is_valid {
-            let (table, placeholder) = (self.table.clone(), placeholder.to_owned());
-            self.fail(DomainWriteError::Placeholder { table, placeholder });
+        match serde_dynamo::to_attribute_value(value)
+            .map(|value| set_once(&mut self.values, placeholder, value))
+        {
+            Ok(true) => {}
+            Ok(false) => self.fail(self.placeholder(placeholder)),
+            Err(error) => self.fail(self.shape(&error)),
         }
         self
+    }
+
+    fn placeholder(&self, placeholder: &str) -> DomainWriteError {
+        DomainWriteError::Placeholder { table: self.table.clone(), placeholder: placeholder.to_owned() }
+    }
+
+    fn shape(&self, reason: &impl ToString) -> DomainWriteError {
+        DomainWriteError::Shape { table: self.table.clone(), reason: reason.to_string() }
     }
 
     /// Keeps the first error. It is reported when the write is added to its operation.
@@ -223,26 +217,28 @@ impl DomainWrite {
         self.key_names.iter().any(|key| key == name)
     }
 
-    /// The item's table and key.
-    pub(crate) fn identity(&self) -> (&str, &[AttributeValue]) {
-        (&self.table, &self.key)
+    /// The values of the key attributes. DynamoDB takes `1` and `1.0` for one number, so numbers are in their only form.
+    pub(crate) fn key(&self) -> impl Iterator<Item = Cow<'_, AttributeValue>> {
+        let values = self.key_names.iter().filter_map(|name| self.item.get(name));
+        values.map(|value| match value {
+            AttributeValue::N(text) => {
+                number(text).map_or(Cow::Borrowed(value), |form| Cow::Owned(AttributeValue::N(form)))
+            }
+            _ => Cow::Borrowed(value),
+        })
     }
 
     /// Whether both are about one item: a transaction takes one of them.
     pub(super) fn is_of_same_item(&self, other: &Self) -> bool {
-        self.key == other.key && is_same_table(&self.table, &other.table)
+        is_same_table(&self.table, &other.table) && self.key().eq(other.key())
     }
 
     /// Its size, as DynamoDB counts the transaction.
     pub(super) fn size(&self) -> usize {
-        size::of_item(&self.item)
-            + self.condition.as_ref().map_or(0, String::len)
-            + self.names.iter().map(|(placeholder, name)| placeholder.len() + name.len()).sum::<usize>()
-            + self
-                .values
-                .iter()
-                .map(|(placeholder, value)| placeholder.len() + size::of_value(value))
-                .sum::<usize>()
+        let condition = self.condition.as_ref().map_or(0, String::len);
+        let names = self.names.iter().map(|(placeholder, name)| placeholder.len() + name.len());
+        let values = self.values.iter().map(|(placeholder, value)| placeholder.len() + size::of_value(value));
+        size::of_item(&self.item) + condition + names.chain(values).sum::<usize>()
     }
 
     /// Refuses a write that DynamoDB would certainly refuse.
@@ -250,56 +246,48 @@ impl DomainWrite {
         if let Some(error) = &self.error {
             return Err(error.clone());
         }
-        let table = || self.table.clone();
-        // The write may have come through a queue.
-        let key = self.key_names.iter().map(|name| self.item.get(name));
-        if self.key_names.is_empty() || !key.eq(self.key.iter().map(Some)) {
-            return Err(DomainWriteError::Key { table: table(), attribute: self.key_names.join(", ") });
+        let is_bad = |name: &&String| !self.item.get(name.as_str()).is_some_and(is_key);
+        let is_other = |name: &&String| self.action != Action::Put && !self.key_names.contains(name);
+        let wrong = self.key_names.iter().find(is_bad).or_else(|| self.item.keys().find(is_other));
+        if let Some(attribute) = wrong {
+            let (table, attribute) = (self.table.clone(), attribute.clone());
+            return Err(DomainWriteError::Key { table, attribute });
         }
-        if self.action == Action::Check && self.condition.is_none() {
-            return Err(DomainWriteError::NoCondition(table()));
-        }
-        let update = match &self.action {
-            Action::Update(expression) => Some(expression),
-            Action::Put | Action::Delete | Action::Check => None,
-        };
+        let update = if let Action::Update(expression) = &self.action { Some(expression) } else { None };
         let expressions = || update.into_iter().chain(&self.condition);
-        if expressions().any(|expression| expression.trim().is_empty()) {
-            return Err(DomainWriteError::EmptyExpression(table()));
-        }
         let values = || self.values.values().map(size::of_value);
-        if expressions().any(|expression| expression.len() > MAX_EXPRESSION)
+        let key_sizes = self.key().map(|value| size::of_value(&value));
+        let is_too_large = expressions().any(|expression| expression.len() > MAX_EXPRESSION)
             || size::of_item(&self.item) > MAX_ITEM
             || values().any(|size| size > MAX_ITEM)
             || values().sum::<usize>() > MAX_VALUES
-        {
-            return Err(DomainWriteError::TooLarge(table()));
+            || key_sizes.zip([MAX_PARTITION_KEY, MAX_SORT_KEY]).any(|(size, limit)| size > limit);
+        let has_no_condition = self.action == Action::Check && self.condition.is_none();
+        let is_empty = expressions().any(|expression| expression.trim().is_empty());
+        let has_no_status = matches!(&self.if_refused, IfRefused::Answer(answer) if !answer.head.is_final());
+        for (is_wrong, error) in [
+            (has_no_condition, DomainWriteError::NoCondition as fn(String) -> DomainWriteError),
+            (is_empty, DomainWriteError::EmptyExpression),
+            (is_too_large, DomainWriteError::TooLarge),
+            (has_no_status, DomainWriteError::Answer),
+        ] {
+            if is_wrong {
+                return Err(error(self.table.clone()));
+            }
         }
         let used: BTreeSet<_> = expressions().flat_map(|expression| placeholders(expression)).collect();
         let given: BTreeSet<_> = self.names.keys().chain(self.values.keys()).map(String::as_str).collect();
         if let Some(placeholder) = used.symmetric_difference(&given).next() {
-            let placeholder = (*placeholder).to_owned();
-            return Err(DomainWriteError::Placeholder { table: table(), placeholder });
-        }
-        let limits = [MAX_PARTITION_KEY, MAX_SORT_KEY];
-        if self.key.iter().zip(limits).any(|(key, limit)| size::of_value(key) > limit) {
-            return Err(DomainWriteError::TooLarge(table()));
+            return Err(self.placeholder(placeholder));
         }
         if !self.item.values().chain(self.values.values()).all(|value| is_storable(value, 0)) {
-            let reason = "a number has more than 38 digits or is out of range, a set is empty or has an element twice, or \
-                          values are nested too deeply"
-                .to_owned();
-            return Err(DomainWriteError::Shape { table: table(), reason });
+            return Err(self.shape(
+                &"a number has more than 38 digits or is out of range, a set is empty or has an element twice, or values are \
+                  nested too deeply",
+            ));
         }
-        match &self.if_refused {
-            IfRefused::Answer(answer) if !answer.head.is_final() => Err(DomainWriteError::Answer(table())),
-            _ => Ok(()),
-        }
+        Ok(())
     }
-}
-
-fn shape(table: String, error: &serde_dynamo::Error) -> DomainWriteError {
-    DomainWriteError::Shape { table, reason: error.to_string() }
 }
 
 /// Sets a placeholder; false if it has another value already.
@@ -309,13 +297,9 @@ fn set_once<T: Clone + PartialEq>(given: &mut BTreeMap<String, T>, placeholder: 
 
 /// Whether two tables are the same: either may be an ARN.
 pub(super) fn is_same_table(table: &str, other: &str) -> bool {
-    let name = |table: &str| table.rsplit_once(":table/").map(|(_, name)| name.to_owned());
-    match (name(table), name(other)) {
-        // Two ARNs may be in different accounts.
-        (Some(_), Some(_)) | (None, None) => table == other,
-        (Some(name), None) => name == other,
-        (None, Some(name)) => name == table,
-    }
+    let is_named = |arn: &str, name: &str| arn.rsplit_once(":table/").is_some_and(|(_, of)| of == name);
+    // Two ARNs may be in different accounts.
+    table == other || is_named(table, other) || is_named(other, table)
 }
 
 /// An expression as one operand of AND.
@@ -370,7 +354,7 @@ fn is_set<T: Ord>(elements: impl Iterator<Item = T>) -> bool {
 
 /// The only form of a number; `None` if DynamoDB cannot store it. It stores up to 38 digits, and zero or a value between 1E-130
 /// and 9.99E+125.
-fn number(text: &str) -> Option<Vec<u8>> {
+fn number(text: &str) -> Option<String> {
     let text = text.strip_prefix('+').unwrap_or(text);
     let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     // A zero takes any exponent there, but it has to be one.
@@ -380,9 +364,7 @@ fn number(text: &str) -> Option<Vec<u8>> {
     let is_storable = length <= 38
         && number.digits().all(|digit| digit.is_ascii_digit())
         && (length == 0 || (-130..=125).contains(&number.exponent.checked_add(length - 1)?));
-    let mut form = Vec::new();
-    number.write(&mut form);
-    is_storable.then_some(form)
+    is_storable.then(|| number.to_string())
 }
 
 fn is_key(value: &AttributeValue) -> bool {

@@ -194,6 +194,25 @@ mod tests {
         assert_eq!(refused((0..10).map(large)), DomainWriteError::TooMany);
     }
 
+    // DynamoDB keeps a number, and not its text.
+    #[test]
+    fn a_number_in_a_key_is_one_item_however_it_is_written() {
+        let of = |text: &str| {
+            let mut write = table().delete(json!({ "id": 0 }));
+            write.item.inner_mut().insert("id".to_owned(), AttributeValue::N(text.to_owned()));
+            write
+        };
+        for equal in [["1", "1.0"], ["1", "1e0"], ["+1", "01"], ["0", "-0"], ["120", "1.2E2"]] {
+            assert!(matches!(refused(equal.map(of)), DomainWriteError::SameItem(_)), "{equal:?}");
+        }
+        assert!(added(["1", "10", "-1", "0.1", "0"].map(of)).is_ok());
+        // Text is compared by its characters.
+        assert!(added(["1", "1.0"].map(|id| table().delete(json!({ "id": id })))).is_ok());
+        assert!(added([table().delete(json!({ "id": "1" })), of("1")]).is_ok());
+        let zeros = [json!({ "id": 0 }), json!({ "id": -0.0 })].map(|key| table().delete(key));
+        assert!(matches!(refused(zeros), DomainWriteError::SameItem(_)));
+    }
+
     #[test]
     fn conditions_are_joined_without_a_second_pair_of_parentheses() {
         let joined = |first: &str| {

@@ -104,6 +104,8 @@ pub(crate) enum Retries {
     Contended(Instant),
     /// Those whose fault may pass: no answer, throttled, contended.
     Unanswered,
+    /// The same, but none is sent after this time by the wall clock, however long the process was frozen between two tries.
+    UnansweredUntil(Timestamp),
     /// All. The store may recover, or the missing permission may be granted; there is no later chance.
     All,
     /// Those that got no answer or conflict with a transaction. For optional work: neither logged nor counted.
@@ -115,11 +117,17 @@ impl Retries {
         match self {
             Self::None => false,
             Self::Contended(until) => error == StoreErrorKind::Contended && now < until,
-            Self::Unanswered => !matches!(error, StoreErrorKind::Refused | StoreErrorKind::Unreadable),
+            Self::Unanswered | Self::UnansweredUntil(_) => {
+                !matches!(error, StoreErrorKind::Refused | StoreErrorKind::Unreadable)
+            }
             Self::All => true,
             // No more requests to a store that throttles or refuses.
             Self::Quietly => matches!(error, StoreErrorKind::Unavailable | StoreErrorKind::Contended),
         }
+    }
+
+    fn are_over(self, now: Timestamp) -> bool {
+        matches!(self, Self::UnansweredUntil(end) if end < now)
     }
 }
 
@@ -217,8 +225,8 @@ impl Engine {
             }
             races += 1;
             if races >= MAX_RACES {
-                let lasting = matches!(effort.retries, Retries::Unanswered | Retries::All | Retries::Quietly);
-                if !lasting || !retry.again().await {
+                let bounded = matches!(effort.retries, Retries::None | Retries::Contended(_));
+                if bounded || !retry.again().await {
                     return Err(contended().into());
                 }
             }
@@ -268,7 +276,7 @@ impl Engine {
                 Count::StoreError.add(change.record.key.operation());
             }
             let again = effort.retries.again_after(kind, self.world.instant());
-            if !again || !retry.again().await {
+            if !again || !retry.again().await || effort.retries.are_over(self.world.now()) {
                 let error = unanswered.unwrap_or(error);
                 return Err(Unapplied { error, tried: None, denied: Vec::new(), refused });
             }

@@ -97,8 +97,8 @@ impl Engine {
         Ok(kept.map_or(omitted, |place| KeptBody::Outside { id, place, encoding, length }))
     }
 
-    /// Chooses a place for the body and stores it there. The body is omitted if it is too large for every place, or cannot be
-    /// stored in time: the effect is always recorded as completed (T16). `write` is the time for all writes together.
+    /// As [`try_keep`](Self::try_keep), but the body is also omitted if it cannot be stored in time: the effect is always recorded as
+    /// completed (T16). `write` is the time for all writes together.
     pub(crate) async fn keep(
         &self,
         record: &Record,
@@ -106,20 +106,39 @@ impl Engine {
         also: &[String],
         write: Duration,
     ) -> KeptAnswer {
+        let kept = self.try_keep(record, answer, also, body_share(write)).await;
+        kept.unwrap_or_else(|(error, omitted)| {
+            let error: &dyn Error = &error;
+            tracing::error!(error, "the body cannot be stored in time: replays omit it");
+            omitted
+        })
+    }
+
+    /// Chooses a place for the body and stores it there. The body is omitted if it is too large for every place, or refused for
+    /// good.
+    ///
+    /// # Errors
+    /// If the store fails, and may take the body later. With the answer without its body.
+    pub(crate) async fn try_keep(
+        &self,
+        record: &Record,
+        answer: &Answer,
+        also: &[String],
+        time: Duration,
+    ) -> Result<KeptAnswer, (StoreError, KeptAnswer)> {
         let placed = self.place(record, answer, also);
-        if !placed.is_outside() {
-            return placed.answer;
-        }
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
-        match self.keep_placed(record, placed, body_share(write)).await {
-            Ok(Some(kept)) => return kept,
+        let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
+        match self.keep_placed(record, placed, time).await {
+            Ok(Some(kept)) => return Ok(kept),
             Ok(None) => tracing::warn!(length, "the body is too large to store: replays omit it"),
+            Err(error) if error.is_passing() => return Err((error, omitted)),
             Err(error) => {
                 let error: &dyn Error = &error;
                 tracing::error!(error, "the body cannot be stored: replays omit it");
             }
         }
-        KeptAnswer { head, body: KeptBody::Omitted { length } }
+        Ok(omitted)
     }
 
     /// Stores a body in the place chosen for it; `None` if it is too large for every place.

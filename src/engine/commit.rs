@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    record::{Answer, Record, Transition, UnknownCause},
+    record::{Answer, Record, Safe, Transition, UnknownCause},
     store::{Companion, StoreError},
     telemetry::Count,
     time::Instant,
@@ -55,32 +55,28 @@ pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
 pub(super) struct Committed {
     pub(super) report: Report,
     pub(super) kept: Kept,
+    pub(super) safe: Safe,
     pub(super) finished: Result<Finished, StoreError>,
-    pub(super) instead: Instead,
+    /// What the caller gets in place of the handler's answer, once this is written: its domain writes were refused.
+    pub(super) instead: Option<FinishOutcome>,
 }
 
-/// What took the place of the handler's report, because its domain writes were refused.
-pub(super) enum Instead {
-    Nothing,
-    /// The answer that the refused write has for it.
-    Answer(Answer),
-    /// Nothing is committed.
-    NotCommitted,
-    /// Nothing is committed. What else the handler did is not known.
-    Unknown,
-}
-
-impl Instead {
-    /// What the caller gets. If `uncertain`, the handler's answer is true only once its domain writes commit, and that is not
-    /// certain: then the caller gets `outcome-unknown`.
-    pub(super) fn of(self, ended: FinishOutcome, kept: &Kept, uncertain: bool) -> FinishOutcome {
+impl Committed {
+    /// What the caller gets, if the write of the report `ended` so. If `uncertain`, the handler's answer is true only once its domain
+    /// writes commit, and that is not certain: then the caller gets `outcome-unknown`.
+    pub(super) fn answered(
+        instead: Option<FinishOutcome>,
+        ended: FinishOutcome,
+        kept: &Kept,
+        uncertain: bool,
+    ) -> FinishOutcome {
         use FinishOutcome::{Deferred, Fenced, NotCommitted, Refused, Unknown, Unwritten, Written};
-        match (self, ended) {
-            (Self::Answer(answer), Written { expires_at }) => Refused { answer, expires_at },
-            (Self::NotCommitted, Written { .. } | Fenced) => NotCommitted,
-            (Self::Nothing, Deferred) if uncertain => Unknown,
-            (Self::Nothing, Fenced | Unwritten) if !kept.writes.is_empty() => Unknown,
-            (Self::Nothing, ended) => ended,
+        match (instead, ended) {
+            (Some(Refused { answer, .. }), Written { expires_at }) => Refused { answer, expires_at },
+            (Some(NotCommitted), Written { .. } | Fenced) => NotCommitted,
+            (None, Deferred) if uncertain => Unknown,
+            (None, Fenced | Unwritten) if !kept.writes.is_empty() => Unknown,
+            (None, ended) => ended,
             (_, Written { .. } | Fenced | Deferred | Unwritten) => Unknown,
             (_, ended) => ended,
         }
@@ -99,10 +95,10 @@ impl Executor {
         write: Duration,
         stop_at: Instant,
     ) -> Committed {
-        let (mut instead, mut computations) = (Instead::Nothing, 0);
+        let (mut instead, mut safe, mut computations) = (None, Safe::Nothing, 0);
         loop {
             let writes = match (&report, &instead) {
-                (Report::Completed(_), Instead::Nothing) => self.writes(execution, stop_at).await,
+                (Report::Completed(_), None) => self.writes(execution, stop_at).await,
                 _ => Ok(Vec::new()),
             };
             let writes = writes.unwrap_or_else(|()| {
@@ -112,10 +108,10 @@ impl Executor {
             });
             let kept = self.kept(seen, &report, writes, status, write).await;
             let start = Start::Seen(Box::new(seen.clone()));
-            let finished = self.write(start, seen, &kept, stop_at, false).await;
+            let finished = self.write(start, seen, &kept, stop_at, safe).await;
             let denied = match finished {
                 Ok(Finished::Denied(denied)) => denied,
-                finished => return Committed { report, kept, finished, instead },
+                finished => return Committed { report, kept, safe, finished, instead },
             };
             computations += 1;
             match refusal(&kept.writes, &denied) {
@@ -123,7 +119,7 @@ impl Executor {
                     if computations < MAX_COMPUTATIONS && self.engine.world.instant() < stop_at => {}
                 Refusal::Answer(answer) => {
                     let answer = self.as_replayed(answer);
-                    instead = Instead::Answer(answer.clone());
+                    instead = Some(FinishOutcome::Refused { answer: answer.clone(), expires_at: None });
                     report = Report::Completed(answer);
                 }
                 Refusal::Recompute | Refusal::NoAnswerSet => {
@@ -131,10 +127,11 @@ impl Executor {
                     let refused = report.clone();
                     (report, instead) = self.without_answer(seen, &report);
                     // First: from the queue, the writes are tried once more. If they are refused again, that is escalated.
-                    if matches!(report, Report::Uncommitted)
-                        && !self.defer_contested(execution, seen, &refused, &kept, None).await
-                    {
-                        self.forgets_writes(&report);
+                    if matches!(report, Report::Uncommitted) {
+                        match self.send_report(execution, seen, &refused, &kept).await {
+                            true => safe = Safe::Report,
+                            false => self.forgets_writes(&report),
+                        }
                     }
                 }
             }
@@ -196,16 +193,16 @@ impl Executor {
     }
 
     /// The report that replaces this one if its writes cannot be committed. The execution may have done more than write.
-    fn without_answer(&self, seen: &Record, report: &Report) -> (Report, Instead) {
+    fn without_answer(&self, seen: &Record, report: &Report) -> (Report, Option<FinishOutcome>) {
         if seen.transactional {
-            return (Report::NotExecuted, Instead::NotCommitted);
+            return (Report::NotExecuted, Some(FinishOutcome::NotCommitted));
         }
         match report {
             // The next run of an operation that may run again repairs it.
             Report::Completed(answer) if answer.head.is_effect() && !self.operation().may_run_again() => {
-                (Report::Uncommitted, Instead::Unknown)
+                (Report::Uncommitted, Some(FinishOutcome::Unknown))
             }
-            _ => (Report::PerhapsExecuted(UnknownCause::HandlerFailed), Instead::Unknown),
+            _ => (Report::PerhapsExecuted(UnknownCause::HandlerFailed), Some(FinishOutcome::Unknown)),
         }
     }
 }

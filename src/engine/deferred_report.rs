@@ -2,16 +2,15 @@
 //!
 //! A message may wait across deployments: see [`message`](crate::message).
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
     Execution, Executor, FinishOutcome, codec,
     report::{Kept, Report},
 };
 use crate::{
-    message::{DeferredReport, DoubleExecution, Message},
-    queue::Queue,
-    record::{Answer, AttemptId, Ended, KeptAnswer, KeptBody, Record, Worker},
+    message::{DeferredReport, Message},
+    record::{Answer, Ended, KeptAnswer, KeptBody, Record, Worker},
     telemetry::Count,
     time_budget::TimeBudget,
 };
@@ -26,74 +25,39 @@ impl Executor {
         kept: &Kept,
     ) -> FinishOutcome {
         let operation = self.operation().name();
-        match self.send_report(execution, seen, report, kept, None).await {
-            Ok(()) => {
-                tracing::warn!("a report could not be written: it is deferred");
-                Count::Deferred.add(operation);
-                FinishOutcome::Deferred
-            }
-            Err(cause) => {
-                tracing::error!(cause, "a report could be neither written nor deferred");
-                Count::Unwritten.add(operation);
-                FinishOutcome::Unwritten
-            }
+        if self.send_report(execution, seen, report, kept).await {
+            tracing::warn!("a report could not be written: it is deferred");
+            Count::Deferred.add(operation);
+            FinishOutcome::Deferred
+        } else {
+            Count::Unwritten.add(operation);
+            FinishOutcome::Unwritten
         }
     }
 
-    /// Defers a report that could not be written because another execution has the record, or because the record denies its
-    /// effect. `escalated` is the other execution, if it has been escalated. Returns whether it was sent.
-    pub(super) async fn defer_contested(
+    /// Sends a report to the queue of deferred reports. Returns whether it was sent.
+    pub(super) async fn send_report(
         &self,
         execution: &Execution,
         seen: &Record,
         report: &Report,
         kept: &Kept,
-        escalated: Option<AttemptId>,
     ) -> bool {
-        let sent = self.send_report(execution, seen, report, kept, escalated).await;
+        let sent = self.try_to_send(execution, seen, report, kept).await;
         sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
     }
 
-    /// Escalates a double execution, with the report that cannot be written, through the queue of deferred reports. It has been
-    /// logged and counted before. Returns whether it was sent.
-    pub(super) async fn escalate_double(
-        &self,
-        execution: &Execution,
-        mut double: DoubleExecution,
-        seen: &Record,
-        report: &Report,
-        kept: &Kept,
-    ) -> bool {
-        // Without a queue, time for a message that nothing sends would be lost for the answer.
-        if self.deferred_reports.is_some() {
-            double.report = self.deferred(seen, report, kept).ok().map(Box::new);
-        }
-        let sent = self.send(execution, Message::DoubleExecution(Box::new(double))).await;
-        sent.inspect_err(|cause| tracing::error!(cause, "a double execution could not be escalated")).is_ok()
-    }
-
-    async fn send_report(
+    async fn try_to_send(
         &self,
         execution: &Execution,
         seen: &Record,
         report: &Report,
         kept: &Kept,
-        escalated: Option<AttemptId>,
     ) -> Result<(), String> {
         // First, because the message takes time, which the answer needs if nothing can be sent.
-        self.queue()?;
-        let mut report = self.deferred(seen, report, kept)?;
-        report.escalated = escalated.map(|attempt| attempt.to_string());
-        self.send(execution, Message::DeferredReport(Box::new(report))).await
-    }
-
-    fn queue(&self) -> Result<&Arc<dyn Queue>, String> {
-        self.deferred_reports.as_ref().ok_or_else(|| "there is no queue for deferred reports".to_owned())
-    }
-
-    async fn send(&self, execution: &Execution, message: Message) -> Result<(), String> {
-        let queue = self.queue()?;
-        let (world, message) = (&self.engine.world, message.to_json());
+        let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
+        let message = Message::DeferredReport(Box::new(self.deferred(seen, report, kept)?)).to_json();
+        let world = &self.engine.world;
         let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
         tokio::select! {
             biased;

@@ -9,46 +9,38 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, Writes},
-    message::{DeferredReport, DoubleExecution},
+    message::DeferredReport,
     queue::WorkError,
-    record::{Answer, Ended, Evidence, KeptAnswer, KeptBody, Record, SettledBy, State},
+    record::{
+        Answer, Ended, Evidence, GONE, KeptAnswer, KeptBody, Overtaken, Record, Safe, SettledBy, State,
+    },
     store::StoreError,
     time::{Instant, Timestamp},
     time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
 };
 
+const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
+const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
+
 /// What became of a deferred report.
 pub(crate) enum Delivered {
-    /// It is written.
-    Written,
-    /// The record has moved on without it, and does not contradict it.
-    Overtaken,
-    /// It reports an execution, and so does another worker.
-    Double(Box<DoubleExecution>),
-    /// It contradicts this record: one has an effect or domain writes, and the other one has not.
-    Denied(Box<Record>),
-    /// It reports a certain or possible execution. Its record is another request's or a later generation's now, or has been
-    /// gone for so long that it may have been settled and deleted.
-    Gone,
-    /// Its domain writes were refused, and no answer is set for that: nothing of it is written. If it reports an effect, the record
-    /// notes that, and this is the record.
-    Refused(Option<Box<Record>>),
+    /// It is written, or the record has moved on without it, and does not contradict it.
+    Done,
+    /// It has to be escalated for this reason. The record as it is, if there is one.
+    Escalated(Option<Box<Record>>, &'static str),
+    /// It has to be escalated that this record's execution certainly or possibly ran the operation too, and then applied again.
+    Double(Box<Record>),
     /// It could not be written; a retry may succeed.
     Unwritten,
 }
 
 impl Executor {
     /// Applies a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes. Applying
-    /// it twice is harmless. `escalated` says that a [double execution](Delivered::Double) of this report has been escalated. Before
-    /// that, nothing that another execution left is overwritten.
+    /// it twice is harmless. It is [`Safe::Alarm`] once a [double execution](Delivered::Double) of it has been escalated.
     ///
     /// # Errors
     /// If the message is malformed: no retry helps.
-    pub(crate) async fn apply(
-        &self,
-        report: &DeferredReport,
-        escalated: bool,
-    ) -> Result<Delivered, WorkError> {
+    pub(crate) async fn apply(&self, report: &DeferredReport, safe: Safe) -> Result<Delivered, WorkError> {
         let wanted = report.record()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
@@ -84,29 +76,28 @@ impl Executor {
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
-        let mut escalated = escalated;
         loop {
-            let reported = self.reported(&base, &kept, escalated);
-            let current = match self.write(start, &base, &kept, stop_at, escalated).await {
-                Ok(Finished::Written(_)) => return Ok(Delivered::Written),
+            let reported = self.reported(&base, &kept, safe);
+            let current = match self.write(start, &base, &kept, stop_at, safe).await {
+                Ok(Finished::Written(_)) => return Ok(Delivered::Done),
                 Ok(Finished::Refused(current)) => current,
                 // Nothing was done: a retry may run.
-                Ok(Finished::Gone) if !reported.matters() => return Ok(Delivered::Overtaken),
+                Ok(Finished::Gone) if !reported.matters() => return Ok(Delivered::Done),
                 Ok(Finished::Gone) => {
                     if kept.ended.reports_an_effect() && !kept.writes.is_empty() {
                         // Its rows are lost with its generation, but the effect is not.
                         let _ = self.mark_effect(&base, kept.writes, stop_at).await;
                     }
-                    return Ok(Delivered::Gone);
+                    return Ok(Delivered::Escalated(None, GONE));
                 }
                 Ok(Finished::Denied(denied)) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
                     let Refusal::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
                         if !kept.ended.reports_an_effect() {
-                            return Ok(Delivered::Refused(None));
+                            return Ok(Delivered::Escalated(None, REFUSED));
                         }
                         return Ok(match self.mark_effect(&base, kept.writes, stop_at).await {
-                            Ok(current) => Delivered::Refused(current),
+                            Ok(current) => Delivered::Escalated(current, REFUSED),
                             Err(_) => Delivered::Unwritten,
                         });
                     };
@@ -118,46 +109,55 @@ impl Executor {
                 }
                 Err(_) => return Ok(Delivered::Unwritten),
             };
-            // The key belongs to another request now, or to a later generation. Its record will never hold this report's result.
-            let double = reported.is_double(&current, self.engine.world.now());
-            if reported.matters() && !base.is_same_request(&current)
-                || !double && reported.belongs_to_earlier_generation(&current)
-            {
-                return Ok(Delivered::Gone);
-            }
-            // A refusal, which its caller may have got, must not be forgotten if the other execution turns out to have an effect.
-            let refused = kept.ended.is_refusal();
-            let waits = match current.state {
-                State::InProgress { .. } => {
-                    let now = self.engine.world.now();
-                    refused || reported.meets_another(&current, now) || !kept.writes.is_empty()
+            return Ok(match reported.overtaken_by(&current, self.engine.world.now()) {
+                Overtaken::Waits => {
+                    tracing::error!(
+                        "another execution of this operation is not over: this report is retried"
+                    );
+                    Delivered::Unwritten
                 }
-                State::Unknown { .. } => refused,
-                _ => false,
-            };
-            if waits {
-                // This report may be the only proof of what was done.
-                tracing::error!("another execution of this operation is not over: this report is retried");
-                return Ok(Delivered::Unwritten);
-            }
-            if double && !escalated && !report.was_escalated_with(&current) {
-                return Ok(self.double(report, &base, &kept, &current).await);
-            }
-            if double && !escalated && matches!(current.state, State::Unknown { .. }) {
-                (start, escalated) = (Start::Seen(current), true);
-                continue;
-            }
-            // Its caller may have got the refusal.
-            let has_effect =
-                matches!(&current.state, State::Completed { answer, .. } if answer.head.is_effect());
-            let contradicts = refused && has_effect;
-            if !double && (contradicts || reported.is_missing_in(&current, self.engine.world.now())) {
-                return Ok(Delivered::Denied(current));
-            }
-            let state = current.state.name();
-            tracing::warn!(state, "a report came too late: the record has moved on without it");
-            return Ok(Delivered::Overtaken);
+                Overtaken::Double => Delivered::Double(current),
+                Overtaken::Escalated(reason) => Delivered::Escalated(Some(current), reason),
+                // If its domain writes could be refused, its caller got no answer.
+                Overtaken::Compared
+                    if !kept.can_be_refused() && self.differ(&base, &kept.ended, &current).await? =>
+                {
+                    Delivered::Escalated(Some(current), TWO_ANSWERS)
+                }
+                Overtaken::Nothing | Overtaken::Compared => {
+                    let state = current.state.name();
+                    tracing::warn!(state, "a report came too late: the record has moved on without it");
+                    Delivered::Done
+                }
+            });
         }
+    }
+
+    /// Whether the report has another answer than the record, as far as their bodies are kept.
+    async fn differ(&self, base: &Record, ended: &Ended, current: &Record) -> Result<bool, StoreError> {
+        let (Ended::Completed(ours), State::Completed { answer: theirs, .. }) = (ended, &current.state)
+        else {
+            return Ok(false);
+        };
+        if ours.head.status() != theirs.head.status() || ours.body_length() != theirs.body_length() {
+            return Ok(true);
+        }
+        let (now, by) = (self.engine.world.now(), SettledBy::Worker);
+        let state =
+            State::Completed { answer: ours.clone(), completed_at: now, by, expires_at: Timestamp::MAX };
+        let ours = Record { state, ..base.clone() };
+        let mut bodies = [None, None];
+        for (record, body) in [&ours, current].into_iter().zip(&mut bodies) {
+            let replay = self.engine.bounded(None, self.engine.replay(record)).await;
+            match replay {
+                Ok(replay) => *body = replay.filter(|replay| !replay.body_omitted),
+                Err(error) if error.is_passing() => return Err(error),
+                // No retry can read it either.
+                Err(_) => {}
+            }
+        }
+        let [ours, theirs] = bodies.map(|replay| replay.map(|replay| replay.answer.body));
+        Ok(ours.is_some() && theirs.is_some() && ours != theirs)
     }
 
     /// Notes in the record an effect whose report cannot be applied, and returns the record. An operation that may run again is
@@ -173,42 +173,10 @@ impl Executor {
         }
         // With its writes: a record that is gone, perhaps together with its rows, is not written anew.
         let kept = Kept { ended: Ended::Uncommitted, writes };
-        Ok(match self.write(Start::Unread(&base.key), base, &kept, stop_at, true).await? {
+        Ok(match self.write(Start::Unread(&base.key), base, &kept, stop_at, Safe::Report).await? {
             Finished::Written(current) | Finished::Refused(current) => Some(current),
             Finished::Gone | Finished::Denied(_) => None,
         })
-    }
-
-    /// The double execution, certain or possible, of two workers. If the store cannot return their answers now, the message is
-    /// retried.
-    async fn double(
-        &self,
-        report: &DeferredReport,
-        base: &Record,
-        kept: &Kept,
-        current: &Record,
-    ) -> Delivered {
-        let mut ours = base.clone();
-        if let Ended::Completed(answer) = &kept.ended {
-            let (now, by) = (self.engine.world.now(), SettledBy::Worker);
-            ours.state = State::Completed { answer: answer.clone(), completed_at: now, by, expires_at: now };
-        }
-        let mut answers = [None, None];
-        for (record, answer) in [&ours, current].into_iter().zip(&mut answers) {
-            match self.engine.bounded(None, self.engine.replay(record)).await {
-                Ok(replay) => {
-                    *answer = replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer)
-                }
-                Err(error) if error.is_passing() => return Delivered::Unwritten,
-                // A retry cannot read it either: the alarm matters more than the digest.
-                Err(_) => {}
-            }
-        }
-        let [ours, theirs] = &answers;
-        let mut double = DoubleExecution::new(base.attempt, ours.as_ref(), current);
-        double.theirs_answered(theirs.as_ref());
-        double.report = Some(Box::new(report.clone()));
-        Delivered::Double(Box::new(double))
     }
 
     /// Stores a body that came in the message. Stores a body outside the record again if it may be deleted soon. `None` if the

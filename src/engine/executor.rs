@@ -42,6 +42,8 @@ pub struct Request {
     pub fingerprints: Fingerprints,
     /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
+    /// If none may begin: whether another worker may have begun one so lately that its transaction may still arrive.
+    pub may_have_begun: bool,
     /// Method and route, or event source; shown to operators.
     pub origin: Option<Note>,
     /// When Lambda ends this invocation, according to its context. See

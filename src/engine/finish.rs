@@ -9,8 +9,7 @@ use super::{
 };
 use crate::{
     domain::DomainWrite,
-    message::DoubleExecution,
-    record::{Ended, Fate, NOT_EXECUTED, Note, Record, State, WorkerReport},
+    record::{Ended, Fate, GONE, NOT_EXECUTED, Note, Overtaken, Record, Safe, State, WorkerReport},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::Instant,
@@ -41,15 +40,8 @@ impl Executor {
         let budget = TimeBudget::at(started, execution.ends_at());
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
-        let Committed { report, kept, finished, instead } =
-            self.commit(&execution, &seen, report, status, write, stop_at).await;
-        let uncertain = match &finished {
-            // It is in the queue only because the store did not answer: nothing contradicts it.
-            Err(error) if error.is_passing() => kept.can_be_refused(),
-            _ => !kept.writes.is_empty(),
-        };
-        let ended = self.ended(execution, seen, report, &kept, finished, stop_at).await;
-        instead.of(ended, &kept, uncertain)
+        let tried = self.commit(&execution, &seen, report, status, write, stop_at).await;
+        self.ended(execution, seen, tried, stop_at).await
     }
 
     /// A report with its body stored.
@@ -84,9 +76,9 @@ impl Executor {
     }
 
     /// The report of the worker that saw `base`, for the record.
-    pub(super) fn reported<'a>(&self, base: &'a Record, kept: &'a Kept, escalated: bool) -> WorkerReport<'a> {
+    pub(super) fn reported<'a>(&self, base: &'a Record, kept: &'a Kept, safe: Safe) -> WorkerReport<'a> {
         let (has_writes, may_run_again) = (!kept.writes.is_empty(), self.operation().may_run_again());
-        WorkerReport { base, ended: &kept.ended, has_writes, may_run_again, escalated }
+        WorkerReport { base, ended: &kept.ended, has_writes, may_run_again, safe }
     }
 
     /// What a report's write means for its caller.
@@ -94,14 +86,18 @@ impl Executor {
         &self,
         execution: Execution,
         seen: Record,
-        report: Report,
-        kept: &Kept,
-        finished: Result<Finished, StoreError>,
+        tried: Committed,
         stop_at: Instant,
     ) -> FinishOutcome {
-        let reported = self.reported(&seen, kept, false);
+        let Committed { report, kept, safe, finished, instead } = tried;
+        let uncertain = match &finished {
+            // It is in the queue only because the store did not answer: nothing contradicts it.
+            Err(error) if error.is_passing() => kept.can_be_refused(),
+            _ => !kept.writes.is_empty(),
+        };
+        let (kept, reported) = (&kept, self.reported(&seen, &kept, safe));
         let (ended, now) = (&kept.ended, self.engine.world.now());
-        match finished {
+        let outcome = match finished {
             Ok(Finished::Written(record)) => ended_as(kept, &record),
             // Its transaction can no longer commit: nothing was done, and there is nothing to report.
             Ok(Finished::Refused(current)) if seen.transactional && !ended.did_nothing() => {
@@ -124,31 +120,45 @@ impl Executor {
             Err(_) if seen.transactional => FinishOutcome::Unwritten,
             // `commit` has replaced the report.
             Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
-            // The key is another request's now. That request's answer is not for this caller, so the caller gets the handler's
-            // answer. What was done, certainly or possibly, is escalated as if there were no record.
-            Ok(Finished::Refused(current)) if !seen.is_same_request(&current) => {
-                tracing::error!("the key belongs to another request now");
-                if !reported.matters() {
-                    return FinishOutcome::Fenced;
-                }
+            Ok(Finished::Refused(current)) if !reported.matters() && !seen.is_same_request(&current) => {
+                FinishOutcome::Fenced
+            }
+            // The key is another request's, or of a later generation, now. That answer is not for this caller, so the caller gets the
+            // handler's answer. What was done, certainly or possibly, is escalated as if there were no record.
+            Ok(Finished::Refused(current))
+                if reported.overtaken_by(&current, now) == Overtaken::Escalated(GONE) =>
+            {
+                tracing::error!("the key belongs to another request, or has begun again");
                 self.defer(&execution, &seen, &report, kept).await
             }
-            Ok(Finished::Refused(current)) if reported.is_double(&current, now) => {
-                self.finish_double(&execution, &seen, &report, kept, current, stop_at).await
-            }
-            Ok(Finished::Refused(current)) if reported.belongs_to_earlier_generation(&current) => {
-                self.defer(&execution, &seen, &report, kept).await
+            Ok(Finished::Refused(current)) if !reported.is_missing_in(&current, now) => {
+                let replay = self.fenced(&current, stop_at).await;
+                elsewhere(&current, replay)
             }
             Ok(Finished::Refused(current)) => {
-                if reported.is_missing_in(&current, now)
-                    && !self.defer_contested(&execution, &seen, &report, kept, None).await
-                {
+                // Reconciliation escalates it, once the other execution is over.
+                let sent = safe != Safe::Nothing || self.send_report(&execution, &seen, &report, kept).await;
+                if reported.is_double(&current, now) {
+                    double_execution(&current);
+                } else if !sent {
                     // Every caller gets the record's answer, but the effect must not be forgotten.
                     tracing::error!("an effect that the record lacks could not be deferred");
                     Count::Contradicted.add(self.operation().name());
                 }
-                let replay = self.fenced(&current, stop_at).await;
-                elsewhere(&current, replay)
+                // A queue that did not answer may have the report nevertheless.
+                let safe = match self.deferred_reports {
+                    Some(_) => Safe::Report,
+                    None => Safe::Alarm(current.attempt),
+                };
+                match self.write(Start::Seen(current.clone()), &seen, kept, stop_at, safe).await {
+                    Ok(Finished::Written(record)) => ended_as(kept, &record),
+                    written => {
+                        let current =
+                            if let Ok(Finished::Refused(newer)) = written { newer } else { current };
+                        let replay = self.fenced(&current, stop_at).await;
+                        elsewhere(&current, replay)
+                    }
+                }
             }
             Ok(Finished::Gone) => {
                 tracing::error!("the record is gone and its retention is over: it is not written again");
@@ -164,48 +174,11 @@ impl Executor {
                     !ended.reports_an_effect() && (seen.reported.is_some() || (ended.is_refusal() && !alone));
                 if refused { FinishOutcome::Unknown } else { deferred }
             }
-        }
+        };
+        Committed::answered(instead, outcome, kept, uncertain)
     }
 
-    /// Another execution has the record. That is escalated first: this invocation is late, and may be killed at any moment.
-    async fn finish_double(
-        &self,
-        execution: &Execution,
-        seen: &Record,
-        report: &Report,
-        kept: &Kept,
-        current: Box<Record>,
-        stop_at: Instant,
-    ) -> FinishOutcome {
-        let answer = if let Report::Completed(answer) = report { Some(answer) } else { None };
-        let mut double = DoubleExecution::new(seen.attempt, answer, &current);
-        double.log_and_count(&current.key);
-        let replay = self.fenced(&current, stop_at).await;
-        let whole = replay.as_ref().filter(|replay| !replay.body_omitted);
-        double.theirs_answered(whole.map(|replay| &replay.answer));
-        let escalated =
-            self.escalate_double(execution, double, seen, report, kept).await.then_some(current.attempt);
-        match current.state {
-            State::Unknown { .. } => {
-                let start = Start::Seen(current);
-                match self.write(start, seen, kept, stop_at, true).await {
-                    Ok(Finished::Written(record)) => return ended_as(kept, &record),
-                    Ok(Finished::Refused(current)) if matches!(current.state, State::Completed { .. }) => {
-                        return FinishOutcome::AnsweredElsewhere;
-                    }
-                    // Reclaimed, taken over or gone; or the store failed.
-                    _ => {}
-                }
-            }
-            State::InProgress { .. } => {}
-            _ => return elsewhere(&current, replay),
-        }
-        // If that execution did nothing, this report counts.
-        self.defer_contested(execution, seen, report, kept, escalated).await;
-        FinishOutcome::AnsweredElsewhere
-    }
-
-    /// Writes the record that `kept` leads to. If another execution is in progress, marks it as contested and returns
+    /// Writes the record that `kept` leads to. If the record is another execution's, marks it if the report is `safe`, and returns
     /// [`Finished::Refused`].
     pub(super) async fn write(
         &self,
@@ -213,9 +186,9 @@ impl Executor {
         base: &Record,
         kept: &Kept,
         stop_at: Instant,
-        escalated: bool,
+        safe: Safe,
     ) -> Result<Finished, StoreError> {
-        let reported = self.reported(base, kept, escalated);
+        let reported = self.reported(base, kept, safe);
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match reported
             .fate(current, revision, now)
         {
@@ -254,6 +227,13 @@ impl Executor {
     }
 }
 
+/// Logs and counts a second execution of this record's operation.
+pub(crate) fn double_execution(current: &Record) {
+    let (attempt, state) = (&current.attempt, current.state.name());
+    tracing::error!(%attempt, state, "the operation was, or perhaps was, executed twice: it needs an operator");
+    Count::DoubleExecution.add(current.key.operation());
+}
+
 /// Why an execution failed, with the status of the handler's answer.
 fn because(name: &str, status: Option<u16>) -> Option<Note> {
     Some(Note::new(&format!("{name}, status {}", status?)))
@@ -264,6 +244,7 @@ fn elsewhere(current: &Record, replay: Option<Replay>) -> FinishOutcome {
     match replay {
         Some(replay) => FinishOutcome::Superseded(replay),
         None if matches!(current.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
+        None if matches!(current.state, State::Unknown { .. }) => FinishOutcome::Unknown,
         None => FinishOutcome::AnsweredElsewhere,
     }
 }

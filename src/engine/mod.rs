@@ -38,6 +38,7 @@ pub(crate) use commit::completing;
 pub(crate) use delivery::Delivered;
 pub use execution::Execution;
 pub(crate) use executor::{Executor, Request};
+pub(crate) use finish::double_execution;
 pub(crate) use ownership::Ownership;
 pub(crate) use report::{FinishOutcome, Report};
 pub(crate) use reserve::{Replay, ReserveOutcome};

@@ -56,8 +56,8 @@ pub enum FinishOutcome {
     },
     /// The record was completed before, by another execution or by reconciliation: every caller gets this answer.
     Superseded(Replay),
-    /// The execution did nothing or was refused, but another execution or the provider contradicts that. The outcome is unknown
-    /// until reconciliation has asked. The handler's answer may be wrong.
+    /// Another execution, or the provider, contradicts this one, or has left the outcome unknown. It is unknown until
+    /// reconciliation has found out. The handler's answer may be wrong.
     Unknown,
     /// Another execution owns the record, or the record's answer cannot be read now: a retry gets it. The handler's answer would
     /// be a second one.

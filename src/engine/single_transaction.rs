@@ -24,7 +24,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, MAX_COMPUTATIONS, TimeBudget, WRITE_BACKOFF},
+    time_budget::{MAX_COMPUTATIONS, MAX_SENDING_TIME, TimeBudget, WRITE_BACKOFF},
 };
 
 /// One run of a handler whose effects are all [domain writes](crate::domain). Its answer and its writes commit in one
@@ -111,11 +111,10 @@ pub enum SingleTransactionOutcome<T> {
 
 /// The outcome of one run's transaction.
 enum Sent {
-    Committed(Box<Record>),
-    Found(ReserveOutcome),
+    /// It is committed, and its answer is kept until then.
+    Committed(Option<Timestamp>),
+    /// The conditions of the writes at these places failed.
     Denied(Vec<usize>),
-    /// It was not sent: too much time has passed since the request began.
-    TooLate,
 }
 
 /// A request that is being served.
@@ -123,8 +122,10 @@ enum Sent {
 struct Served<'a> {
     request: &'a Request,
     times: Times,
-    /// Until when its transaction may be sent, by the wall clock. A client may retry until the answer expires, and the record
-    /// counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
+    /// Until when its transaction may be sent, each time, by the wall clock. A client may retry until the answer expires, and the
+    /// record counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
+    ///
+    /// [`CLOCK_SKEW`]: crate::time_budget::CLOCK_SKEW
     send_until: Timestamp,
 }
 
@@ -145,23 +146,32 @@ impl Executor {
         if !self.shared.breaker.admits(self.engine.world.instant()) {
             return self.instead(ReserveOutcome::Unavailable);
         }
-        let served = Served { request, times, send_until: now.plus(CLOCK_SKEW) };
+        let served = Served { request, times, send_until: now.plus(MAX_SENDING_TIME) };
         if !request.may_begin {
-            return self.current_or(served, false, || self.instead(ReserveOutcome::MayNotBegin)).await;
+            let current = self.current(served, false).await;
+            return match current.unwrap_or_else(|| self.instead(ReserveOutcome::MayNotBegin)) {
+                // The client's earlier request was in time, and its transaction may still commit (T43).
+                SingleTransactionOutcome::Found(ReserveOutcome::MayNotBegin) if request.may_have_begun => {
+                    SingleTransactionOutcome::Unconfirmed
+                }
+                outcome => outcome,
+            };
         }
-        for run in 0..MAX_COMPUTATIONS {
+        // The number of earlier runs.
+        let mut run = 0;
+        loop {
             let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
             let (answer, reply) = match compute(transaction.clone()).await {
                 Computed::Answer(answer, reply) => (answer, reply),
                 // A duplicate gets the first one's answer, even if the handler returns no such answer now. If the store fails, the
                 // operation may be completed, and the caller must not get another answer (T43).
                 Computed::Nothing(reply) => {
-                    // The transaction of an earlier run may still be applied.
-                    let none = || match run {
+                    let current = self.current(served, run > 0).await;
+                    return current.unwrap_or(match run {
                         0 => SingleTransactionOutcome::Nothing(reply),
+                        // The transaction of an earlier run may still be applied.
                         _ => SingleTransactionOutcome::Unconfirmed,
-                    };
-                    return self.current_or(served, run > 0, none).await;
+                    });
                 }
             };
             let writes = transaction.collected().finish();
@@ -169,21 +179,18 @@ impl Executor {
                 Ok(writes) => writes,
                 // A duplicate gets the first one's answer here too.
                 Err(error) => {
-                    let none = || {
+                    return self.current(served, true).await.unwrap_or_else(|| {
                         self.refused_early(&error);
                         SingleTransactionOutcome::Unconfirmed
-                    };
-                    return self.current_or(served, true, none).await;
+                    });
                 }
             };
-            match self.transact(served, run, &answer, &writes).await {
-                Ok(Sent::Committed(record)) => {
-                    let expires_at = self.committed(&record);
+            match self.transact(served, run > 0, &answer, &writes).await {
+                Ok(Sent::Committed(expires_at)) => {
                     return SingleTransactionOutcome::Committed { reply, expires_at };
                 }
-                Ok(Sent::Found(current)) => return self.instead(current),
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Recompute if run + 1 < MAX_COMPUTATIONS => {}
+                    Refusal::Recompute if run + 1 < MAX_COMPUTATIONS => run += 1,
                     Refusal::Answer(answer) => {
                         return self.refuse(served, self.as_replayed(answer)).await;
                     }
@@ -192,36 +199,33 @@ impl Executor {
                         return SingleTransactionOutcome::Unconfirmed;
                     }
                 },
-                Ok(Sent::TooLate) => return self.resumed_too_late(),
-                Err(error) => return self.unsent(&error),
+                Err(outcome) => return outcome,
             }
         }
-        SingleTransactionOutcome::Unconfirmed
     }
 
     /// Inserts a refusal as the operation's answer, without domain writes, if there is still no record.
     async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> SingleTransactionOutcome<T> {
-        match self.transact(served, 1, &answer, &[]).await {
-            Ok(Sent::Committed(record)) => {
-                let expires_at = self.committed(&record);
-                SingleTransactionOutcome::Refused { answer, expires_at }
-            }
-            Ok(Sent::Found(current)) => self.instead(current),
+        match self.transact(served, true, &answer, &[]).await {
+            Ok(Sent::Committed(expires_at)) => SingleTransactionOutcome::Refused { answer, expires_at },
             Ok(Sent::Denied(_)) => SingleTransactionOutcome::Unconfirmed,
-            Ok(Sent::TooLate) => self.resumed_too_late(),
-            Err(error) => self.unsent(&error),
+            Err(outcome) => outcome,
         }
     }
 
-    /// Sends the transaction until it is answered: the same bytes under the same token. `run` is the number of earlier runs. Their
-    /// transactions may still be applied.
-    async fn transact(
+    /// Sends the transaction until it is answered: the same bytes under the same token. `sent` is whether an earlier run has sent
+    /// one, which may still be applied.
+    ///
+    /// # Errors
+    /// What the caller gets instead.
+    async fn transact<T>(
         &self,
-        Served { request, times, send_until }: Served<'_>,
-        run: u32,
+        served: Served<'_>,
+        sent: bool,
         answer: &Answer,
         writes: &[DomainWrite],
-    ) -> Result<Sent, StoreError> {
+    ) -> Result<Sent, SingleTransactionOutcome<T>> {
+        let Served { request, times, send_until } = served;
         let world = &self.engine.world;
         let started = world.instant();
         let attempt: AttemptId = world.nonce().into();
@@ -229,19 +233,14 @@ impl Executor {
             TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout, false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
         let Err(fresh) = self.found(request, attempt, times, None, fresh) else {
-            return Ok(Sent::Found(ReserveOutcome::MayNotBegin));
+            return Err(self.instead(ReserveOutcome::MayNotBegin));
         };
         let also = &self.operation().kept_headers;
+        // A duplicate must not pay for a body item, which costs by its size (T38).
         if self.engine.place(&fresh, answer, also).is_outside()
-            && let Some(current) = match self.look(request, times).await {
-                Ok(current) => current,
-                // Nothing was sent.
-                Err(error) if run == 0 => Some(self.failed(&error)),
-                Err(error) => return Err(error),
-            }
+            && let Some(current) = self.current(served, sent).await
         {
-            // A duplicate must not pay for a body item, which costs by its size (T38).
-            return Ok(Sent::Found(current));
+            return Err(current);
         }
         let kept = self.engine.keep(&fresh, answer, also, write).await;
         let step = |current: Option<&Record>, moment: Moment| {
@@ -256,7 +255,8 @@ impl Executor {
             Step::Write(commit::completing(next, writes), None)
         };
         let until = Some(started.plus(write));
-        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
+        let retries = Retries::UnansweredUntil(send_until);
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries };
         let applied = self.engine.apply(Start::Absent, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
         // A conflict or a refused write is the answer of a healthy store.
@@ -266,33 +266,36 @@ impl Executor {
         if !matches!(applied, Ok(Applied::Stopped(None, _))) {
             self.observe_store(error.filter(|error| !is_answer(error.kind())));
         }
-        match applied {
-            Ok(Applied::Written(None, record)) => Ok(Sent::Committed(record)),
-            Ok(Applied::Written(Some(found), record)) => {
-                Ok(Sent::Found(self.outcome(found, Some(record), times).await?))
+        let (found, record) = match applied {
+            Ok(Applied::Written(None, record)) => {
+                Count::Transacted.add(self.operation().name());
+                telemetry::executed(record.attempts, "completed");
+                return Ok(Sent::Committed(record.state.expires_at()));
             }
-            Ok(Applied::Stopped(Some(found), current)) => {
-                Ok(Sent::Found(self.outcome(found, current, times).await?))
+            Ok(Applied::Stopped(None, _)) => {
+                // The process was frozen, or its clock was set forward.
+                tracing::error!(
+                    "too much time has passed since the request began: its transaction is not sent"
+                );
+                Count::Unconfirmed.add(self.operation().name());
+                return Err(SingleTransactionOutcome::Unconfirmed);
             }
-            Ok(Applied::Stopped(None, _)) => Ok(Sent::TooLate),
-            Err(unapplied) if !unapplied.denied.is_empty() => Ok(Sent::Denied(unapplied.denied)),
-            Err(unapplied) => Err(unapplied.error),
-        }
+            Err(unapplied) if !unapplied.denied.is_empty() => return Ok(Sent::Denied(unapplied.denied)),
+            Err(unapplied) => return Err(self.unsent(&unapplied.error)),
+            Ok(Applied::Written(Some(found), record)) => (found, Some(record)),
+            Ok(Applied::Stopped(Some(found), current)) => (found, current),
+        };
+        let current = self.outcome(found, record, times).await;
+        Err(current.map_or_else(|error| self.unsent(&error), |current| self.instead(current)))
     }
 
-    /// What the caller gets: the key's record decides, or `none` if there is no record. `sent` is whether a transaction of this
-    /// request may have been sent.
-    async fn current_or<T>(
-        &self,
-        served: Served<'_>,
-        sent: bool,
-        none: impl FnOnce() -> SingleTransactionOutcome<T>,
-    ) -> SingleTransactionOutcome<T> {
+    /// What the caller gets if the key has a record, or if that is not known. `sent` is whether a transaction of this request may
+    /// have been sent.
+    async fn current<T>(&self, served: Served<'_>, sent: bool) -> Option<SingleTransactionOutcome<T>> {
         match self.look(served.request, served.times).await {
-            Ok(Some(current)) => self.instead(current),
-            Ok(None) => none(),
-            Err(error) if sent => self.unsent(&error),
-            Err(error) => self.instead(self.failed(&error)),
+            Ok(current) => current.map(|current| self.instead(current)),
+            Err(error) if sent => Some(self.unsent(&error)),
+            Err(error) => Some(self.instead(self.failed(&error))),
         }
     }
 
@@ -330,22 +333,9 @@ impl Executor {
         self.outcome(found, record, times).await.map(Some)
     }
 
-    fn committed(&self, record: &Record) -> Option<Timestamp> {
-        Count::Transacted.add(self.operation().name());
-        telemetry::executed(record.attempts, "completed");
-        record.state.expires_at()
-    }
-
     fn instead<T>(&self, current: ReserveOutcome) -> SingleTransactionOutcome<T> {
         self.count(&current);
         SingleTransactionOutcome::Found(current)
-    }
-
-    /// The process was frozen, or its clock was set forward.
-    fn resumed_too_late<T>(&self) -> SingleTransactionOutcome<T> {
-        tracing::error!("too much time has passed since the request began: its transaction is not sent");
-        Count::Unconfirmed.add(self.operation().name());
-        SingleTransactionOutcome::Unconfirmed
     }
 
     /// The transaction got no answer, or was not accepted.

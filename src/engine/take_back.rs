@@ -4,7 +4,11 @@ use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{Effort, Executor, Moment, Retries, Start, Step, Tried};
-use crate::{record::Record, telemetry, time_budget::TAKE_BACK_BACKOFF};
+use crate::{
+    record::{Ended, Record, Worker},
+    telemetry,
+    time_budget::TAKE_BACK_BACKOFF,
+};
 
 /// How a reservation is taken back.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +46,7 @@ impl Executor {
         if how != TakeBack::Now {
             world.sleep(TAKE_BACK_BACKOFF.after(1, world.nonce())).await;
         }
-        let attempt = record.attempt;
+        let worker = Worker::of(&record);
         let perhaps_later = || match stop_at.since(world.instant()) {
             left if left.is_zero() || how != TakeBack::UntilApplied => Step::Stop(()),
             left => Step::Wait(left),
@@ -52,8 +56,8 @@ impl Executor {
             Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),
-            Some(current) => current
-                .release(attempt, revision, now)
+            Some(current) => Ended::NotExecuted(None)
+                .of(current, worker, revision, now)
                 .map_or(Step::Stop(()), |released| Step::Write(released.into(), ())),
         };
         let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };

@@ -76,12 +76,10 @@ struct Canonical<'a> {
 
 struct Container {
     place: Place,
-    kind: Kind,
-}
-
-enum Kind {
-    Array { next: usize },
-    Object { first_member: usize },
+    /// The place of an object's first member; `None` for an array.
+    first_member: Option<usize>,
+    /// How many values of an array have begun.
+    elements: usize,
 }
 
 /// Where a value, with the name before it, begins in the output, and whether it stays there.
@@ -99,8 +97,8 @@ struct Member<'a> {
 impl<'a> Canonical<'a> {
     fn take(&mut self, event: JsonEvent<'a>) -> Option<()> {
         match event {
-            JsonEvent::StartArray => self.open(b'[', Kind::Array { next: 0 })?,
-            JsonEvent::StartObject => self.open(b'{', Kind::Object { first_member: self.members.len() })?,
+            JsonEvent::StartArray => self.open(b'[', None)?,
+            JsonEvent::StartObject => self.open(b'{', Some(self.members.len()))?,
             JsonEvent::ObjectKey(name) => {
                 let start = self.out.len();
                 write_string(&mut self.out, &name);
@@ -123,21 +121,21 @@ impl<'a> Canonical<'a> {
         Some(())
     }
 
-    fn open(&mut self, bracket: u8, kind: Kind) -> Option<()> {
+    fn open(&mut self, bracket: u8, first_member: Option<usize>) -> Option<()> {
         if self.open.len() == MAX_DEPTH {
             return None;
         }
         let place = self.begin_value()?;
-        self.open.push(Container { place, kind });
+        self.open.push(Container { place, first_member, elements: 0 });
         self.out.push(bracket);
         Some(())
     }
 
     fn close(&mut self) -> Option<()> {
-        let Container { place, kind } = self.open.pop()?;
-        let bracket = match kind {
-            Kind::Array { .. } => b']',
-            Kind::Object { first_member } => {
+        let Container { place, first_member, .. } = self.open.pop()?;
+        let bracket = match first_member {
+            None => b']',
+            Some(first_member) => {
                 sort_members(&mut self.out, &mut self.members[first_member..])?;
                 self.members.truncate(first_member);
                 b'}'
@@ -155,14 +153,15 @@ impl<'a> Canonical<'a> {
         let Some(depth) = self.open.len().checked_sub(1) else {
             return Some(Place { start: 0, left_out: false });
         };
-        let (start, name, index) = match &mut self.open[depth].kind {
-            Kind::Object { .. } => {
+        let container = &mut self.open[depth];
+        let (start, name, index) = match container.first_member {
+            Some(_) => {
                 let member = self.members.last()?;
                 (member.text.start, Some(&*member.name), None)
             }
-            Kind::Array { next } => {
-                *next += 1;
-                (self.out.len(), None, Some(*next - 1))
+            None => {
+                container.elements += 1;
+                (self.out.len(), None, Some(container.elements - 1))
             }
         };
         let mut left_out = false;
@@ -189,7 +188,7 @@ impl<'a> Canonical<'a> {
         } else {
             self.out.push(b',');
         }
-        if let (Kind::Object { .. }, Some(member)) = (&self.open[depth].kind, self.members.last_mut()) {
+        if let (Some(_), Some(member)) = (self.open[depth].first_member, self.members.last_mut()) {
             member.text.end = self.out.len();
         }
     }

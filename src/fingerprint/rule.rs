@@ -40,20 +40,12 @@ const CONDITIONAL: [&str; 6] =
 pub struct FingerprintRule {
     /// The number that records keep, made from the settings once, not for each request.
     id: u32,
-    kind: Kind,
-}
-
-#[derive(Clone)]
-enum Kind {
-    /// Both sorted, because their order does not count.
-    Request {
-        left_out: Vec<JsonPointer>,
-        headers: Vec<String>,
-    },
-    Custom {
-        id: u32,
-        intent: Arc<Intent>,
-    },
+    /// Sorted, because their order does not count.
+    left_out: Vec<JsonPointer>,
+    /// Sorted too.
+    headers: Vec<String>,
+    /// What counts instead of the request, if the rule is custom.
+    intent: Option<Arc<Intent>>,
 }
 
 type Intent = dyn Fn(&Content<'_>) -> Vec<u8> + Send + Sync;
@@ -66,11 +58,9 @@ impl Default for FingerprintRule {
 
 impl fmt::Debug for FingerprintRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.kind {
-            Kind::Request { left_out, headers } => {
-                write!(f, "FingerprintRule({left_out:?}, {headers:?})")
-            }
-            Kind::Custom { id, .. } => write!(f, "FingerprintRule::custom({id})"),
+        match self.intent {
+            Some(_) => write!(f, "FingerprintRule::custom({:08x})", self.id),
+            None => write!(f, "FingerprintRule({:?}, {:?})", self.left_out, self.headers),
         }
     }
 }
@@ -78,7 +68,7 @@ impl fmt::Debug for FingerprintRule {
 impl FingerprintRule {
     /// The whole body counts, and of the headers the media type, `If-*` conditions and `Content-Range`.
     pub fn new() -> Self {
-        Kind::Request { left_out: Vec::new(), headers: Vec::new() }.into()
+        Self { id: 0, left_out: Vec::new(), headers: Vec::new(), intent: None }.numbered()
     }
 
     /// A custom rule: two requests to the operation are the same if `intent` returns the same for both. Nothing else counts.
@@ -98,7 +88,8 @@ impl FingerprintRule {
     /// });
     /// ```
     pub fn custom(id: u32, intent: impl Fn(&Content<'_>) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Kind::Custom { id, intent: Arc::new(intent) }.into()
+        let id = number(Sha256::new_with_prefix([FORM, b'f']).chain_update(id.to_be_bytes()));
+        Self { id, intent: Some(Arc::new(intent)), ..Self::new() }
     }
 
     /// Leaves the value at `pointer`, an RFC 6901 JSON Pointer, out of JSON bodies.
@@ -106,17 +97,11 @@ impl FingerprintRule {
     /// # Panics
     /// If `pointer` is invalid, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
     pub fn leave_out(mut self, pointer: &str) -> Self {
-        match (JsonPointer::parse(pointer), &mut self.kind) {
-            (Ok(pointer), Kind::Request { left_out, .. }) => {
-                left_out.push(pointer);
-                left_out.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
-            }
-            (Ok(_), Kind::Custom { .. }) => {
-                panic!("leave_out({pointer:?}): the rule is custom")
-            }
-            (Err(error), _) => panic!("leave_out({pointer:?}): {error}"),
-        }
-        self.kind.into()
+        assert!(self.intent.is_none(), "leave_out({pointer:?}): the rule is custom");
+        let parsed = JsonPointer::parse(pointer);
+        self.left_out.push(parsed.unwrap_or_else(|error| panic!("leave_out({pointer:?}): {error}")));
+        self.left_out.sort_unstable_by(|a, b| a.as_str().cmp(b.as_str()));
+        self.numbered()
     }
 
     /// Includes this header, because it is part of the caller's intent, as `Prefer` or `API-Version` can be. It must not differ
@@ -125,15 +110,20 @@ impl FingerprintRule {
     /// # Panics
     /// If `name` is not a valid header name, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
     pub fn header(mut self, name: &str) -> Self {
-        match &mut self.kind {
-            Kind::Request { headers, .. } if is_header_name(name) => {
-                headers.push(name.to_ascii_lowercase());
-                headers.sort_unstable();
-            }
-            Kind::Request { .. } => panic!("header({name:?}): this is not a valid header name"),
-            Kind::Custom { .. } => panic!("header({name:?}): the rule is custom"),
-        }
-        self.kind.into()
+        assert!(self.intent.is_none(), "header({name:?}): the rule is custom");
+        assert!(is_header_name(name), "header({name:?}): this is not a valid header name");
+        self.headers.push(name.to_ascii_lowercase());
+        self.headers.sort_unstable();
+        self.numbered()
+    }
+
+    /// The same rule with the number that its settings give it.
+    fn numbered(mut self) -> Self {
+        let mut hash = Sha256::new_with_prefix([FORM, b'r']);
+        list(&mut hash, self.left_out.iter().map(JsonPointer::as_str));
+        list(&mut hash, self.headers.iter());
+        self.id = number(hash);
+        self
     }
 
     /// The rule's number, kept in each record. It is derived from the rule's settings, so that it changes with the rule; for a
@@ -150,44 +140,41 @@ impl FingerprintRule {
         body: &Unpacked<'_>,
     ) -> Fingerprint {
         let mut hash = Sha256::new_with_prefix([FORM]);
-        match &self.kind {
-            Kind::Custom { intent, .. } => {
-                hash.update(b"f");
-                part(&mut hash, operation.as_bytes());
-                part(&mut hash, &intent(content));
+        if let Some(intent) = &self.intent {
+            hash.update(b"f");
+            part(&mut hash, operation.as_bytes());
+            part(&mut hash, &intent(content));
+        } else {
+            hash.update(b"r");
+            for bytes in [operation.as_bytes(), content.method.as_bytes(), content.path] {
+                part(&mut hash, bytes);
             }
-            Kind::Request { left_out, headers } => {
-                hash.update(b"r");
-                for bytes in [operation.as_bytes(), content.method.as_bytes(), content.path] {
+            pairs(&mut hash, content.query.iter());
+            for name in CONDITIONAL.into_iter().chain(self.headers.iter().map(String::as_str)) {
+                let value = (content.header)(name);
+                hash.update([u8::from(value.is_some())]);
+                part(&mut hash, value.unwrap_or_default().as_bytes());
+            }
+            let form = body.form(&self.left_out);
+            part(&mut hash, body.media_type.as_bytes());
+            pairs(&mut hash, body.parameters(&form));
+            part(&mut hash, body.coding.as_bytes());
+            match form {
+                Form::Json(canonical) => {
+                    hash.update(b"j");
+                    part(&mut hash, &canonical);
+                }
+                Form::Fields(fields) => {
+                    hash.update(b"u");
+                    pairs(&mut hash, fields.iter());
+                }
+                Form::Multipart(pieces) => {
+                    hash.update(b"m");
+                    list(&mut hash, pieces.into_iter());
+                }
+                Form::Bytes(bytes) => {
+                    hash.update(b"b");
                     part(&mut hash, bytes);
-                }
-                pairs(&mut hash, content.query.iter());
-                for name in CONDITIONAL.into_iter().chain(headers.iter().map(String::as_str)) {
-                    let value = (content.header)(name);
-                    hash.update([u8::from(value.is_some())]);
-                    part(&mut hash, value.unwrap_or_default().as_bytes());
-                }
-                let form = body.form(left_out);
-                part(&mut hash, body.media_type.as_bytes());
-                pairs(&mut hash, body.parameters(&form));
-                part(&mut hash, body.coding.as_bytes());
-                match form {
-                    Form::Json(canonical) => {
-                        hash.update(b"j");
-                        part(&mut hash, &canonical);
-                    }
-                    Form::Fields(fields) => {
-                        hash.update(b"u");
-                        pairs(&mut hash, fields.iter());
-                    }
-                    Form::Multipart(pieces) => {
-                        hash.update(b"m");
-                        list(&mut hash, pieces.into_iter());
-                    }
-                    Form::Bytes(bytes) => {
-                        hash.update(b"b");
-                        part(&mut hash, bytes);
-                    }
                 }
             }
         }
@@ -195,23 +182,10 @@ impl FingerprintRule {
     }
 }
 
-impl From<Kind> for FingerprintRule {
-    fn from(kind: Kind) -> Self {
-        let mut hash = Sha256::new_with_prefix([FORM]);
-        match &kind {
-            Kind::Custom { id, .. } => {
-                hash.update(b"f");
-                hash.update(id.to_be_bytes());
-            }
-            Kind::Request { left_out, headers } => {
-                hash.update(b"r");
-                list(&mut hash, left_out.iter().map(JsonPointer::as_str));
-                list(&mut hash, headers.iter());
-            }
-        }
-        let digest = hash.finalize();
-        Self { id: u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]), kind }
-    }
+/// The number of a rule: the first bytes of the hash of its settings.
+fn number(settings: Sha256) -> u32 {
+    let digest = settings.finalize();
+    u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]])
 }
 
 /// Hashes a part with its length, so that no two lists of parts are the same bytes.

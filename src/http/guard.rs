@@ -4,13 +4,13 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{Request, Response, response};
+use http::{Request, Response, StatusCode, response};
 use http_body_util::Full;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType,
+    GuardedBody, Outcome, ProblemType,
     classify::classify,
     replay,
     request::Parsed,
@@ -55,7 +55,7 @@ where
     async move {
         answer.await.unwrap_or_else(|_| {
             tracing::error!("the guard's task ended early");
-            guard.broken()
+            guard.unknown(StatusCode::INTERNAL_SERVER_ERROR)
         })
     }
 }
@@ -77,7 +77,7 @@ impl Guard {
                 ReserveOutcome::Owned(owned) => {
                     let execution = owned.execution().clone();
                     parts.extensions.insert(execution.clone());
-                    let handled = handler(execution, Request::from_parts(parts, body));
+                    let handled = handler(execution, Request::from_parts(parts, body.into()));
                     self.execute(owned, handled).await
                 }
                 found => self.instead(found, &request.key, &mount, refusal),
@@ -104,25 +104,21 @@ impl Guard {
         let not_begun = matches!(report, Report::NotBegun);
         let expires_at = match self.settings.executor.finish(owned, report).await {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
-            FinishOutcome::Unknown => return self.not_known(Problem::new(ProblemType::OutcomeUnknown)),
-            FinishOutcome::AnsweredElsewhere => {
-                return self.not_known(Problem::new(ProblemType::AnsweredElsewhere));
-            }
+            FinishOutcome::Unknown => return self.problem(ProblemType::OutcomeUnknown),
+            FinishOutcome::AnsweredElsewhere => return self.problem(ProblemType::AnsweredElsewhere),
             FinishOutcome::Refused { answer, expires_at } => return replay::first(answer, expires_at),
-            FinishOutcome::NotCommitted => return self.unavailable(ProblemType::StoreUnavailable),
+            FinishOutcome::NotCommitted => return self.problem(ProblemType::StoreUnavailable),
             FinishOutcome::Written { expires_at } => expires_at,
             // Its key is not free yet: a corrected request would be refused as a mismatch.
             FinishOutcome::Deferred | FinishOutcome::Unwritten if not_begun => {
-                return self.unavailable(ProblemType::StoreUnavailable);
+                return self.problem(ProblemType::StoreUnavailable);
             }
             FinishOutcome::Fenced | FinishOutcome::Deferred | FinishOutcome::Unwritten => None,
         };
         let Some((mut parts, body)) = answer else {
-            return self.broken();
+            return self.unknown(StatusCode::INTERNAL_SERVER_ERROR);
         };
-        if let Some(expires_at) = expires_at {
-            replay::add_expiry(&mut parts.headers, expires_at);
-        }
+        replay::add_expiry(&mut parts.headers, expires_at);
         Response::from_parts(parts, Full::new(body))
     }
 

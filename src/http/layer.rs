@@ -7,7 +7,7 @@ use tower_layer::Layer;
 
 use super::{
     Profile, Service, TenantResolver,
-    settings::{Guard, Mode, Settings},
+    settings::{Guard, Settings},
 };
 use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
 
@@ -64,7 +64,7 @@ impl Idempotency {
         operation.assert_consistent();
         let settings = Settings {
             executor: Executor::new(store, operation),
-            mode: Mode::Reserved,
+            single_transaction: false,
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
@@ -117,8 +117,13 @@ impl<T> Idempotency<T> {
     /// 2. Its answer is kept if it is conclusive. Otherwise nothing is written.
     /// 3. Of several requests at once, one commits. The others get its answer, as every retry does.
     /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
+    ///
+    /// # Panics
+    /// If [`Operation::completion_timeout`] is longer than [`MAX_SENDING_TIME`](crate::time_budget::MAX_SENDING_TIME): nothing is
+    /// sent after that.
     pub fn single_transaction(mut self) -> Self {
-        Arc::make_mut(&mut self.settings).mode = Mode::SingleTransaction;
+        self.settings.executor.operation().assert_single_transaction();
+        Arc::make_mut(&mut self.settings).single_transaction = true;
         self
     }
 

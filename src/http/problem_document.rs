@@ -1,5 +1,7 @@
 //! The document of a problem, which each contract writes in another shape.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
@@ -35,11 +37,6 @@ struct Error<'a> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     doc_url: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Envelope<'a> {
-    error: Error<'a>,
 }
 
 impl Shape {
@@ -103,7 +100,7 @@ impl Shape {
                 code,
                 reason,
             }),
-            Self::Stripe => serde_json::to_vec(&Envelope { error: error(documentation) }),
+            Self::Stripe => serde_json::to_vec(&BTreeMap::from([("error", error(documentation))])),
             Self::Acp => serde_json::to_vec(&error(None)),
         };
         // Strings and a number: this cannot fail. An empty body with the right status would still be correct.

@@ -1,6 +1,6 @@
 //! The response that a client gets instead of an answer: a problem, with its status and headers.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -16,54 +16,35 @@ use crate::time_budget::DEFAULT_RETRY_AFTER;
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Problem {
-    problem: ProblemType,
-    status: Option<StatusCode>,
-    detail: Option<String>,
-    reason: Option<&'static str>,
-    retry_after: Option<Duration>,
-    advice: Option<ProblemType>,
+    pub(super) problem: ProblemType,
+    /// The status, if the profile does not choose it.
+    pub(super) status: Option<StatusCode>,
+    /// What exactly is wrong: nothing internal, and nothing that the client sent.
+    pub(super) detail: Option<Cow<'static, str>>,
+    /// The reason, in one stable word.
+    pub(super) reason: Option<&'static str>,
+    /// The time until a retry. Without it, a problem that may go away has [`DEFAULT_RETRY_AFTER`].
+    pub(super) retry_after: Option<Duration>,
+    /// The problem type whose advice the client gets.
+    pub(super) advice: ProblemType,
 }
 
 impl Problem {
     /// A problem of this type.
     pub fn new(problem: ProblemType) -> Self {
-        Self { problem, status: None, detail: None, reason: None, retry_after: None, advice: None }
-    }
-
-    /// Answers with this status, whatever the profile says.
-    pub fn status(mut self, status: StatusCode) -> Self {
-        self.status = Some(status);
-        self
-    }
-
-    /// Adds what exactly is wrong: nothing internal, and nothing that the client sent.
-    pub fn detail(mut self, detail: String) -> Self {
-        self.detail = Some(detail);
-        self
-    }
-
-    /// Adds the reason, in one stable word.
-    pub fn reason(mut self, reason: &'static str) -> Self {
-        self.reason = Some(reason);
-        self
-    }
-
-    /// Replaces the advice by another problem type's.
-    pub(super) fn advice_of(mut self, problem: ProblemType) -> Self {
-        self.advice = Some(problem);
-        self
-    }
-
-    /// Sets `Retry-After`: whole seconds, at least one. Without this, a problem that may go away has
-    /// [`DEFAULT_RETRY_AFTER`].
-    pub fn retry_after(mut self, wait: Duration) -> Self {
-        self.retry_after = Some(wait);
-        self
+        Self { problem, status: None, detail: None, reason: None, retry_after: None, advice: problem }
     }
 
     /// The response, in the words of `profile`.
     pub fn into_response(self, profile: &Profile) -> Response<Full<Bytes>> {
-        let (status, body) = self.document(profile);
+        let Self { problem, reason, .. } = self;
+        let status = self.status.unwrap_or_else(|| profile.status_of(problem));
+        let advice = self.advice.entry().advice;
+        let detail = match self.detail {
+            Some(detail) => &format!("{detail}. {advice}"),
+            None => advice,
+        };
+        let body = profile.shape.write(problem, status, detail, reason, profile.documentation.as_deref());
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
@@ -73,7 +54,7 @@ impl Problem {
             // Required by RFC 9110, section 15.5.2. Callers are verified in front of the function, not by it.
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        let retry = self.problem.entry().retry.then_some(DEFAULT_RETRY_AFTER);
+        let retry = problem.entry().retry.then_some(DEFAULT_RETRY_AFTER);
         if let Some(wait) = self.retry_after.or(retry) {
             headers.insert(RETRY_AFTER, seconds(wait));
         }
@@ -84,18 +65,6 @@ impl Problem {
             }
         }
         response
-    }
-
-    /// The status and the document, in the words of `profile`.
-    pub(crate) fn document(&self, profile: &Profile) -> (StatusCode, Bytes) {
-        let advice = self.advice.unwrap_or(self.problem).entry().advice;
-        let status = self.status.unwrap_or_else(|| profile.status_of(self.problem));
-        let detail = match &self.detail {
-            Some(detail) => &format!("{detail}. {advice}"),
-            None => advice,
-        };
-        let documentation = profile.documentation.as_deref();
-        (status, profile.shape.write(self.problem, status, detail, self.reason, documentation))
     }
 }
 

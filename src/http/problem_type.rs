@@ -2,6 +2,8 @@
 
 use http::StatusCode;
 
+use super::Outcome;
+
 /// The prefix of a problem's `type`.
 const TYPE_PREFIX: &str = "urn:lambda-idempotency:";
 
@@ -15,6 +17,8 @@ pub(super) struct Entry {
     pub(super) advice: &'static str,
     /// Whether the same request may get another answer later: then there is a `Retry-After`.
     pub(super) retry: bool,
+    /// What it means for the operation of a guard around this one.
+    pub(super) outcome: Outcome,
     pub(super) stripe: Words,
     pub(super) acp: Words,
 }
@@ -40,7 +44,16 @@ const fn kind(kind: &'static str) -> Words {
 }
 
 const fn entry(name: &'static str, status: StatusCode, title: &'static str, advice: &'static str) -> Entry {
-    Entry { name, status, title, advice, retry: false, stripe: SAME, acp: SAME }
+    Entry {
+        name,
+        status,
+        title,
+        advice,
+        retry: false,
+        outcome: Outcome::NotExecuted,
+        stripe: SAME,
+        acp: SAME,
+    }
 }
 
 /// Declares the problems: name, status, title and advice, and what else is in the row.
@@ -93,6 +106,7 @@ problems! {
     KeyReused: "key-reused", UNPROCESSABLE_ENTITY, "The Idempotency-Key was used for another request",
         "This request did nothing; an earlier one with the same key may have. To retry that one, repeat it \
          exactly; use a new key only for a new intent.",
+        outcome: Outcome::Completed,
         stripe: Words { status: Some(StatusCode::BAD_REQUEST), code: Some("idempotency_error"), ..kind("idempotency_error") },
         acp: code("idempotency_conflict");
     /// The first request under this key is still being worked on.
@@ -103,13 +117,13 @@ problems! {
     OutcomeUnknown: "outcome-unknown", CONFLICT, "The outcome of this operation is not known yet",
         "It may have been executed. Do not use a new key: send the same request with the same key after the \
          time in Retry-After, until the outcome is known.",
-        retry: true, acp: kind("processing_error");
+        retry: true, outcome: Outcome::PerhapsExecuted, acp: kind("processing_error");
     /// Another execution owns the operation's record, or has settled it with an answer that cannot be read now. The answer of
     /// this execution does not count.
     AnsweredElsewhere: "answered-elsewhere", SERVICE_UNAVAILABLE, "The answer of this operation is not available now",
         "It was executed, or is being executed, by another request with this key, whose answer counts. Do not \
          use a new key: send the same request with the same key after the time in Retry-After.",
-        retry: true, acp: kind("processing_error");
+        retry: true, outcome: Outcome::PerhapsExecuted, acp: kind("processing_error");
     /// The store of records does not answer, or too little time is left to begin; this request did nothing.
     StoreUnavailable: "store-unavailable", SERVICE_UNAVAILABLE, "The service cannot guard this operation now",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \

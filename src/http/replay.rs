@@ -37,9 +37,7 @@ impl Guard {
 /// The answer of a refused domain write, to the request whose write was refused.
 pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
     let mut response = of_answer(answer);
-    if let Some(expires_at) = expires_at {
-        add_expiry(response.headers_mut(), expires_at);
-    }
+    add_expiry(response.headers_mut(), expires_at);
     response
 }
 
@@ -61,7 +59,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
-    add_expiry(response.headers_mut(), expires_at);
+    add_expiry(response.headers_mut(), Some(expires_at));
     response
 }
 
@@ -87,9 +85,9 @@ pub(super) fn http_date(at: Timestamp) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_millis(at.as_millis().min(LAST)))
 }
 
-/// Adds the time until which the answer is replayed.
-pub(super) fn add_expiry(headers: &mut HeaderMap, expires_at: Timestamp) {
-    if let Ok(date) = HeaderValue::try_from(http_date(expires_at)) {
+/// Adds the time until which the answer is replayed, if it is known.
+pub(super) fn add_expiry(headers: &mut HeaderMap, expires_at: Option<Timestamp>) {
+    if let Some(Ok(date)) = expires_at.map(|at| HeaderValue::try_from(http_date(at))) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);
     }
 }

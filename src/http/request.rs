@@ -1,14 +1,14 @@
 //! Parses a request once, before anything is done.
 
-use std::{borrow::Cow, panic::AssertUnwindSafe};
+use std::{borrow::Cow, iter, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Outcome, Problem, ProblemType, key_header, origin, respond::HttpAnswer,
-    settings::Guard, target,
+    GuardedBody, MAX_BODY, Problem, ProblemType, key_header, origin, respond::HttpAnswer, settings::Guard,
+    target,
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// A parsed request.
-pub(super) struct Parsed<B> {
+pub(super) struct Parsed<B: GuardedBody> {
     pub(super) request: Request,
-    pub(super) body: B,
+    pub(super) body: B::Whole,
     /// Why its key may not begin an execution, if so. If there is a record, the client gets the answer that the record implies.
     /// Otherwise it gets this problem. The problem advises no new key, because the old one may have done something (T43):
     /// settings change, proxies drop headers, records expire.
@@ -40,11 +40,11 @@ impl Guard {
         let parsed = AssertUnwindSafe(parse(self, &parts, body)).catch_unwind().await;
         let parsed = match parsed {
             Ok(Ok(parsed)) => parsed,
-            Ok(Err(problem)) => return Err(self.problem(problem, Outcome::NotExecuted)),
+            Ok(Err(problem)) => return Err(self.retry_later(problem, Duration::ZERO)),
             Err(_) => {
                 let operation = self.operation().name();
                 tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
-                return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+                return Err(self.problem(ProblemType::NotGuarded));
             }
         };
         let key = &parsed.request.key;
@@ -54,7 +54,7 @@ impl Guard {
         {
             let operation = self.operation().name();
             tracing::error!(%operation, "two guards of the same operation are nested: remove one");
-            return Err(self.problem(Problem::new(ProblemType::NotGuarded), Outcome::NotExecuted));
+            return Err(self.problem(ProblemType::NotGuarded));
         }
         Ok((parts, parsed))
     }
@@ -74,33 +74,36 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         oldest.admit(&key, key_header::timestamp(&parts.headers), guard.world().now()).err()
     };
     let too_short = key_header::too_short(&key, operation.min_key_length);
-    let refusal = too_short
-        .or_else(|| operation.oldest_key.as_ref().and_then(admit))
-        .map(|refusal| refused(refusal).advice_of(ProblemType::KeyTooOld));
+    let refusal = too_short.or_else(|| operation.oldest_key.as_ref().and_then(admit));
+    let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
+    let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
     let (path, query) = (target::path(parts), target::query(parts));
-    let look = |body: &[u8]| {
-        let header = |name: &str| header(&parts.headers, name);
-        let content =
-            Content { method: parts.method.as_str(), path: &path, query: &query, header: &header, body };
-        Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
+    let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
+    let content = Content {
+        method: parts.method.as_str(),
+        path: &path,
+        query: &query,
+        header: &|name| header(&parts.headers, name),
+        body: body.as_ref(),
     };
-    let (fingerprints, body) = body.inspect(MAX_BODY, look).await.map_err(Problem::new)?;
+    let name = operation.name();
+    let fingerprints = Fingerprints::of(name.as_str(), &content, &operation.rule, &operation.former_rules);
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
-    let key = RecordKey::new(tenant, operation.name().clone(), key);
+    let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
-    let request = Request { key, fingerprints, may_begin, deadline, origin };
+    let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, origin };
     Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 
-fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Problem {
+fn refused(KeyRefusal { reason, detail, .. }: KeyRefusal) -> Problem {
     let problem = match reason {
         "missing" => ProblemType::KeyMissing,
         "too-old" => ProblemType::KeyTooOld,
         _ => ProblemType::KeyMalformed,
     };
-    Problem::new(problem).detail(detail.into_owned()).reason(reason)
+    Problem { detail: Some(detail), reason: Some(reason), ..Problem::new(problem) }
 }
 
 /// A header's lines, joined as gateways join them.
@@ -108,11 +111,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<Cow<'a, str>> {
     let text = |line: &'a HeaderValue| match std::str::from_utf8(line.as_bytes().trim_ascii()) {
         Ok(text) => Cow::Borrowed(text),
         // Never in an event. Different values map to different texts.
-        Err(_) => line
-            .as_bytes()
-            .iter()
-            .fold("\0".to_owned(), |text, byte| text + char::from(*byte).encode_utf8(&mut [0; 4]))
-            .into(),
+        Err(_) => iter::once('\0').chain(line.as_bytes().iter().map(|byte| char::from(*byte))).collect(),
     };
     let mut lines = headers.get_all(name).iter().map(text);
     let first = lines.next()?;

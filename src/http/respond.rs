@@ -9,7 +9,10 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{Outcome, Problem, ProblemType, problem_response::seconds, replay, settings::Guard, status};
+use super::{
+    Outcome, Problem, ProblemType, problem_response::seconds, problem_type::Entry, replay, settings::Guard,
+    status,
+};
 use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
 
 pub(super) type HttpAnswer = Response<Full<Bytes>>;
@@ -26,54 +29,46 @@ impl Guard {
         match found {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
             ReserveOutcome::InFlight { wait } => self.in_flight(key, mount, wait),
-            ReserveOutcome::Mismatch => {
-                self.problem(Problem::new(ProblemType::KeyReused), Outcome::Completed)
-            }
+            ReserveOutcome::Mismatch => self.problem(ProblemType::KeyReused),
             ReserveOutcome::Unknown { wait } => {
-                self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait, Outcome::PerhapsExecuted)
+                self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait)
             }
             ReserveOutcome::MayNotBegin => {
                 let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
-                self.problem(refusal, Outcome::NotExecuted)
+                self.retry_later(refusal, Duration::ZERO)
             }
             // `Owned` never comes here.
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
-                self.unavailable(ProblemType::StoreUnavailable)
+                self.problem(ProblemType::StoreUnavailable)
             }
-            ReserveOutcome::Unreadable => self.unavailable(ProblemType::RecordUnreadable),
+            ReserveOutcome::Unreadable => self.problem(ProblemType::RecordUnreadable),
         }
     }
 
-    /// A problem, marked with its outcome for a guard around this one, which must not keep this refusal as its answer.
-    pub(super) fn problem(&self, problem: Problem, outcome: Outcome) -> HttpAnswer {
-        let mut response = problem.into_response(&self.settings.profile);
+    /// A problem of this type.
+    pub(super) fn problem(&self, problem: ProblemType) -> HttpAnswer {
+        self.retry_later(Problem::new(problem), Duration::ZERO)
+    }
+
+    /// A problem, marked with its outcome for a guard around this one. If it may go away, its `Retry-After` is this wait, within the
+    /// operation's bounds.
+    pub(super) fn retry_later(&self, problem: Problem, wait: Duration) -> HttpAnswer {
+        let Entry { retry, outcome, .. } = problem.problem.entry();
+        let retry_after = retry.then(|| self.operation().retry_after_of(wait));
+        let mut response = Problem { retry_after, ..problem }.into_response(&self.settings.profile);
         response.extensions_mut().insert(outcome);
         response
     }
 
-    /// The same, with a `Retry-After`.
-    pub(super) fn retry_later(&self, problem: Problem, wait: Duration, outcome: Outcome) -> HttpAnswer {
-        self.problem(problem.retry_after(self.operation().retry_after_of(wait)), outcome)
-    }
-
-    /// A problem of the moment: this request did nothing.
-    pub(super) fn unavailable(&self, problem: ProblemType) -> HttpAnswer {
-        self.retry_later(Problem::new(problem), Duration::ZERO, Outcome::NotExecuted)
-    }
-
-    /// The handler's answer does not count, or its outcome is not known.
-    pub(super) fn not_known(&self, problem: Problem) -> HttpAnswer {
-        self.retry_later(problem, Duration::ZERO, Outcome::PerhapsExecuted)
-    }
-
-    /// The answer if the handler panicked or failed.
-    pub(super) fn broken(&self) -> HttpAnswer {
-        self.not_known(Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::INTERNAL_SERVER_ERROR))
+    /// The outcome is not known, with a status of its own: the handler panicked or failed, or its transaction is not confirmed.
+    pub(super) fn unknown(&self, status: StatusCode) -> HttpAnswer {
+        let problem = Problem { status: Some(status), ..Problem::new(ProblemType::OutcomeUnknown) };
+        self.retry_later(problem, Duration::ZERO)
     }
 
     fn in_flight(&self, key: &RecordKey, mount: &str, wait: Duration) -> HttpAnswer {
         if self.operation().while_in_flight != WhileInFlight::Accept {
-            return self.retry_later(Problem::new(ProblemType::InFlight), wait, Outcome::NotExecuted);
+            return self.retry_later(Problem::new(ProblemType::InFlight), wait);
         }
         let mut accepted = status::in_progress(self.operation().name());
         *accepted.status_mut() = StatusCode::ACCEPTED;

@@ -1,7 +1,6 @@
 //! The guarded service: requests that need no guard pass through, the guard answers the rest.
 
 use std::{
-    error::Error,
     fmt, mem,
     pin::Pin,
     task::{Context, Poll},
@@ -10,14 +9,9 @@ use std::{
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{Request, Response};
-use http_body::Body;
 use http_body_util::{Either, Full};
 
-use super::{
-    GuardedBody, IDEMPOTENCY_KEY, guard,
-    settings::{Guard, Mode},
-    single_transaction,
-};
+use super::{GuardedBody, IDEMPOTENCY_KEY, guard, run::ResponseBody, settings::Guard, single_transaction};
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
 #[derive(Clone)]
@@ -38,7 +32,7 @@ where
     I: tower_service::Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     I::Future: Send + 'static,
     I::Error: fmt::Display + Send + 'static,
-    R: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static,
+    R: ResponseBody + 'static,
 {
     type Response = Response<Either<Full<Bytes>, R>>;
     type Error = I::Error;
@@ -58,12 +52,11 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let answer = match guard.settings.mode {
-            Mode::Reserved => guard::answer(guard, ready, request).left_future(),
-            Mode::SingleTransaction => {
-                // Boxed, because it is large: a reservation's future would have its size.
-                single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().right_future()
-            }
+        let answer = if guard.settings.single_transaction {
+            // Boxed, because it is large: a reservation's future would have its size.
+            single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().left_future()
+        } else {
+            guard::answer(guard, ready, request).right_future()
         };
         Box::pin(async move {
             let mut response = answer.await;

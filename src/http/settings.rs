@@ -28,20 +28,12 @@ pub(super) struct Logged {
 /// The major version of `lambda_http` whose requests are understood.
 const LAMBDA_HTTP: &str = "1.x";
 
-/// When the handler runs.
-#[derive(Clone, Copy)]
-pub(super) enum Mode {
-    /// The key is reserved, then the handler runs.
-    Reserved,
-    /// The handler runs, and its writes commit with the record.
-    SingleTransaction,
-}
-
 /// The settings of one guard.
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) executor: Executor,
-    pub(super) mode: Mode,
+    /// Whether the handler runs without a reservation, and its writes commit with the record.
+    pub(super) single_transaction: bool,
     pub(super) profile: Profile,
     /// Idempotent methods that are guarded too.
     pub(super) also: Vec<Method>,

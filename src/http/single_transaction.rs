@@ -13,7 +13,7 @@ use super::{
     respond::HttpAnswer, run::ResponseBody, settings::Guard,
 };
 use crate::{
-    engine::{Computed, ReserveOutcome, SingleTransaction, SingleTransactionOutcome},
+    engine::{Computed, SingleTransaction, SingleTransactionOutcome},
     key::RecordKey,
     telemetry,
     time::Instant,
@@ -38,10 +38,6 @@ where
         Err(problem) => return problem,
     };
     let Parsed { request, body, refusal, mount } = parsed;
-    let body = match body.copies().await {
-        Ok(body) => body,
-        Err(problem) => return guard.problem(Problem::new(problem), Outcome::NotExecuted),
-    };
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
     let ends_at = deadline.map(|deadline| guard.world().instant().plus(deadline.since(now)));
@@ -50,7 +46,7 @@ where
         let guard = guard.clone();
         move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Reply>> {
             let (guard, ready, mut inner) = (guard.clone(), ready.take(), inner.clone());
-            let mut copy = Request::from_parts(parts.clone(), body());
+            let mut copy = Request::from_parts(parts.clone(), body.clone().into());
             copy.extensions_mut().insert(transaction.clone());
             let handled = async move {
                 match ready {
@@ -91,31 +87,23 @@ impl Guard {
         mount: &str,
         refusal: Option<Problem>,
     ) -> HttpAnswer {
+        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
-            SingleTransactionOutcome::Committed { reply: Some((mut parts, body)), expires_at } => {
-                if let Some(expires_at) = expires_at {
-                    replay::add_expiry(&mut parts.headers, expires_at);
-                }
+            Committed { reply: Some((mut parts, body)), expires_at } => {
+                replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
-            SingleTransactionOutcome::Nothing(Some((mut parts, body))) => {
+            Nothing(Some((mut parts, body))) => {
                 // For a guard around this one. What the handler says of more than its writes stands.
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
                 Response::from_parts(parts, Full::new(body))
             }
-            SingleTransactionOutcome::Refused { answer, expires_at } => replay::first(answer, expires_at),
-            SingleTransactionOutcome::Found(found) => self.instead(found, key, mount, refusal),
-            SingleTransactionOutcome::Nothing(None)
-            | SingleTransactionOutcome::Committed { reply: None, .. } => {
-                self.instead(ReserveOutcome::Unavailable, key, mount, refusal)
-            }
-            SingleTransactionOutcome::Unconfirmed => {
-                let problem =
-                    Problem::new(ProblemType::OutcomeUnknown).status(StatusCode::SERVICE_UNAVAILABLE);
-                self.not_known(problem)
-            }
+            Refused { answer, expires_at } => replay::first(answer, expires_at),
+            Found(found) => self.instead(found, key, mount, refusal),
+            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::StoreUnavailable),
+            Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }
 }

@@ -1,9 +1,7 @@
 //! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
 use http::request::Parts;
-use lambda_http::{
-    RequestExt, aws_lambda_events::apigw::ApiGatewayRequestAuthorizer, request::RequestContext,
-};
+use lambda_http::{RequestExt, request::RequestContext};
 
 use crate::key::Tenant;
 
@@ -75,13 +73,12 @@ pub struct LambdaAuthorizer(
 
 impl TenantResolver for LambdaAuthorizer {
     fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        let field =
-            |authorizer: &ApiGatewayRequestAuthorizer| parse(authorizer.fields.get(self.0)?.as_str()?);
-        match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => field(context.authorizer.as_ref()?),
-            RequestContext::ApiGatewayV1(context) => field(&context.authorizer),
-            _ => None,
-        }
+        let authorizer = match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => context.authorizer.as_ref()?,
+            RequestContext::ApiGatewayV1(context) => &context.authorizer,
+            _ => return None,
+        };
+        parse(authorizer.fields.get(self.0)?.as_str()?)
     }
 }
 

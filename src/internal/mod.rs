@@ -6,7 +6,7 @@ pub mod terminal;
 
 #[cfg(feature = "lambda")]
 pub use crate::lambda::{
-    reconcile::{Reconciled, reconcile_event},
+    reconcile::reconcile_event,
     stale::stale_event,
     trigger::{BatchFailures, Event},
 };

@@ -13,7 +13,7 @@ pub use crate::{
     },
     record::{
         decide::{Decision, ReservationRequest, decide},
-        report::{Ended, Fate, WorkerReport},
+        report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport},
         transition::Transition,
     },
 };

@@ -8,6 +8,8 @@
 //! 3. A key older than the operation's bound begins nothing. No skew is allowed here, so that no clock can stretch the bound.
 //! 4. A key that begins nothing still gets its record's answer. Refusing it while its operation may have been executed would
 //!    lead an honest client to a new key, and so to a second effect. It is refused only if there is no answer.
+//! 5. In a single transaction, a key that another worker may have accepted a while ago is not refused either: that worker's
+//!    transaction may still arrive.
 //!
 //! The time comes from the client. The client's clock may be ahead of the worker that completed, and the next worker's clock
 //! behind the one that deletes. So a key is accepted for at most its bound plus twice the skew, and its answer must be kept at
@@ -27,7 +29,10 @@ use std::time::Duration;
 use uuid::{Uuid, Variant};
 
 use super::{IdempotencyKey, OperationName, refusal::KeyRefusal, signature::Secrets};
-use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+use crate::{
+    time::Timestamp,
+    time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
+};
 
 /// Where to read the time at which a key was made.
 ///
@@ -83,11 +88,18 @@ impl OldestKey {
                 signed.map_err(|_| KeyRefusal::TIMESTAMP_INVALID)?
             }
         };
+        let oldest = made_at.plus(self.bound);
+        // By the clock of another worker, the key was young enough. It sends its transaction for some time, and a request on its
+        // way arrives within as long as clocks may be apart.
+        let may_have_begun = now <= oldest.plus(2 * CLOCK_SKEW + MAX_SENDING_TIME);
         if now.plus(CLOCK_SKEW) < made_at {
-            return Err(KeyRefusal::FUTURE);
+            return Err(KeyRefusal {
+                may_have_begun: made_at <= now.plus(2 * CLOCK_SKEW),
+                ..KeyRefusal::FUTURE
+            });
         }
-        if made_at.plus(self.bound) < now {
-            return Err(KeyRefusal::TOO_OLD);
+        if oldest < now {
+            return Err(KeyRefusal { may_have_begun, ..KeyRefusal::TOO_OLD });
         }
         Ok(())
     }
@@ -189,9 +201,23 @@ mod tests {
     fn a_key_is_accepted_within_its_age_limit_and_clock_skew() {
         assert_eq!(admit(NOW), Ok(()));
         assert_eq!(admit(NOW.minus(BOUND)), Ok(()));
-        assert_eq!(admit(NOW.minus(BOUND + MILLISECOND)), Err(KeyRefusal::TOO_OLD));
         assert_eq!(admit(NOW.plus(CLOCK_SKEW)), Ok(()));
-        assert_eq!(admit(NOW.plus(CLOCK_SKEW + MILLISECOND)), Err(KeyRefusal::FUTURE));
+    }
+
+    // T43
+    #[test]
+    fn a_refused_key_may_have_begun_elsewhere_a_while_ago() {
+        let on_its_way = BOUND + 2 * CLOCK_SKEW + MAX_SENDING_TIME;
+        for (made_at, refusal, may_have_begun) in [
+            (NOW.minus(BOUND + MILLISECOND), KeyRefusal::TOO_OLD, true),
+            (NOW.minus(on_its_way), KeyRefusal::TOO_OLD, true),
+            (NOW.minus(on_its_way + MILLISECOND), KeyRefusal::TOO_OLD, false),
+            (NOW.plus(CLOCK_SKEW + MILLISECOND), KeyRefusal::FUTURE, true),
+            (NOW.plus(2 * CLOCK_SKEW), KeyRefusal::FUTURE, true),
+            (NOW.plus(2 * CLOCK_SKEW + MILLISECOND), KeyRefusal::FUTURE, false),
+        ] {
+            assert_eq!(admit(made_at), Err(KeyRefusal { may_have_begun, ..refusal }), "{made_at:?}");
+        }
     }
 
     #[test]

@@ -16,11 +16,7 @@ pub(crate) mod refusal;
 pub(crate) mod scope;
 pub mod signature;
 
-use std::{
-    borrow::Cow,
-    fmt::{self, Write},
-    sync::Arc,
-};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -214,19 +210,11 @@ impl RecordKey {
     /// two `#` are the separators, whatever the key holds; no operation holds an `@`. It starts with the tenant, so that an
     /// IAM policy can bind a caller to `tenant#*` by `dynamodb:LeadingKeys`.
     pub fn partition_key(&self) -> String {
-        let parts = [self.tenant.as_str(), self.operation.as_str(), self.key.as_str()];
-        let mut text = String::with_capacity(parts.map(str::len).iter().sum::<usize>() + 2);
-        self.write_partition_key(&mut text);
-        text
-    }
-
-    fn write_partition_key(&self, out: &mut impl Write) {
         let (tenant, operation, key) = (self.tenant.escaped(), self.operation.as_str(), self.key.as_str());
-        // Writing to a `String` or a hash cannot fail.
-        let _ = match self.scope {
-            Some(scope) => write!(out, "{tenant}#{operation}@{scope}#{key}"),
-            None => write!(out, "{tenant}#{operation}#{key}"),
-        };
+        match self.scope {
+            Some(scope) => [&*tenant, "#", operation, "@", &scope.to_string(), "#", key].concat(),
+            None => [&*tenant, "#", operation, "#", key].concat(),
+        }
     }
 
     /// The prefix of this tenant's partition keys, and of no other tenant's.
@@ -255,14 +243,7 @@ impl RecordKey {
 
     /// The hash that logs and metrics show instead of the key.
     pub fn hash(&self) -> impl fmt::Display + fmt::Debug + Copy + Eq + use<> {
-        self.short_hash()
-    }
-
-    /// The same hash, for code that spreads keys by its first byte.
-    pub(crate) fn short_hash(&self) -> KeyHash {
-        let mut hash = Hashed(Sha256::new());
-        self.write_partition_key(&mut hash);
-        KeyHash(shortened(hash.0))
+        KeyHash::of(&self.partition_key())
     }
 
     /// The idempotency key for the downstream service that `phase` calls.
@@ -280,18 +261,8 @@ impl RecordKey {
     }
 }
 
-/// Hashes what is written to it.
-struct Hashed(Sha256);
-
-impl Write for Hashed {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.update(text);
-        Ok(())
-    }
-}
-
 /// A short hash that replaces a key in logs and metrics: 16 hex digits of SHA-256.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash([u8; 8]);
 
 impl KeyHash {
@@ -309,12 +280,6 @@ impl KeyHash {
 impl fmt::Display for KeyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", u64::from_be_bytes(self.0))
-    }
-}
-
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }
 
@@ -423,7 +388,9 @@ mod tests {
 
     #[test]
     fn unknown_outcomes_are_spread_over_all_partitions_of_the_index() {
-        let first = |number: u32| record_key("a", "pay", &number.to_string()).short_hash().first_byte() % 8;
+        let first = |number: u32| {
+            KeyHash::of(&record_key("a", "pay", &number.to_string()).partition_key()).first_byte() % 8
+        };
         let found: std::collections::HashSet<_> = (0..256).map(first).collect();
         assert_eq!(found.len(), 8);
     }

@@ -9,10 +9,12 @@ pub(crate) struct KeyRefusal {
     pub(crate) reason: &'static str,
     /// A sentence for the client.
     pub(crate) detail: Cow<'static, str>,
+    /// Whether another worker may have begun an execution for this key so lately that its transaction may still arrive.
+    pub(crate) may_have_begun: bool,
 }
 
 const fn refusal(reason: &'static str, detail: &'static str) -> KeyRefusal {
-    KeyRefusal { reason, detail: Cow::Borrowed(detail) }
+    KeyRefusal { reason, detail: Cow::Borrowed(detail), may_have_begun: false }
 }
 
 impl KeyRefusal {
@@ -47,11 +49,11 @@ impl KeyRefusal {
 
     pub(crate) fn too_long(limit: usize) -> Self {
         let detail = format!("The Idempotency-Key is longer than {limit} characters").into();
-        Self { reason: "too-long", detail }
+        Self { detail, ..refusal("too-long", "") }
     }
 
     pub(crate) fn too_short(limit: usize) -> Self {
         let detail = format!("The Idempotency-Key is shorter than {limit} characters").into();
-        Self { reason: "too-short", detail }
+        Self { detail, ..refusal("too-short", "") }
     }
 }

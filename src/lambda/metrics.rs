@@ -62,7 +62,7 @@ impl Metrics {
         let mut lines = Vec::new();
         let written = collector.flush(&mut lines).and_then(|()| {
             // All at once, so that no other line comes between them.
-            if lines.is_empty() { Ok(()) } else { io::stdout().lock().write_all(&with_totals(lines)) }
+            io::stdout().lock().write_all(with_totals(&lines).as_bytes())
         });
         if let Err(error) = written {
             tracing::error!(%error, "the metrics could not be written");
@@ -72,13 +72,10 @@ impl Metrics {
 
 /// Adds a second, empty set of dimensions to documents whose first is `operation`. No value in a document can look like that,
 /// because JSON escapes quotes.
-fn with_totals(documents: Vec<u8>) -> Vec<u8> {
+fn with_totals(documents: &[u8]) -> String {
     const BY_OPERATION: &str = r#""Dimensions":[["operation"]]"#;
     const AND_IN_TOTAL: &str = r#""Dimensions":[["operation"],[]]"#;
-    match String::from_utf8(documents) {
-        Ok(documents) => documents.replace(BY_OPERATION, AND_IN_TOTAL).into_bytes(),
-        Err(other) => other.into_bytes(),
-    }
+    String::from_utf8_lossy(documents).replace(BY_OPERATION, AND_IN_TOTAL)
 }
 
 /// A function whose metrics are written.

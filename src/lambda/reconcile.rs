@@ -27,7 +27,6 @@
 
 use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
-use serde::Serialize;
 
 use super::{
     log::report,
@@ -37,7 +36,7 @@ use super::{
 use crate::{
     config,
     queue::SqsQueue,
-    reconcile::{Polled, Reconciliation},
+    reconcile::Reconciliation,
     store::dynamodb::DynamoDbStore,
     time_budget::{
         DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_NOT_FOUND_GRACE,
@@ -45,16 +44,6 @@ use crate::{
     },
     world::SystemWorld,
 };
-
-/// What the reconcile function returns.
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-pub enum Reconciled {
-    /// If a queue triggered it.
-    Failures(BatchFailures),
-    /// If a schedule triggered it.
-    Polled(Polled),
-}
 
 /// A reconciliation configured by the environment, without operations.
 ///
@@ -108,15 +97,17 @@ pub async fn reconcile_event(
     reconciliation: &Reconciliation,
     event: Event,
     context: &Context,
-) -> Result<Reconciled, Error> {
+) -> Result<BatchFailures, Error> {
     let time = time(&SystemWorld, context);
     match event.trigger("poll")? {
-        Trigger::Job => Ok(Reconciled::Polled(reconciliation.poll(time).await?)),
+        Trigger::Job => {
+            reconciliation.poll(time).await?;
+            Ok(BatchFailures::default())
+        }
         Trigger::Stream(_) => Err(refuse("this function takes no stream records")),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| reconciliation.receive_within(body, left).await;
-            let failures = each_message(&SystemWorld, &messages, time, MAX_QUESTION_TIME, work).await;
-            Ok(Reconciled::Failures(failures))
+            Ok(each_message(&SystemWorld, &messages, time, MAX_QUESTION_TIME, work).await)
         }
     }
 }

@@ -1,10 +1,6 @@
 //! The triggers of functions that clients do not call: a stream, a queue, a schedule.
 
-use std::{
-    cell::Cell,
-    collections::{BTreeSet, HashMap},
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -14,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::{
     error_chain::error_chain,
     queue::WorkError,
+    store::stream::text_member,
     time::Timestamp,
     time_budget::{DEFAULT_WORKING_TIME, NO_NEW_WORK, plausible_deadline},
     world::World,
@@ -55,12 +52,11 @@ impl Event {
             #[serde(rename = "Records", borrow)]
             records: Option<&'a RawValue>,
             #[serde(borrow)]
-            #[serde(rename = "job")]
-            wanted: Option<&'a RawValue>,
+            job: Option<&'a RawValue>,
         }
         let parts: Parts<'_> = serde_json::from_str(self.0.get())
             .map_err(|_| refuse("it is not an object with Records or a job"))?;
-        match (parts.records, parts.wanted) {
+        match (parts.records, parts.job) {
             (None, None) => Err(refuse("it has neither Records nor a job")),
             (Some(_), Some(_)) => Err(refuse("it has both Records and a job")),
             (None, Some(wanted)) => match serde_json::from_str::<String>(wanted.get()) {
@@ -71,7 +67,7 @@ impl Event {
                 let records: Vec<Box<RawValue>> =
                     serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))?;
                 // The first record that names a source decides: one before it may be damaged.
-                match records.iter().find_map(|record| field(record, "eventSource")).as_deref() {
+                match records.iter().find_map(|record| text_member(record.get(), "eventSource")).as_deref() {
                     Some(QUEUE) => Ok(Trigger::Messages(records)),
                     Some(TABLE) => Ok(Trigger::Stream(records)),
                     _ => Err(refuse("its Records are neither messages nor changes of a table")),
@@ -85,12 +81,6 @@ impl Event {
 pub(super) fn refuse(reason: &str) -> Error {
     tracing::error!(reason, "an event is refused");
     format!("the event is refused: {reason}").into()
-}
-
-/// A string member of a record. The other members may have any shape.
-fn field(record: &RawValue, name: &str) -> Option<String> {
-    let fields: HashMap<String, &RawValue> = serde_json::from_str(record.get()).ok()?;
-    serde_json::from_str(fields.get(name)?.get()).ok()
 }
 
 /// The records of a batch that must be delivered again
@@ -137,33 +127,30 @@ pub(super) async fn each_message(
     work: impl AsyncFn(&str, Duration) -> Result<(), WorkError>,
 ) -> BatchFailures {
     let (until, min) = (world.instant().plus(time), max.min(time / 2));
-    let not_begun = Cell::new(0);
     let worked = stream::iter(messages.iter().enumerate()).map(async |(place, raw)| {
-        let (id, left) = (field(raw, "messageId"), until.since(world.instant()));
-        if left < min {
-            not_begun.update(|number| number + 1);
-        } else {
-            let done = async { work(&body(raw)?, left).await };
-            let Err(error) = done.await else { return None };
-            let (queue, error) = (field(raw, "eventSourceARN"), error_chain(&error));
-            tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
-        }
+        let left = until.since(world.instant());
+        let done = async {
+            if left < min {
+                return Err(WorkError::NoTime);
+            }
+            work(&body(raw)?, left).await
+        };
+        let Err(error) = done.await else { return None };
+        let [id, queue] = ["messageId", "eventSourceARN"].map(|name| text_member(raw.get(), name));
+        let error = error_chain(&error);
+        tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
         if id.is_none() {
             tracing::error!(place, "a message has no id: the whole batch is delivered again");
         }
         Some(id.unwrap_or_default())
     });
     let failed: Vec<_> = worked.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
-    if not_begun.get() > 0 {
-        let number = not_begun.get();
-        tracing::warn!(number, "too little time is left to begin these messages: they are delivered again");
-    }
     failed.into_iter().collect()
 }
 
 fn body(message: &RawValue) -> Result<String, WorkError> {
-    match field(message, "eventSource").as_deref() {
-        Some(QUEUE) => field(message, "body").ok_or(WorkError::Malformed("it has no body")),
+    match text_member(message.get(), "eventSource").as_deref() {
+        Some(QUEUE) => text_member(message.get(), "body").ok_or(WorkError::Malformed("it has no body")),
         _ => Err(WorkError::Malformed("it is not a queue message")),
     }
 }

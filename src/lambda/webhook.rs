@@ -106,28 +106,20 @@ impl<E: Events> Webhook<E> {
     }
 
     async fn process(&self, key: &RecordKey, report: &ProviderReport) -> (StatusCode, &'static str) {
-        match self.reconciliation.process(key, report).await {
-            Ok(ReconcileOutcome::Resolved(state)) => {
-                tracing::info!(state, "the provider's report settles a record");
-                (StatusCode::OK, "settled")
-            }
-            // Logged by the reconciliation.
-            Ok(ReconcileOutcome::Escalated) => ESCALATED,
-            Ok(ReconcileOutcome::Scheduled(_)) => (StatusCode::OK, "processed later"),
-            Ok(outcome @ (ReconcileOutcome::Settled | ReconcileOutcome::Gone)) => {
-                tracing::info!(?outcome, "the provider's report changes nothing");
-                (StatusCode::OK, "nothing to settle")
-            }
-            Ok(
-                outcome @ (ReconcileOutcome::InFlight(_) | ReconcileOutcome::NotDue | ReconcileOutcome::Busy),
-            ) => {
-                tracing::info!(?outcome, "the provider must send its event again");
-                TRY_AGAIN
-            }
+        let outcome = match self.reconciliation.process(key, report).await {
+            Ok(outcome) => outcome,
             Err(error) => {
                 tracing::error!(error = error_chain(&error), "the provider's report could not be processed");
-                TRY_AGAIN
+                return TRY_AGAIN;
             }
+        };
+        tracing::info!(?outcome, "the outcome of the provider's report");
+        match outcome {
+            ReconcileOutcome::Resolved(_) => (StatusCode::OK, "settled"),
+            ReconcileOutcome::Escalated => ESCALATED,
+            ReconcileOutcome::Scheduled(_) => (StatusCode::OK, "processed later"),
+            ReconcileOutcome::Settled | ReconcileOutcome::Gone => (StatusCode::OK, "nothing to settle"),
+            ReconcileOutcome::InFlight(_) | ReconcileOutcome::NotDue | ReconcileOutcome::Busy => TRY_AGAIN,
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{DeferredReport, ReportedEffect};
 use crate::{key::RecordKey, record::Record};
 
 /// What a provider or a worker reports, and the record that contradicts it.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Contradiction {
     /// The record's partition key, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -19,12 +19,15 @@ pub(crate) struct Contradiction {
     /// The key that was passed to the provider, by which the effect is found there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) downstream_key: Option<String>,
-    /// What a worker would have written, if the worker reports the effect.
+    /// What a worker would have written, if a worker's report contradicts the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,
     /// The record's state; `None` if there is no record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) state: Option<String>,
+    /// The execution that owned the record last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) attempt: Option<String>,
 }
 
 impl Contradiction {
@@ -34,6 +37,7 @@ impl Contradiction {
             key: Some(key.partition_key()),
             reason: reason.to_owned(),
             state: current.map(|current| current.state.name().to_owned()),
+            attempt: current.map(|current| current.attempt.to_string()),
             ..Self::default()
         }
     }

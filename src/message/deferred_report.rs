@@ -2,8 +2,6 @@
 //!
 //! It holds the record's item, in the state that its worker wanted. The item has a version: see [`Item`].
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize, ser::Error};
 
 use crate::{
@@ -23,19 +21,9 @@ pub(crate) struct DeferredReport {
     pub(crate) key: String,
     /// The record that its worker last saw, with that revision, in the state that the worker wanted.
     item: serde_dynamo::Item,
-    /// The other execution, if it has been escalated already.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) escalated: Option<String>,
     /// The domain writes that commit with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     writes: Vec<DomainWrite>,
-}
-
-impl fmt::Debug for DeferredReport {
-    /// Without key and body.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("DeferredReport(…)")
-    }
 }
 
 impl DeferredReport {
@@ -60,7 +48,7 @@ impl DeferredReport {
 
     fn whole(wanted: &Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
         let item = serde_dynamo::to_item(Item::from(wanted)).map_err(serde_json::Error::custom)?;
-        Ok(Self { key: wanted.key.partition_key(), item, escalated: None, writes: writes.to_vec() })
+        Ok(Self { key: wanted.key.partition_key(), item, writes: writes.to_vec() })
     }
 
     fn is_too_long(&self) -> Result<bool, serde_json::Error> {
@@ -83,11 +71,6 @@ impl DeferredReport {
     /// The domain writes that commit with it.
     pub(crate) fn writes(&self) -> &[DomainWrite] {
         &self.writes
-    }
-
-    /// Whether it has been escalated that the record is this other execution's.
-    pub(crate) fn was_escalated_with(&self, current: &Record) -> bool {
-        self.escalated.as_ref().is_some_and(|attempt| *attempt == current.attempt.to_string())
     }
 }
 

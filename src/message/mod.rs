@@ -4,24 +4,22 @@
 //! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: the whole message
 //!    becomes a dead letter, and no part of it is applied.
 //! 3. `check` and `sweep` are for the stale function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
-//!    The others need an operator. The reconcile function makes a `double_execution` that a worker sends a dead letter.
+//!    The others need an operator.
 //! 4. Each message fits into 256 KiB, which every queue takes.
 //!
 //! It does not process them: see [`stale`](crate::stale) and [`reconcile`](crate::reconcile).
 
 mod contradiction;
 mod deferred_report;
-mod double_execution;
 mod poison;
 mod provider_report;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{key::RecordKey, queue::WorkError};
+use crate::{key::RecordKey, queue::WorkError, time::Timestamp};
 
 pub(crate) use contradiction::Contradiction;
 pub(crate) use deferred_report::DeferredReport;
-pub(crate) use double_execution::DoubleExecution;
 pub(crate) use poison::Poison;
 pub(crate) use provider_report::{QueuedReport, ReportedEffect};
 
@@ -29,7 +27,7 @@ pub(crate) use provider_report::{QueuedReport, ReportedEffect};
 const VERSION: u32 = 1;
 
 /// A message of this library.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub(crate) enum Message {
     /// Check this record, once this time has come.
@@ -37,7 +35,7 @@ pub(crate) enum Message {
         /// Its partition key.
         key: String,
         /// When, in milliseconds since 1970.
-        look_at: u64,
+        look_at: Timestamp,
     },
     /// Continue the current sweep. Its checkpoint is in the store.
     Sweep,
@@ -58,10 +56,6 @@ pub(crate) enum Message {
     },
     /// Write how an execution ended.
     DeferredReport(Box<DeferredReport>),
-    /// A deferred report whose record has been gone for so long that it may have been settled and deleted.
-    Forgotten(Box<DeferredReport>),
-    /// An operation was executed twice.
-    DoubleExecution(Box<DoubleExecution>),
     /// The record contradicts what a provider or a worker reports.
     Contradiction(Box<Contradiction>),
     /// A stream record cannot be read.
@@ -102,8 +96,7 @@ impl Message {
         let key = match self {
             Self::Sweep => return None,
             Self::Check { key, .. } | Self::Ask { key, .. } | Self::ProviderReport { key, .. } => key,
-            Self::DeferredReport(report) | Self::Forgotten(report) => &report.key,
-            Self::DoubleExecution(double) => &double.key,
+            Self::DeferredReport(report) => &report.key,
             Self::Contradiction(contradiction) => contradiction.key.as_ref()?,
             Self::Poison(poison) => poison.key()?,
         };
@@ -115,7 +108,7 @@ impl Message {
         match self {
             Self::Check { .. } | Self::Sweep => Some("checks"),
             Self::Ask { .. } | Self::ProviderReport { .. } | Self::DeferredReport(_) => Some("reconcile"),
-            Self::Forgotten(_) | Self::DoubleExecution(_) | Self::Contradiction(_) | Self::Poison(_) => None,
+            Self::Contradiction(_) | Self::Poison(_) => None,
         }
     }
 }
@@ -143,8 +136,8 @@ mod tests {
             let other = sweep.replace('1', version);
             assert!(Message::read(&other).is_err(), "{other}");
         }
-        let error = Message::read(r#"{"kind":"sweep"}"#).unwrap_err();
-        assert!(matches!(error, WorkError::Malformed("it has no version")), "{error:?}");
+        let without = Message::read(r#"{"kind":"sweep"}"#);
+        assert!(matches!(without, Err(WorkError::Malformed("it has no version"))));
         assert!(Message::read(r#"{"version":1,"kind":"of_another_version"}"#).is_err());
     }
 }

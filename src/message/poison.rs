@@ -1,7 +1,5 @@
 //! A stream record that cannot be read, for operators.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -17,7 +15,7 @@ const MAX_CUT_CHARS: usize = 10_000;
 /// Why a stream record cannot be read, its ids as far as they are readable, and the record or its beginning.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Poison {
-    reason: String,
+    pub(crate) reason: String,
     #[serde(flatten)]
     named: Named,
     /// The unchanged record. It is never parsed again: an operator reads the message's text.
@@ -32,13 +30,6 @@ pub(crate) struct Poison {
 struct Cut {
     bytes: usize,
     begins: String,
-}
-
-impl fmt::Debug for Poison {
-    /// Without the record.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poison").field("reason", &self.reason).finish_non_exhaustive()
-    }
 }
 
 impl Poison {
@@ -58,6 +49,11 @@ impl Poison {
     /// The partition key of its item, if that can be read.
     pub(super) fn key(&self) -> Option<&String> {
         self.named.key.as_ref()
+    }
+
+    /// Its place in the stream, if that can be read.
+    pub(crate) fn sequence_number(&self) -> Option<&str> {
+        self.named.sequence_number.as_deref()
     }
 }
 

@@ -6,7 +6,7 @@ use super::{OnLeaseExpiry, Operation};
 use crate::{
     key::OperationName,
     time::Timestamp,
-    time_budget::{MAX_RETRY_AFTER, MIN_TIME_TO_RUN, lease_until},
+    time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
 
 impl Operation {
@@ -14,9 +14,10 @@ impl Operation {
         &self.name
     }
 
-    /// Until when an execution that begins now owns its record.
+    /// Until when an execution that begins now owns its record: its plausible deadline, or the lease, plus the grace. An expired lease
+    /// allows others only to *look*.
     pub(crate) fn lease_until(&self, deadline: Option<Timestamp>, now: Timestamp) -> Timestamp {
-        lease_until(deadline, now, self.lease, self.grace)
+        deadline.unwrap_or_else(|| now.plus(self.lease)).plus(self.grace)
     }
 
     /// How much of `whole` must be left for an execution to begin.
@@ -33,6 +34,16 @@ impl Operation {
     /// so to resume is to run again.
     pub(crate) fn may_run_again(&self) -> bool {
         matches!(self.lease_expired, OnLeaseExpiry::RunAgain | OnLeaseExpiry::Resume)
+    }
+
+    /// Panics if a single transaction could be tried for longer than it may be sent.
+    pub(crate) fn assert_single_transaction(&self) {
+        let (name, timeout) = (self.name.as_str(), self.completion_timeout);
+        assert!(
+            timeout <= MAX_SENDING_TIME,
+            "operation {name:?}: completion_timeout({timeout:?}) is longer than a single_transaction() may be sent \
+             ({MAX_SENDING_TIME:?})"
+        );
     }
 
     /// Panics if settings contradict each other: an answer could expire while its key is still accepted, a lease could expire

@@ -218,7 +218,9 @@ impl Operation {
         self
     }
 
-    /// How long a worker keeps trying to write its completion while the store is unavailable.
+    /// How long a worker keeps trying to write its completion while the store is unavailable. At most
+    /// [`MAX_SENDING_TIME`](crate::time_budget::MAX_SENDING_TIME) for a
+    /// [single transaction](crate::http::Idempotency::single_transaction), which panics otherwise.
     pub fn completion_timeout(mut self, completion_timeout: Duration) -> Self {
         self.completion_timeout = completion_timeout;
         self

@@ -8,7 +8,7 @@
 
 mod dead_letter;
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
@@ -109,16 +109,11 @@ pub enum CorrectionError {
 }
 
 /// Corrects records for an operator.
+#[must_use]
 pub struct Operator {
     engine: Engine,
     /// Further headers of answers that are kept.
     kept_headers: Vec<String>,
-}
-
-impl fmt::Debug for Operator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Operator").finish_non_exhaustive()
-    }
 }
 
 impl Operator {
@@ -130,14 +125,12 @@ impl Operator {
 
     /// Keeps one more header of answers, as the operation's guard does: see
     /// [`Operation::keep_header`](crate::operation::Operation::keep_header). A header that may never be kept is left out.
-    #[must_use]
     pub fn keep_header(mut self, name: &str) -> Self {
         self.kept_headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
         self
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.
-    #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
         self
@@ -198,8 +191,8 @@ impl Operator {
         who: &str,
         reason: &str,
     ) -> Result<Record, CorrectionError> {
-        let answer = match (correction, self.placed(seen, correction)) {
-            (Correction::Executed { .. }, Some(placed)) => {
+        let answer = match self.placed(seen, correction) {
+            Some(placed) => {
                 // Checked before the body is kept.
                 corrected(correction, Some(&placed.answer), seen, seen.revision, self.engine.world.now())?;
                 // First, because a record must not name a missing body.
@@ -207,7 +200,7 @@ impl Operator {
                     self.engine.keep_placed(&kept_for(correction, seen), placed, OFFLINE_WRITE_TIMEOUT).await;
                 Some(kept.map_err(CorrectionError::Body)?.ok_or(CorrectionError::BodyTooLarge)?)
             }
-            _ => None,
+            None => None,
         };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(Some(CorrectionError::Deleted)) };

@@ -38,7 +38,7 @@ pub enum Learned {
     NoReconciler,
     /// It was executed, and its domain writes were refused. `true` if it had an effect.
     Denied(bool),
-    /// It was executed, and the store cannot make its domain writes until that is repaired. `true` if it had an effect.
+    /// It was executed, and the store does not take its body or its domain writes now. `true` if it had an effect.
     Unwritable(bool),
 }
 
@@ -246,7 +246,7 @@ impl Asked<'_> {
             Learned::NoReconciler => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
             Learned::Unwritable(_) => {
-                "it was executed, and the store does not take the domain writes of its completion"
+                "it was executed, and the store does not take its answer's body, or the domain writes of its completion"
             }
             _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
                 "an effect was reported, and the provider does not confirm it"
@@ -549,7 +549,8 @@ mod tests {
     fn no_denial_is_proof_over_the_report_of_an_execution() {
         let first = unknown();
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
-        let contested = again.contest(Worker::of(&first), Evidence::Perhaps, Revision::mint()).unwrap();
+        let contested =
+            again.contest(Worker::of(&first), Evidence::Perhaps, Revision::mint(), START).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap()));

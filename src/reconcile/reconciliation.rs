@@ -13,13 +13,16 @@ use super::{
 use crate::{
     backoff::Backoff,
     domain::{DomainWrite, Writes},
-    engine::{Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing},
+    engine::{
+        Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing,
+        double_execution,
+    },
     error_chain::error_chain,
     key::{OperationName, RecordKey},
     message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{Record, State},
+    record::{Record, Safe, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
@@ -28,6 +31,9 @@ use crate::{
     },
     world::{SystemWorld, World},
 };
+
+/// Why a report is escalated before it is applied.
+const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
 
 /// Settles records whose outcome is unknown.
 pub struct Reconciliation {
@@ -184,12 +190,8 @@ impl Reconciliation {
         let time = time.min(ASK_TIMEOUT);
         let message = Message::read(body)?;
         match (&message, message.record_key()) {
-            (Message::Check { .. } | Message::Sweep | Message::Poison(_), _) => {
+            (Message::Check { .. } | Message::Sweep | Message::Poison(_) | Message::Contradiction(_), _) => {
                 Err(WorkError::Malformed("it asks for nothing that this function does"))
-            }
-            // Counted and logged already.
-            (Message::DoubleExecution(_) | Message::Forgotten(_) | Message::Contradiction(_), _) => {
-                self.escalate(&message).await
             }
             (_, None) => Err(WorkError::Malformed("it names no record")),
             (Message::DeferredReport(report), Some(key)) => {
@@ -208,51 +210,27 @@ impl Reconciliation {
         }
     }
 
-    /// Applies a deferred report, fenced by its worker's revision. It is escalated if both it and another execution report
-    /// that they executed something. It is also escalated if its record has been gone for so long that the record may have been
-    /// settled and deleted.
+    /// Applies a deferred report, fenced by its worker's revision. What its record contradicts is escalated. A double execution is
+    /// escalated before the report is applied, so that no trace of the other execution is overwritten.
     async fn apply(&self, key: &RecordKey, deferred: &DeferredReport) -> Result<(), WorkError> {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
-        let mut delivered = executor.apply(deferred, false).await?;
-        if let Delivered::Double(double) = delivered {
+        let mut safe = Safe::Report;
+        loop {
+            let delivered = executor.apply(deferred, safe).await?;
+            let (current, reason) = match &delivered {
+                Delivered::Done => return Ok(()),
+                Delivered::Unwritten => return Err(WorkError::Unwritten),
+                Delivered::Escalated(current, reason) => (current.as_deref(), *reason),
+                Delivered::Double(current) => (Some(&**current), DOUBLE_EXECUTION),
+            };
+            let report = Some(Box::new(deferred.clone()));
+            let contradiction = Contradiction { report, ..Contradiction::about(key, current, reason) };
             // Escalated first: twice is better than never. Counted once that has succeeded.
-            self.escalate(&Message::DoubleExecution(double.clone())).await?;
-            double.log_and_count(key);
-            delivered = executor.apply(deferred, true).await?;
+            self.contradicted(key, contradiction).await?;
+            let Delivered::Double(current) = &delivered else { return Ok(()) };
+            double_execution(current);
+            safe = Safe::Alarm(current.attempt);
         }
-        let (current, reason) = match delivered {
-            Delivered::Written | Delivered::Overtaken | Delivered::Double(_) => return Ok(()),
-            Delivered::Unwritten => return Err(WorkError::Unwritten),
-            Delivered::Gone => {
-                tracing::error!(
-                    "a worker executed, or perhaps executed, an operation whose record is gone, and may have been settled: \
-                     it is escalated"
-                );
-                Count::ReconcileFailed.add(key.operation());
-                return self.escalate(&Message::Forgotten(Box::new(deferred.clone()))).await;
-            }
-            Delivered::Refused(current) => {
-                (current, "the domain writes of its report are refused: no part of it is written")
-            }
-            Delivered::Denied(current) => {
-                let without_writes = matches!(current.state, State::Completed { .. })
-                    && !deferred.writes().is_empty()
-                    && !current.with_writes;
-                let has_effect =
-                    matches!(&current.state, State::Completed { answer, .. } if answer.head.is_effect());
-                let reason = match (without_writes, has_effect) {
-                    (true, _) => {
-                        "the domain writes of its worker are not made: it was completed without them"
-                    }
-                    (_, true) => "its worker was refused, and the record has an effect",
-                    _ => "its worker reports an effect that the record says was refused",
-                };
-                (Some(current), reason)
-            }
-        };
-        let report = Some(Box::new(deferred.clone()));
-        let about = Contradiction::about(key, current.as_deref(), reason);
-        self.contradicted(key, Contradiction { report, ..about }).await.map(|_| ())
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
@@ -396,13 +374,15 @@ impl Reconciliation {
                 return (Learned::Later(None), Vec::new());
             }
         };
+        // It was executed nevertheless.
+        let unwritable =
+            || (Learned::Unwritable(answer.head.is_final() && answer.head.is_effect()), Vec::new());
         let writes = match Writes::of(writes, self.engine.store.records_table()) {
             Ok(writes) => writes.into_vec(),
-            // It was executed nevertheless. The reconciler may be repaired.
+            // The reconciler may be repaired.
             Err(error) => {
                 tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
-                let effect = answer.head.is_final() && answer.head.is_effect();
-                return (Learned::Unwritable(effect), Vec::new());
+                return unwritable();
             }
         };
         if !answer.head.is_final() {
@@ -410,8 +390,16 @@ impl Reconciliation {
             return (Learned::Later(None), Vec::new());
         }
         let kept_headers = &known.operation.kept_headers;
-        let answer = self.engine.keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await;
-        (Learned::Executed(answer), writes)
+        match self.engine.try_keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await {
+            Ok(kept) => (Learned::Executed(kept), writes),
+            Err((error, _)) => {
+                tracing::warn!(
+                    cause = error.cause(),
+                    "the body of a reconciler's answer could not be stored yet"
+                );
+                unwritable()
+            }
+        }
     }
 
     /// Logs and counts what was written.

@@ -1,9 +1,7 @@
 //! The transitions of the execution that owns a record.
 //!
 //! A transition takes the record that was seen and returns its replacement. The store writes it only if the revision seen is
-//! still current. An owner's transitions ([`complete`](Record::complete), [`release`](Record::release),
-//! [`mark_unknown`](Record::mark_unknown), [`extend`](Record::extend)) are fenced by the attempt: `None` if it may not. A worker may change a record
-//! that it has lost only if it knows more: it completes, or marks unknown, what others released or left unknown.
+//! still current. `report` decides which of them a worker's report may make.
 
 use std::time::Duration;
 
@@ -115,106 +113,71 @@ impl Record {
         Some(Transition::to(Self { revision, state: State::InProgress { lease_until }, ..self.clone() }))
     }
 
-    /// Records the answer: in progress → completed.
-    ///
-    /// Also from unknown, because this execution was only late; and from every release, because the next retry would repeat this
-    /// worker's effect. This holds even if another execution left the record so, because that says nothing about this one. It never
-    /// replaces another execution that is in progress, nor a completed record. A refusal does not end what another execution left
-    /// unknown: it says how this one ended, and no other.
-    ///
-    /// A worker whose effects are all in the transaction completes only the record that it owns, in progress.
+    /// Records the answer: → completed.
     ///
     /// A refusal over reported evidence: → unknown. One of the two is wrong. Until it is known which, the client must not try
     /// another way.
-    pub(crate) fn complete(
+    pub(super) fn completed(
         &self,
         worker: Worker,
         revision: Revision,
         answer: KeptAnswer,
         now: Timestamp,
-    ) -> Option<Transition> {
-        let is_effect = answer.head.is_effect();
-        let knows_less = match self.state {
-            State::FailedRetryable { .. } => true,
-            State::Unknown { .. } => is_effect,
-            _ => false,
-        };
-        if worker.transactional {
-            // Any later write proved that this worker did nothing.
-            self.in_progress_of(worker.attempt)?;
-        } else if !(knows_less && worker.shares_generation(self, now)) {
-            self.open_for(worker.attempt)?;
-        }
-        if !is_effect && !self.may_end_without_effect() {
+    ) -> Transition {
+        if !answer.head.is_effect() && !self.may_end_without_effect() {
             let refused = Note::new("it was refused, but an effect was reported");
             let unknown = self.unknown(revision, UnknownCause::Contested, now);
-            return Some(Transition::to(unknown).failed(Some(refused)));
+            return Transition::to(unknown).failed(Some(refused));
         }
         // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.
         let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };
-        Some(Transition::to(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now)))
+        Transition::to(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
     }
 
-    /// Records an effect whose domain writes are not committed. From then on only proof of the effect or an operator settles the
-    /// record, and no earlier try of those writes can be applied.
+    /// Records an effect whose domain writes are not committed: → unknown. From then on only proof of the effect or an operator
+    /// settles the record, and no earlier try of those writes can be applied.
     ///
-    /// Its own execution, in progress or unknown, and every release: → unknown. What another execution left unknown is
-    /// [claimed](Self::claim). `None` if that is known already.
-    pub(crate) fn uncommitted(
+    /// What another execution left unknown is [claimed](Self::claim). `None` if the effect is known already.
+    pub(super) fn uncommitted(
         &self,
         worker: Worker,
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
-        let (is_unknown, known) = (matches!(self.state, State::Unknown { .. }), Some(Evidence::Effect));
-        let is_released = matches!(self.state, State::FailedRetryable { .. });
-        if is_unknown && self.reported == known {
-            return None;
+        if matches!(self.state, State::Unknown { .. }) && self.attempt != worker.attempt {
+            return self.claim(revision, now, now);
         }
-        if self.open_for(worker.attempt).is_some() || (is_released && worker.shares_generation(self, now)) {
-            let (attempt, began_at) = (worker.attempt, self.began_at.min(worker.began_at));
-            let unknown = self.unknown(revision, UnknownCause::HandlerFailed, now);
-            return Some(Transition::to(Self { attempt, began_at, reported: known, ..unknown }));
-        }
-        self.claim(revision, now, now).filter(|_| worker.shares_generation(self, now))
+        let effect = Some(Evidence::Effect);
+        let (attempt, began_at) = (worker.attempt, self.began_at.min(worker.began_at));
+        let known = matches!(self.state, State::Unknown { .. }) && self.reported == effect;
+        let unknown = self.unknown(revision, UnknownCause::HandlerFailed, now);
+        (!known).then(|| Transition::to(Self { attempt, began_at, reported: effect, ..unknown }))
     }
 
-    /// Certainly not executed: in progress, or unknown and this execution's → failed, retryable. If another execution may have done
-    /// it, or an effect was reported: → unknown.
-    pub(crate) fn release(
-        &self,
-        attempt: AttemptId,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        self.open_for(attempt)?;
+    /// Certainly not executed: → failed, retryable. If another execution may have done it, or an effect was reported: → unknown.
+    pub(super) fn released(&self, revision: Revision, now: Timestamp) -> Transition {
         if !self.may_end_without_effect() {
-            return Some(Transition::to(self.unknown(revision, UnknownCause::Contested, now)));
+            return Transition::to(self.unknown(revision, UnknownCause::Contested, now));
         }
         let certain = matches!(self.state, State::InProgress { .. }) && self.is_undone_by_the_next_write();
         let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
         let released = self.settled(Verdict::NotExecuted, by, revision, now);
-        Some(Transition::to(released).failed(Some(Note::new(NOT_EXECUTED))))
+        Transition::to(released).failed(Some(Note::new(NOT_EXECUTED)))
     }
 
-    /// Refused before anything was done: a [release](Self::release) that has already expired for every clock, so that the key is
+    /// Refused before anything was done: a [release](Self::released) that has already expired for every clock, so that the key is
     /// free for any request.
     ///
     /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
-    pub(crate) fn not_begun(
-        &self,
-        attempt: AttemptId,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        let mut released = *self.release(attempt, revision, now)?.into_record();
+    pub(super) fn not_begun(&self, revision: Revision, now: Timestamp) -> Transition {
+        let mut released = *self.released(revision, now).into_record();
         if let State::FailedRetryable { expires_at, .. } = &mut released.state
             && self.attempts == 1
         {
             // Whole seconds, because time to live has them. Far enough in the past that a slower clock also sees it as expired.
             *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
         }
-        Some(Transition::to(released))
+        Transition::to(released)
     }
 
     /// Whether its request was refused before anything was done: the record counts as absent.
@@ -222,62 +185,59 @@ impl Record {
         matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
     }
 
-    /// Marks this execution, which is in progress: the execution of `worker`, another one, certainly or possibly ran the same
-    /// operation. `None` if there is nothing to mark. This record may belong to a later generation of the key, if the worker's
-    /// record was deleted.
+    /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
+    /// possibly ran the same operation. `None` if there is nothing to mark. This record may belong to a later generation of the
+    /// key, if the worker's record was deleted.
     pub(crate) fn contest(
         &self,
         worker: Worker,
         evidence: Evidence,
         revision: Revision,
+        now: Timestamp,
     ) -> Option<Transition> {
-        let others = self.attempt != worker.attempt;
-        let open = matches!(self.state, State::InProgress { .. });
+        if self.attempt == worker.attempt || self.reported >= Some(evidence) {
+            return None;
+        }
+        let state = match self.state {
+            State::InProgress { lease_until } => State::InProgress { lease_until },
+            State::Unknown { .. } if evidence == Evidence::Effect => return self.claim(revision, now, now),
+            // The last request of that worker may still be on its way.
+            State::Unknown { cause, reconcile_at, asked, .. } => {
+                State::Unknown { cause, since: now, reconcile_at, asked }
+            }
+            _ => return None,
+        };
         // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
         let (began_at, reported) = (self.began_at.min(worker.began_at), Some(evidence));
-        (others && open && self.reported < reported)
-            .then(|| Transition::to(Self { revision, began_at, reported, ..self.clone() }))
+        Some(Transition::to(Self { revision, began_at, reported, state, ..self.clone() }))
     }
 
-    /// Perhaps executed. In progress → unknown. If this execution counts as dead already, the worker's cause replaces
-    /// `lease_expired`, and `since` starts again, because its last request may still be on its way.
+    /// Perhaps executed: → unknown. If this execution counts as dead already, the worker's cause replaces `lease_expired`, and
+    /// `since` starts again, because its last request may still be on its way.
     ///
-    /// Failed, retryable → unknown too, if the release was an assumption, or another worker's report, which is only about that
-    /// worker's execution. If the record is unknown because of another execution, this one replaces it, so that a later report of
-    /// the other worker does not settle it.
-    pub(crate) fn mark_unknown(
+    /// If the record is another execution's, this one replaces it, so that a later report of the other worker does not settle it.
+    pub(super) fn marked_unknown(
         &self,
         worker: Worker,
         revision: Revision,
         cause: UnknownCause,
         now: Timestamp,
-    ) -> Option<Transition> {
-        let (one_generation, others) = (worker.shares_generation(self, now), self.attempt != worker.attempt);
-        let takes = match self.state {
-            State::FailedRetryable { by, .. } => {
-                let own_report = matches!(by, SettledBy::Worker | SettledBy::Certainty);
-                by == SettledBy::Assumption || (others && own_report)
+    ) -> Transition {
+        let unknown = self.unknown(revision, cause, now);
+        match self.state {
+            State::InProgress { .. } => Transition::to(unknown),
+            State::Unknown { reconcile_at, asked, .. } if self.attempt == worker.attempt => {
+                let state = State::Unknown { cause, since: now, reconcile_at, asked };
+                Transition::to(Self { state, ..unknown })
             }
-            State::Unknown { .. } => others,
-            _ => false,
-        };
-        if one_generation && takes {
-            // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
-            let began_at = self.began_at.min(worker.began_at);
-            let unknown = self.unknown(revision, cause, now);
-            // What another execution perhaps did is in the record itself now.
-            let reported = self.reported.filter(|reported| *reported == Evidence::Effect);
-            let replaced = Self { attempt: worker.attempt, began_at, reported, ..unknown };
-            return Some(Transition::to(replaced));
+            _ => {
+                // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
+                let began_at = self.began_at.min(worker.began_at);
+                // What another execution perhaps did is in the record itself now.
+                let reported = self.reported.filter(|reported| *reported == Evidence::Effect);
+                Transition::to(Self { attempt: worker.attempt, began_at, reported, ..unknown })
+            }
         }
-        self.owned_by(worker.attempt)?;
-        let (reconcile_at, asked) = match self.state {
-            State::InProgress { .. } => (now, 0),
-            State::Unknown { reconcile_at, asked, .. } => (reconcile_at, asked),
-            _ => return None,
-        };
-        let state = State::Unknown { cause, since: now, reconcile_at, asked };
-        Some(Transition::to(Self { state, ..self.unknown(revision, cause, now) }))
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
@@ -294,21 +254,12 @@ impl Record {
     fn owned_by(&self, attempt: AttemptId) -> Option<()> {
         (self.attempt == attempt).then_some(())
     }
-
-    fn in_progress_of(&self, attempt: AttemptId) -> Option<()> {
-        matches!(self.state, State::InProgress { .. }).then_some(())?;
-        self.owned_by(attempt)
-    }
-
-    fn open_for(&self, attempt: AttemptId) -> Option<()> {
-        matches!(self.state, State::InProgress { .. } | State::Unknown { .. }).then_some(())?;
-        self.owned_by(attempt)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::Ended;
     use crate::record::tests::{RETAIN, answer, reservation};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -507,7 +458,7 @@ mod tests {
     fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
         let revision = fresh();
-        let contested = other.contest(Worker::of(&record), Evidence::Perhaps, revision).unwrap();
+        let contested = other.contest(Worker::of(&record), Evidence::Perhaps, revision, LATER).unwrap();
         assert_eq!(
             contested,
             Transition::to(Record {
@@ -518,7 +469,7 @@ mod tests {
             })
         );
         assert_eq!(
-            contested.contest(Worker::of(&record), Evidence::Perhaps, fresh()),
+            contested.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER),
             None,
             "once is enough"
         );
@@ -535,16 +486,18 @@ mod tests {
         assert_eq!(unknown.reported, None, "what was reported is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_some());
         // An effect weighs more, and stays.
-        let effect = contested.contest(Worker::of(&record), Evidence::Effect, fresh()).unwrap();
-        assert_eq!(effect.contest(Worker::of(&record), Evidence::Perhaps, fresh()), None);
+        let effect = contested.contest(Worker::of(&record), Evidence::Effect, fresh(), LATER).unwrap();
+        assert_eq!(effect.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER), None);
         let released = effect.release(other.attempt, fresh(), LATER).unwrap();
         let unknown =
             released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
         assert_eq!((effect.reported, unknown.reported), (Some(Evidence::Effect), Some(Evidence::Effect)));
-        // Its own, or one that is not in progress, is not contested.
-        assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh()), None);
-        let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
-        assert_eq!(unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh()), None);
+        // Its own is not contested.
+        assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh(), LATER), None);
+        let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
+        let marked = unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER).unwrap();
+        assert_eq!((marked.attempt, marked.reported), (other.attempt, Some(Evidence::Perhaps)));
+        assert!(matches!(marked.state, State::Unknown { since: LATER, .. }), "{marked:?}");
     }
 
     // T42, T49
@@ -642,7 +595,7 @@ mod tests {
         let record = reserved();
         for now in [NOW, Timestamp::from_millis(LATER.as_millis() + 1)] {
             let (revision, behind) = (fresh(), now.minus(CLOCK_SKEW));
-            let refused = record.not_begun(record.attempt, revision, now).unwrap();
+            let refused = record.not_begun(revision, now);
             assert_eq!((refused.state.name(), refused.revision), ("failed_retryable", revision));
             assert!(refused.is_not_begun() && refused.expired(behind), "{now:?}");
             assert_eq!(
@@ -660,13 +613,14 @@ mod tests {
     fn a_later_execution_that_never_began_leaves_the_key_to_its_request() {
         let again = again(&released(SettledBy::Assumption));
         let (revision, now) = (fresh(), LATER);
-        let refused = again.not_begun(again.attempt, revision, now).unwrap();
+        let refused = again.not_begun(revision, now);
         assert_eq!(refused, again.release(again.attempt, revision, now).unwrap());
         let contested = reserved();
         let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&contested) };
-        let contested = contested.contest(other, Evidence::Perhaps, fresh()).unwrap();
-        assert_eq!(contested.not_begun(contested.attempt, fresh(), now).unwrap().state.name(), "unknown");
-        assert_eq!(again.not_begun(AttemptId::mint(), fresh(), now), None);
+        let contested = contested.contest(other, Evidence::Perhaps, fresh(), LATER).unwrap();
+        assert_eq!(contested.not_begun(fresh(), now).state.name(), "unknown");
+        let another = Worker { attempt: AttemptId::mint(), ..Worker::of(&again) };
+        assert_eq!(Ended::NotBegun.of(&again, another, fresh(), now), None);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What a worker's report does to the record: a pure function of both.
 
 use super::{
-    Evidence, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause, Worker,
+    AttemptId, Evidence, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause,
+    Worker,
 };
 use crate::time::Timestamp;
 
@@ -31,9 +32,21 @@ pub struct WorkerReport<'a> {
     pub has_writes: bool,
     /// Whether the operation may run again if its worker is dead.
     pub may_run_again: bool,
-    /// Whether it has been escalated that another execution certainly or possibly ran the operation too. Before that, nothing
-    /// that the other execution left is overwritten: its trace would be lost.
-    pub escalated: bool,
+    /// What of it is safe outside the record.
+    pub safe: Safe,
+}
+
+/// What of a report is safe outside the record. A worker that finds another execution writes nothing before its report is safe,
+/// because it is late, and may be killed at any moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Safe {
+    /// Nothing.
+    Nothing,
+    /// The whole report is in a queue. It may mark another execution's record.
+    Report,
+    /// It is escalated that this other execution certainly or possibly ran the operation too. What it left may be overwritten,
+    /// because its trace is not lost.
+    Alarm(AttemptId),
 }
 
 /// What a report does to the record.
@@ -41,7 +54,7 @@ pub struct WorkerReport<'a> {
 pub enum Fate {
     /// It becomes this record.
     Written(Transition),
-    /// Another execution is in progress: its record is marked as contested.
+    /// The record is another execution's: it is marked with what this one reports.
     Contested(Transition),
     /// Nothing: the record has moved on.
     Fenced,
@@ -50,6 +63,25 @@ pub enum Fate {
     /// the record.
     Gone,
 }
+
+/// What a report needs that its record did not take, and that waits in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Overtaken {
+    /// Nothing: the record has moved on without it, and does not contradict it.
+    Nothing,
+    /// It waits, because another execution is not over. It may be the only proof of what was done.
+    Waits,
+    /// It is escalated that another execution certainly or possibly ran the operation too. Then it is applied again.
+    Double,
+    /// It is escalated, for this reason.
+    Escalated(&'static str),
+    /// It is escalated if its answer is another one than the record's.
+    Compared,
+}
+
+/// Why a report is escalated whose record cannot take it any more.
+pub const GONE: &str =
+    "its record is gone, and may have been settled, or its key has begun again: no part of it is written";
 
 impl Ended {
     /// Whether nothing was done.
@@ -81,7 +113,8 @@ impl Ended {
         }
     }
 
-    /// The record that this turns `seen` into.
+    /// The record that this turns `seen` into. `None` if its worker may not change it: who knows more, wins. docs/states.md has
+    /// the same table.
     pub(crate) fn of(
         &self,
         seen: &Record,
@@ -89,17 +122,41 @@ impl Ended {
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
-        match self {
-            Self::Completed(answer) => seen.complete(worker, revision, answer.clone(), now),
-            Self::NotExecuted(because) => {
-                Some(seen.release(worker.attempt, revision, now)?.failed(because.clone()))
-            }
-            Self::NotBegun => seen.not_begun(worker.attempt, revision, now),
-            Self::PerhapsExecuted(cause, because) => {
-                Some(seen.mark_unknown(worker, revision, *cause, now)?.failed(because.clone()))
-            }
-            Self::Uncommitted => seen.uncommitted(worker, revision, now),
+        let own = seen.attempt == worker.attempt;
+        // All effects of a transactional worker are in its transaction. Any later write proved that it did nothing.
+        let knows_more = !worker.transactional && worker.shares_generation(seen, now);
+        let takes = match (&seen.state, self) {
+            (State::Pending | State::Completed { .. }, _) => false,
+            (State::InProgress { .. }, _) => own,
+            // Only late: its lease has expired.
+            (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            (State::Unknown { .. }, _) if own => true,
+            // Another execution's. A refusal says how this one ended, and no other.
+            (State::Unknown { .. }, Self::Completed(answer)) => answer.head.is_effect() && knows_more,
+            (State::Unknown { .. }, Self::PerhapsExecuted(..) | Self::Uncommitted) => knows_more,
+            (State::Unknown { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
+            // The next retry would repeat its effect.
+            (State::FailedRetryable { .. }, Self::Completed(_) | Self::Uncommitted) => knows_more,
+            // The provider and operators know more; another worker reports its own execution alone.
+            (State::FailedRetryable { by, .. }, Self::PerhapsExecuted(..)) => match by {
+                SettledBy::Provider | SettledBy::Operator => false,
+                SettledBy::Assumption => knows_more,
+                SettledBy::Worker | SettledBy::Certainty => !own && knows_more,
+            },
+            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
+        };
+        if !takes {
+            return None;
         }
+        Some(match self {
+            Self::Completed(answer) => seen.completed(worker, revision, answer.clone(), now),
+            Self::NotExecuted(because) => seen.released(revision, now).failed(because.clone()),
+            Self::NotBegun => seen.not_begun(revision, now),
+            Self::PerhapsExecuted(cause, because) => {
+                seen.marked_unknown(worker, revision, *cause, now).failed(because.clone())
+            }
+            Self::Uncommitted => return seen.uncommitted(worker, revision, now),
+        })
     }
 }
 
@@ -131,14 +188,13 @@ impl WorkerReport<'_> {
         if self.matters() && !worker.shares_generation(seen, now) {
             return Fate::Gone;
         }
-        let contest = |evidence| seen.contest(worker, evidence, revision);
-        if self.meets_another(seen, now)
-            && let Some(contested) = self.ended.evidence().and_then(contest)
+        let in_progress = matches!(seen.state, State::InProgress { .. });
+        if in_progress && self.meets_another(seen, now)
+            || self.safe != Safe::Alarm(seen.attempt) && self.is_double(seen, now)
         {
-            return Fate::Contested(contested);
-        }
-        if self.is_double(seen, now) && !self.escalated {
-            return Fate::Fenced;
+            let evidence = self.ended.evidence().filter(|_| self.safe != Safe::Nothing);
+            let contested = evidence.and_then(|evidence| seen.contest(worker, evidence, revision, now));
+            return contested.map_or(Fate::Fenced, Fate::Contested);
         }
         if self.belongs_to_earlier_generation(seen) {
             return Fate::Gone;
@@ -185,10 +241,13 @@ impl WorkerReport<'_> {
         commits && current.created_at != self.base.created_at
     }
 
-    /// Whether the record lacks what this reports: it was completed without an effect that is reported, or without the report's
-    /// domain writes; or another execution is in progress. A record that the same worker completed lacks nothing: its writes were
+    /// Whether the record lacks what this reports: it is another execution's; or it was completed without an effect that is
+    /// reported, or without the report's domain writes. A record that the same worker completed lacks nothing: its writes were
     /// refused, and it has the answer for that.
     pub fn is_missing_in(&self, current: &Record, now: Timestamp) -> bool {
+        if self.is_double(current, now) {
+            return true;
+        }
         let State::Completed { answer, by, .. } = &current.state else {
             return matches!(current.state, State::InProgress { .. }) && self.meets_another(current, now);
         };
@@ -200,6 +259,50 @@ impl WorkerReport<'_> {
     }
 }
 
+impl WorkerReport<'_> {
+    /// What this needs if the current record did not take it.
+    pub fn overtaken_by(&self, current: &Record, now: Timestamp) -> Overtaken {
+        let double = self.is_double(current, now);
+        // Its record will never hold this report's result.
+        if self.matters() && !self.base.is_same_request(current)
+            || !double && self.belongs_to_earlier_generation(current)
+        {
+            return Overtaken::Escalated(GONE);
+        }
+        // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
+        let refused = self.ended.is_refusal();
+        match &current.state {
+            State::InProgress { .. } if refused || self.has_writes || self.meets_another(current, now) => {
+                Overtaken::Waits
+            }
+            State::Unknown { .. } if refused => Overtaken::Waits,
+            _ if double && self.safe != Safe::Alarm(current.attempt) => Overtaken::Double,
+            State::Completed { answer, by, .. } if !double => {
+                let own = current.attempt == self.base.attempt;
+                match answer.head.is_effect() {
+                    _ if self.is_missing_in(current, now) && self.has_writes && !current.with_writes => {
+                        Overtaken::Escalated(
+                            "the domain writes of its worker are not made: it was completed without them",
+                        )
+                    }
+                    false if self.is_missing_in(current, now) => {
+                        Overtaken::Escalated("its worker reports an effect that the record says was refused")
+                    }
+                    true if refused => {
+                        Overtaken::Escalated("its worker was refused, and the record has an effect")
+                    }
+                    // Its caller may have got the answer before another source knew one.
+                    _ if own && *by != SettledBy::Worker && matches!(self.ended, Ended::Completed(_)) => {
+                        Overtaken::Compared
+                    }
+                    _ => Overtaken::Nothing,
+                }
+            }
+            _ => Overtaken::Nothing,
+        }
+    }
+}
+
 impl Record {
     /// Whether both records may be of one request. Fingerprints by different rules cannot be compared.
     pub(crate) fn is_same_request(&self, other: &Self) -> bool {
@@ -207,11 +310,44 @@ impl Record {
     }
 }
 
+/// For tests: what a worker's report makes of the record.
+#[cfg(test)]
+impl Record {
+    pub(crate) fn complete(
+        &self,
+        worker: Worker,
+        revision: Revision,
+        answer: KeptAnswer,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::Completed(answer).of(self, worker, revision, now)
+    }
+
+    pub(crate) fn release(
+        &self,
+        attempt: AttemptId,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::NotExecuted(None).of(self, Worker { attempt, ..Worker::of(self) }, revision, now)
+    }
+
+    pub(crate) fn mark_unknown(
+        &self,
+        worker: Worker,
+        revision: Revision,
+        cause: UnknownCause,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::PerhapsExecuted(cause, None).of(self, worker, revision, now)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::{
-        Head, ReservationRequest,
+        Head, ReservationRequest, Verdict,
         tests::{RETAIN, answer, reservation, reservation_for},
     };
     use crate::time_budget::CLOCK_SKEW;
@@ -241,7 +377,8 @@ mod tests {
     }
 
     fn fate(base: &Record, ended: &Ended, current: &Record, now: Timestamp) -> Fate {
-        let report = WorkerReport { base, ended, has_writes: false, may_run_again: false, escalated: false };
+        let report =
+            WorkerReport { base, ended, has_writes: false, may_run_again: false, safe: Safe::Report };
         report.fate(Some(current), fresh(), now)
     }
 
@@ -275,7 +412,31 @@ mod tests {
         let unknown = becomes(&second, &PERHAPS, &second);
         assert!(matches!(fate(&first, &refusal(), &unknown, NOW), Fate::Fenced));
         assert_eq!(becomes(&second, &refusal(), &unknown).state.name(), "completed", "its own");
-        assert_eq!(fate(&first, &effect(), &unknown, NOW), Fate::Fenced);
+        assert_eq!(becomes(&first, &effect(), &unknown).reported, Some(Evidence::Effect));
+    }
+
+    // T54: it may die at any moment, and the mark would hide that there were two.
+    #[test]
+    fn a_worker_marks_no_other_execution_before_its_report_is_safe() {
+        let (first, second) = two();
+        let unknown = becomes(&second, &PERHAPS, &second);
+        let fate = |current: &Record, safe| {
+            let ended = effect();
+            let report =
+                WorkerReport { base: &first, ended: &ended, has_writes: false, may_run_again: false, safe };
+            report.fate(Some(current), fresh(), NOW)
+        };
+        for current in [&second, &unknown] {
+            assert_eq!(fate(current, Safe::Nothing), Fate::Fenced);
+            let Fate::Contested(marked) = fate(current, Safe::Report) else { panic!("{current:?}") };
+            assert_eq!((marked.attempt, marked.reported), (second.attempt, Some(Evidence::Effect)));
+        }
+        // What the other execution left is overwritten only once it is escalated.
+        let alarm = Safe::Alarm(second.attempt);
+        assert!(matches!(fate(&second, alarm), Fate::Contested(_)));
+        assert!(matches!(fate(&unknown, Safe::Alarm(AttemptId::mint())), Fate::Contested(_)), "another one");
+        let Fate::Written(completed) = fate(&unknown, alarm) else { panic!("{unknown:?}") };
+        assert_eq!((completed.attempt, completed.state.name()), (first.attempt, "completed"));
     }
 
     // T55
@@ -332,12 +493,127 @@ mod tests {
             ended: &ended,
             has_writes: false,
             may_run_again: true,
-            escalated: false,
+            safe: Safe::Report,
         };
         let Fate::Contested(contested) = report.fate(Some(&second), fresh(), NOW) else {
             panic!("{second:?}")
         };
         assert_eq!(contested.reported, Some(Evidence::Effect));
         assert!(report.meets_another(&second, NOW) && !report.is_double(&second, NOW));
+    }
+
+    /// The rows of a table of docs/states.md, without its header.
+    fn table(first_column: &str) -> Vec<Vec<String>> {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/states.md");
+        let text = std::fs::read_to_string(path).expect("the documentation");
+        let lines = text.lines().skip_while(|line| !line.starts_with(&format!("| {first_column} |")));
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+        let rows = lines.skip(2).take_while(|line| line.starts_with('|')).map(cells);
+        rows.map(|row| row[1..row.len() - 1].to_vec()).collect()
+    }
+
+    fn name(next: Option<&Record>, seen: &Record) -> String {
+        let Some(next) = next else { return "–".to_owned() };
+        let state = next.state.name().replace("failed_retryable", "released");
+        match (next.reported > seen.reported, next.state.name() == seen.state.name()) {
+            (true, true) => "marked".to_owned(),
+            (true, false) => format!("{state}, marked"),
+            (false, _) => state,
+        }
+    }
+
+    #[test]
+    fn the_documents_table_of_reports_is_the_code() {
+        let (first, second) = two();
+        let released =
+            |seen: &Record, by| Record::from(seen.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap());
+        let unknown = |seen: &Record| {
+            Record::from(seen.mark_unknown(Worker::of(seen), fresh(), UnknownCause::Panicked, NOW).unwrap())
+        };
+        let nothing = Ended::NotExecuted(None);
+        let reports = [
+            ("an effect", effect()),
+            ("an effect without its domain writes", Ended::Uncommitted),
+            ("perhaps an effect", PERHAPS),
+            ("a refusal", refusal()),
+            ("nothing done", nothing.clone()),
+        ];
+        let records = [
+            vec![first.clone()],
+            vec![unknown(&first)],
+            vec![second.clone()],
+            vec![unknown(&second)],
+            vec![
+                becomes(&second, &nothing, &second),
+                released(&unknown(&second), SettledBy::Assumption),
+                released(&unknown(&first), SettledBy::Assumption),
+            ],
+            vec![
+                becomes(&first, &nothing, &first),
+                released(&unknown(&second), SettledBy::Provider),
+                released(&unknown(&first), SettledBy::Operator),
+            ],
+            vec![becomes(&second, &effect(), &second), becomes(&first, &refusal(), &first)],
+        ];
+        let rows = table("a worker reports");
+        assert_eq!(rows.len(), reports.len());
+        for (row, (reported, ended)) in rows.iter().zip(&reports) {
+            assert_eq!((row[0].as_str(), row.len()), (*reported, records.len() + 1));
+            for (cell, current) in
+                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
+            {
+                let report = WorkerReport {
+                    base: &first,
+                    ended,
+                    has_writes: false,
+                    may_run_again: false,
+                    safe: Safe::Alarm(second.attempt),
+                };
+                let next = match report.fate(Some(current), fresh(), NOW) {
+                    Fate::Written(next) | Fate::Contested(next) => Some(Record::from(next)),
+                    _ => None,
+                };
+                assert_eq!(*cell, name(next.as_ref(), current), "{reported}, {current:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_documents_table_of_all_others_is_the_code() {
+        let open = Record::reserve(&reservation("k"), fresh(), NOW);
+        let live = Record { state: State::InProgress { lease_until: NOW.plus(RETAIN) }, ..open.clone() };
+        let dead = Record { state: State::InProgress { lease_until: NOW }, ..open.clone() };
+        let unknown = becomes(&open, &PERHAPS, &open);
+        let released = |by| Record::from(unknown.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap());
+        let records = [
+            vec![live],
+            vec![dead],
+            vec![unknown.clone()],
+            vec![released(SettledBy::Assumption), released(SettledBy::Worker), released(SettledBy::Operator)],
+            vec![released(SettledBy::Certainty)],
+            vec![becomes(&open, &effect(), &open), becomes(&open, &refusal(), &open)],
+        ];
+        type Makes = fn(&Record) -> Option<Transition>;
+        let all: [(&str, Makes); 4] = [
+            ("the stale function, or a caller", |seen| seen.expire(fresh(), NOW)),
+            ("the provider reports an effect", |seen| seen.claim(fresh(), NOW, NOW)),
+            ("the provider or an operator: executed", |seen| {
+                seen.settle(Verdict::Executed(answer()), SettledBy::Operator, fresh(), NOW).ok()
+            }),
+            ("the provider or an operator: not executed", |seen| {
+                seen.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), NOW).ok()
+            }),
+        ];
+        let rows = table("who");
+        assert_eq!(rows.len(), all.len());
+        for (row, (who, makes)) in rows.iter().zip(all) {
+            assert_eq!((row[0].as_str(), row.len()), (who, records.len() + 1));
+            for (cell, current) in
+                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
+            {
+                let next = makes(current).map(Record::from);
+                assert_eq!(*cell, name(next.as_ref(), current), "{who}, {current:?}");
+            }
+        }
     }
 }

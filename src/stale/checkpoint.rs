@@ -43,12 +43,8 @@ impl Stale {
         self.run_sweep(true, time).await
     }
 
-    /// Continues the sweep under way, if there is one.
-    pub(super) async fn continue_sweep(&self, time: Duration) -> Result<(), WorkError> {
-        self.run_sweep(false, time).await
-    }
-
-    async fn run_sweep(&self, begins: bool, time: Duration) -> Result<(), WorkError> {
+    /// Continues the sweep under way, if there is one. If not, begins one if it `begins`.
+    pub(super) async fn run_sweep(&self, begins: bool, time: Duration) -> Result<(), WorkError> {
         let current = self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await?;
         let mut progress = match self.running_sweep(current.as_ref()) {
             Some(progress) => progress,

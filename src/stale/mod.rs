@@ -21,7 +21,7 @@ mod stream;
 mod sweep;
 mod unmatched;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use tracing::Instrument;
 
@@ -60,6 +60,7 @@ pub enum CheckOutcome {
 }
 
 /// Checks records, and ends executions whose lease has expired.
+#[must_use]
 pub struct Stale {
     engine: Engine,
     records: Arc<dyn Unsettled>,
@@ -68,12 +69,6 @@ pub struct Stale {
     dead_letters: Arc<dyn Queue>,
     pending_bound: Duration,
     sweep_units: f64,
-}
-
-impl fmt::Debug for Stale {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stale").field("pending_bound", &self.pending_bound).finish_non_exhaustive()
-    }
 }
 
 impl Stale {
@@ -99,21 +94,18 @@ impl Stale {
     }
 
     /// How long accepted work may wait for a worker. Default: [`DEFAULT_PENDING_BOUND`].
-    #[must_use]
     pub fn pending_bound(mut self, bound: Duration) -> Self {
         self.pending_bound = bound;
         self
     }
 
     /// How many read units a second a sweep takes at most, on average; at least 0.1. Default: 50.
-    #[must_use]
     pub fn sweep_units_per_second(mut self, units: f64) -> Self {
         self.sweep_units = units;
         self
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.
-    #[must_use]
     pub fn world(mut self, world: impl World) -> Self {
         self.engine.world = Arc::new(world);
         self
@@ -125,11 +117,10 @@ impl Stale {
     /// If it failed: the message must be delivered again.
     pub async fn receive(&self, body: &str, time: Duration) -> Result<(), WorkError> {
         match Message::read(body)? {
-            Message::Sweep => self.continue_sweep(time).await,
+            Message::Sweep => self.run_sweep(false, time).await,
             Message::Check { key, look_at } => {
                 let record =
                     RecordKey::from_partition_key(&key).ok_or(WorkError::Malformed("it names no record"))?;
-                let look_at = Timestamp::from_millis(look_at);
                 if self.engine.world.now() < look_at {
                     return self.look_later(key, look_at).await;
                 }
@@ -188,8 +179,7 @@ impl Stale {
 
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
         let delay = due::wait(look_at, self.engine.world.now());
-        let check = Message::Check { key, look_at: look_at.as_millis() };
-        Ok(self.checks.send(&check.to_json(), delay).await?)
+        Ok(self.checks.send(&Message::Check { key, look_at }.to_json(), delay).await?)
     }
 
     fn until(&self, time: Duration) -> Instant {

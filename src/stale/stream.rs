@@ -5,13 +5,11 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use serde_json::value::RawValue;
 
-use super::{
-    Stale, due,
-    unmatched::{Open, Poison, unmatched_inserts},
-};
+use super::{Stale, due, unmatched::unmatched_inserts};
 use crate::{
     error_chain::error_chain,
-    message::{self, Message},
+    message::{Message, Poison},
+    store::stream::Seen,
     telemetry::{self, Count, DEAD_LETTER, STREAM_BATCH},
 };
 
@@ -28,18 +26,20 @@ impl Stale {
     pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<String> {
         let until = self.until(time);
         let unmatched = unmatched_inserts(records);
+        let (open, poison) = (unmatched.open.len(), unmatched.poison.len());
         let in_time = || self.engine.world.instant() < until;
-        let checks = stream::iter(&unmatched.open).map(async |open| {
-            let sent = in_time() && self.send_check(open).await;
-            (!sent).then(|| open.sequence_number.clone())
+        let checks = stream::iter(unmatched.open).map(async |open| {
+            let sent = in_time() && self.send_check(&open).await;
+            (!sent).then_some(open.sequence_number)
         });
-        let poison = stream::iter(&unmatched.poison).map(async |poison| {
-            let sent = in_time() && self.send_poison(poison, &records[poison.index]).await;
+        let dead_letters = stream::iter(unmatched.poison).map(async |poison| {
             // Without a number there is no place to continue from: the whole batch is delivered again.
-            (!sent).then(|| poison.sequence_number.clone().unwrap_or_default())
+            let sequence_number = poison.sequence_number().unwrap_or_default().to_owned();
+            let sent = in_time() && self.send_poison(poison).await;
+            (!sent).then_some(sequence_number)
         });
-        let (checks, poison) = (checks.buffer_unordered(AT_ONCE), poison.buffer_unordered(AT_ONCE));
-        let failed: Vec<_> = checks.chain(poison).filter_map(async |failed| failed).collect().await;
+        let sent = checks.buffer_unordered(AT_ONCE).chain(dead_letters.buffer_unordered(AT_ONCE));
+        let failed: Vec<_> = sent.filter_map(async |failed| failed).collect().await;
         if failed.is_empty() {
             // Otherwise the batch is delivered again, and counted then.
             for (operation, number) in &unmatched.pruned {
@@ -47,32 +47,29 @@ impl Stale {
             }
             telemetry::count(STREAM_BATCH);
         }
-        let (open, poison) = (unmatched.open.len(), unmatched.poison.len());
         tracing::info!(records = records.len(), open, poison, failed = failed.len(), "stream");
         failed
     }
 
     /// Returns whether the check was sent.
-    async fn send_check(&self, open: &Open) -> bool {
+    async fn send_check(&self, open: &Seen) -> bool {
         let look_at = due::look_at(open.lease_until, open.created_at, self.pending_bound);
-        let check = Message::Check { key: open.key.clone(), look_at: look_at.as_millis() };
+        let check = Message::Check { key: open.key.clone(), look_at };
         let sent = self.checks.send(&check.to_json(), look_at.since(self.engine.world.now())).await;
         sent.inspect_err(|error| tracing::error!(error = error_chain(error), "a check could not be sent"))
             .is_ok()
     }
 
     /// Returns whether the dead letter was sent.
-    async fn send_poison(&self, poison: &Poison, record: &RawValue) -> bool {
-        let (sequence_number, reason) = (poison.sequence_number.as_deref(), poison.reason);
+    async fn send_poison(&self, poison: Poison) -> bool {
+        let (sequence_number, reason) = (poison.sequence_number(), poison.reason.as_str());
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is escalated");
-        let dead_letter = Message::Poison(Box::new(message::Poison::of(record, reason)));
-        match self.dead_letters.send(&dead_letter.to_json(), Duration::ZERO).await {
-            Ok(()) => telemetry::count(DEAD_LETTER),
-            Err(error) => {
-                tracing::error!(error = error_chain(&error), "a dead letter could not be sent");
-                return false;
-            }
-        }
-        true
+        let dead_letter = Message::Poison(Box::new(poison));
+        let sent = self.dead_letters.send(&dead_letter.to_json(), Duration::ZERO).await;
+        sent.inspect(|()| telemetry::count(DEAD_LETTER))
+            .inspect_err(|error| {
+                tracing::error!(error = error_chain(error), "a dead letter could not be sent");
+            })
+            .is_ok()
     }
 }

@@ -6,43 +6,20 @@ use serde_json::value::RawValue;
 
 use crate::{
     key::OperationName,
+    message::Poison,
     store::stream::{self, Change, Seen},
     time::Timestamp,
 };
 
 /// What is left of a batch of stream records once executions that ended are taken out.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Unmatched {
     /// Executions that began and did not end in the batch, and accepted work that no worker has taken yet.
-    pub(super) open: Vec<Open>,
+    pub(super) open: Vec<Seen>,
     /// Stream records that cannot be read.
     pub(super) poison: Vec<Poison>,
     /// How many records time to live has deleted, by operation.
     pub(super) pruned: HashMap<OperationName, u64>,
-}
-
-/// An execution, or accepted work, that a batch leaves open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Open {
-    /// The record's partition key.
-    pub(super) key: String,
-    /// Until when its worker owns it; `None` if it waits for one.
-    pub(super) lease_until: Option<Timestamp>,
-    /// When the key was first seen.
-    pub(super) created_at: Timestamp,
-    /// The stream record that shows it.
-    pub(super) sequence_number: String,
-}
-
-/// A stream record that cannot be read.
-#[derive(Debug)]
-pub(super) struct Poison {
-    /// Its sequence number, if that much can be read.
-    pub(super) sequence_number: Option<String>,
-    /// What is wrong with it.
-    pub(super) reason: &'static str,
-    /// The stream record's place in the batch.
-    pub(super) index: usize,
 }
 
 /// Takes the executions that ended out of a batch.
@@ -54,33 +31,28 @@ pub(super) struct Poison {
 pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
     let mut unmatched = Unmatched::default();
     // Sorted, so that the same batch has the same result in the same order.
-    let mut began: BTreeMap<(String, Vec<u8>), Open> = BTreeMap::new();
+    let mut began: BTreeMap<(String, Vec<u8>), Seen> = BTreeMap::new();
     let mut ended: HashMap<(String, Vec<u8>), String> = HashMap::new();
-    let mut waiting: BTreeMap<String, Open> = BTreeMap::new();
+    let mut waiting: BTreeMap<String, Seen> = BTreeMap::new();
     let mut taken: HashMap<String, Timestamp> = HashMap::new();
-    for (index, raw) in records.iter().enumerate() {
+    for raw in records {
         match stream::read(raw.get()) {
             Ok(Change::Nothing) => {}
             Ok(Change::Pruned(operation)) => *unmatched.pruned.entry(operation).or_default() += 1,
-            Ok(Change::Accepted(seen)) => {
-                waiting.insert(seen.key.clone(), Open::new(seen, None).1);
-            }
-            Ok(Change::Began(seen, lease_until)) => {
+            Ok(Change::Accepted(seen)) => drop(waiting.insert(seen.key.clone(), seen)),
+            Ok(Change::Began(seen)) => {
                 keep_later(&mut taken, &seen);
-                let (execution, open) = Open::new(seen, Some(lease_until));
-                let before = began.entry(execution).or_insert_with(|| open.clone());
+                let execution = (seen.key.clone(), seen.attempt.clone());
+                let before = began.entry(execution).or_insert_with(|| seen.clone());
                 // A heartbeat may have extended it.
-                before.lease_until = open.lease_until.max(before.lease_until);
-                keep_last(&mut before.sequence_number, open.sequence_number);
+                before.lease_until = seen.lease_until.max(before.lease_until);
+                keep_last(&mut before.sequence_number, seen.sequence_number);
             }
             Ok(Change::Ended(seen)) => {
                 keep_later(&mut taken, &seen);
                 keep_last(ended.entry((seen.key, seen.attempt)).or_default(), seen.sequence_number);
             }
-            Err(reason) => {
-                let sequence_number = stream::named(raw.get()).sequence_number;
-                unmatched.poison.push(Poison { sequence_number, reason, index });
-            }
+            Err(reason) => unmatched.poison.push(Poison::of(raw, reason)),
         }
     }
     began.retain(|execution, open| {
@@ -109,14 +81,6 @@ fn keep_last(last: &mut String, sequence_number: String) {
 fn keep_later(taken: &mut HashMap<String, Timestamp>, seen: &Seen) {
     let latest = taken.entry(seen.key.clone()).or_insert(seen.created_at);
     *latest = seen.created_at.max(*latest);
-}
-
-impl Open {
-    /// The execution's key, and its open entry.
-    fn new(seen: Seen, lease_until: Option<Timestamp>) -> ((String, Vec<u8>), Self) {
-        let Seen { key, attempt, created_at, sequence_number } = seen;
-        ((key.clone(), attempt), Self { key, lease_until, created_at, sequence_number })
-    }
 }
 
 #[cfg(test)]
@@ -154,9 +118,9 @@ mod tests {
         unmatched_inserts(&raw.collect::<Vec<_>>())
     }
 
-    fn open(changes: &[Value]) -> Vec<Open> {
+    fn open(changes: &[Value]) -> Vec<Seen> {
         let unmatched = unmatched(changes);
-        assert!(unmatched.poison.is_empty(), "{:?}", unmatched.poison);
+        assert!(unmatched.poison.is_empty(), "{}", unmatched.poison[0].reason);
         unmatched.open
     }
 
@@ -167,10 +131,11 @@ mod tests {
             assert_eq!(left, [], "{end}");
         }
         let left = open(&[change(7, image("in_progress", "A", 5))]);
-        let expected = Open {
+        let expected = Seen {
             key: KEY.into(),
-            lease_until: Some(Timestamp::from_secs(30)),
+            attempt: b"A".into(),
             created_at: Timestamp::from_millis(5),
+            lease_until: Some(Timestamp::from_secs(30)),
             sequence_number: "7".into(),
         };
         assert_eq!(left, [expected]);
@@ -255,7 +220,7 @@ mod tests {
         let mut pruned = change(3, Value::Null);
         pruned["userIdentity"] = json!({ "type": "Service", "principalId": "dynamodb.amazonaws.com" });
         let unmatched = unmatched(&[sibling, deletion, pruned]);
-        assert!(unmatched.open.is_empty() && unmatched.poison.is_empty(), "{unmatched:?}");
+        assert_eq!((unmatched.open.len(), unmatched.poison.len()), (0, 0));
         assert_eq!(unmatched.pruned.values().sum::<u64>(), 1);
     }
 
@@ -279,12 +244,10 @@ mod tests {
         for poison in poison {
             let unmatched = unmatched(&[poison.clone(), change(6, image("in_progress", "B", 0))]);
             assert_eq!(unmatched.open.len(), 1, "{poison}");
-            assert_eq!(unmatched.poison[0].sequence_number.as_deref(), Some("5"), "{poison}");
-            assert_eq!(unmatched.poison[0].index, 0);
+            assert_eq!(unmatched.poison.len(), 1, "{poison}");
+            assert_eq!(unmatched.poison[0].sequence_number(), Some("5"), "{poison}");
         }
-        let second = unmatched(&[change(6, image("in_progress", "B", 0)), damaged("state")]);
-        assert_eq!(second.poison[0].index, 1);
         let unmatched = unmatched(&[json!("nothing at all")]);
-        assert_eq!((unmatched.poison.len(), &unmatched.poison[0].sequence_number), (1, &None));
+        assert_eq!((unmatched.poison.len(), unmatched.poison[0].sequence_number()), (1, None));
     }
 }

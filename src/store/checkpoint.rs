@@ -23,12 +23,6 @@ pub struct Checkpoint {
 impl fmt::Debug for Checkpoint {
     /// Without the progress, which may name keys.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, revision, lease_until, progress } = self;
-        f.debug_struct("Checkpoint")
-            .field("name", name)
-            .field("revision", revision)
-            .field("lease_until", lease_until)
-            .field("done", &progress.is_none())
-            .finish()
+        f.debug_struct("Checkpoint").field("name", &self.name).finish_non_exhaustive()
     }
 }

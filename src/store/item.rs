@@ -35,11 +35,12 @@ use std::{fmt, ops::Not, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
+use serde_dynamo::AttributeValue;
 
-use super::StoreError;
+use super::{Result, StoreError};
 use crate::{
     fingerprint::Fingerprint,
-    key::RecordKey,
+    key::{KeyHash, RecordKey},
     record::{
         AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision,
         SettledBy, State, UnknownCause,
@@ -66,20 +67,6 @@ pub(super) const SCHEMA_ATTRIBUTE: &str = "schema";
 const PAYLOAD: &str = "payload";
 const ABANDONED: &str = "abandoned";
 
-/// An item that is not a record, or one that this version cannot read.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum UnreadableItemError {
-    /// It does not have the attributes of a record.
-    #[error("the item does not have the attributes of a record")]
-    Shape(#[from] serde_dynamo::Error),
-    /// It was written by another version.
-    #[error("the item has schema {0}, not {SCHEMA}")]
-    Version(u32),
-    /// An attribute is missing or malformed.
-    #[error("attribute `{0}` is missing or malformed")]
-    Attribute(&'static str),
-}
-
 /// How many partitions of each kind the index of unknown outcomes has. A partition takes 1,000 writes a second. While a provider
 /// is down, every operation becomes unknown, and an index that cannot keep up would throttle the table.
 const SHARDS: usize = 8;
@@ -101,9 +88,9 @@ pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
 ];
 
 /// The index partition of an unknown outcome.
-fn shard(key: &RecordKey, reconcile_at: Timestamp) -> &'static str {
+fn shard(partition_key: &str, reconcile_at: Timestamp) -> &'static str {
     let shards = if reconcile_at == Timestamp::MAX { ESCALATED_SHARDS } else { ASKED_SHARDS };
-    shards[usize::from(key.short_hash().first_byte()) % SHARDS]
+    shards[usize::from(KeyHash::of(partition_key).first_byte()) % SHARDS]
 }
 
 /// A record in its stored form. serde converts it to the format of a store.
@@ -132,8 +119,8 @@ pub struct Item {
     attempts: u32,
     fingerprint: ByteArray<32>,
     fingerprint_rule: u32,
-    created_at: u64,
-    began_at: u64,
+    created_at: Timestamp,
+    began_at: Timestamp,
     retention: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     reported: Option<String>,
@@ -148,13 +135,13 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    lease_until: Option<u64>,
+    lease_until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    completed_at: Option<u64>,
+    completed_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    failed_at: Option<u64>,
+    failed_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    since: Option<u64>,
+    since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -162,7 +149,7 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reconcile_at: Option<u64>,
+    reconcile_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reconcile_shard: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,8 +191,8 @@ impl From<&Record> for Item {
             attempts: record.attempts,
             fingerprint: ByteArray::new(*record.fingerprint.digest()),
             fingerprint_rule: record.fingerprint.rule(),
-            created_at: record.created_at.as_millis(),
-            began_at: record.began_at.as_millis(),
+            created_at: record.created_at,
+            began_at: record.began_at,
             retention: u64::try_from(record.retention.as_millis()).unwrap_or(u64::MAX),
             reported: record.reported.map(|reported| reported.name().to_owned()),
             transactional: record.transactional,
@@ -219,17 +206,17 @@ impl From<&Record> for Item {
         };
         match &record.state {
             State::Pending => {}
-            State::InProgress { lease_until } => item.lease_until = Some(lease_until.as_millis()),
+            State::InProgress { lease_until } => item.lease_until = Some(*lease_until),
             State::Completed { answer, completed_at, .. } => {
-                item.completed_at = Some(completed_at.as_millis());
+                item.completed_at = Some(*completed_at);
                 item.keep(answer);
             }
-            State::FailedRetryable { failed_at, .. } => item.failed_at = Some(failed_at.as_millis()),
+            State::FailedRetryable { failed_at, .. } => item.failed_at = Some(*failed_at),
             State::Unknown { cause, since, reconcile_at, asked } => {
                 item.cause = Some(cause.name().to_owned());
-                item.since = Some(since.as_millis());
-                item.reconcile_at = Some(reconcile_at.as_millis());
-                item.reconcile_shard = Some(shard(&record.key, *reconcile_at).to_owned());
+                item.since = Some(*since);
+                item.reconcile_at = Some(*reconcile_at);
+                item.reconcile_shard = Some(shard(&item.pk, *reconcile_at).to_owned());
                 item.asked = Some(*asked);
             }
         }
@@ -242,49 +229,23 @@ impl TryFrom<Item> for Record {
 
     /// Fails with an error of kind [`Unreadable`](super::StoreErrorKind::Unreadable) if the item is not a record that this version
     /// can read.
-    fn try_from(item: Item) -> Result<Self, StoreError> {
-        item.record().map_err(StoreError::unreadable)
-    }
-}
-
-/// Reads a record from its attributes, as DynamoDB, its streams and queued messages contain them.
-pub(crate) fn from_attributes(
-    attributes: impl Into<serde_dynamo::Item>,
-) -> Result<Record, UnreadableItemError> {
-    let attributes = attributes.into();
-    // The version is read first, because another layout may have other attributes.
-    let version = match attributes.get(SCHEMA_ATTRIBUTE) {
-        Some(serde_dynamo::AttributeValue::N(digits)) => digits.parse().ok(),
-        _ => None,
-    };
-    match version {
-        Some(SCHEMA) => serde_dynamo::from_item::<_, Item>(attributes)?.record(),
-        Some(other) => Err(UnreadableItemError::Version(other)),
-        None => Err(UnreadableItemError::Attribute(SCHEMA_ATTRIBUTE)),
-    }
-}
-
-impl Item {
-    fn record(self) -> Result<Record, UnreadableItemError> {
-        let item = self;
-        if item.schema != SCHEMA {
-            return Err(UnreadableItemError::Version(item.schema));
-        }
+    fn try_from(item: Item) -> Result<Self> {
+        check_version(item.schema)?;
         if item.sk != RECORD {
-            return Err(UnreadableItemError::Attribute(SK));
+            return Err(missing(SK));
         }
-        Ok(Record {
-            key: RecordKey::from_partition_key(&item.pk).ok_or(UnreadableItemError::Attribute(PK))?,
+        Ok(Self {
+            key: required(RecordKey::from_partition_key(&item.pk), PK)?,
             revision: Revision::from(*item.revision),
             attempt: AttemptId::from(*item.attempt),
             attempts: item.attempts,
             fingerprint: Fingerprint::new(item.fingerprint_rule, *item.fingerprint),
-            created_at: Timestamp::from_millis(item.created_at),
-            began_at: Timestamp::from_millis(item.began_at),
+            created_at: item.created_at,
+            began_at: item.began_at,
             retention: Duration::from_millis(item.retention),
-            reported: match item.reported.as_deref().map(Evidence::parse) {
-                Some(None) => return Err(UnreadableItemError::Attribute("reported")),
-                reported => reported.flatten(),
+            reported: match item.reported.as_deref() {
+                Some(name) => Some(required(Evidence::parse(name), "reported")?),
+                None => None,
             },
             transactional: item.transactional,
             with_writes: item.with_writes,
@@ -294,7 +255,44 @@ impl Item {
             state: item.state()?,
         })
     }
+}
 
+/// Reads a record from its attributes, as DynamoDB, its streams and queued messages contain them.
+pub(crate) fn from_attributes(attributes: impl Into<serde_dynamo::Item>) -> Result<Record> {
+    let attributes = attributes.into();
+    // The version is read first, because another layout may have other attributes.
+    let version = match attributes.get(SCHEMA_ATTRIBUTE) {
+        Some(AttributeValue::N(digits)) => digits.parse().ok(),
+        _ => None,
+    };
+    check_version(required(version, SCHEMA_ATTRIBUTE)?)?;
+    let item: Item =
+        serde_dynamo::from_item(attributes).map_err(|error| StoreError::unreadable(Shape(error)))?;
+    item.try_into()
+}
+
+/// An item without the attributes of a record. Its source may quote their values, so its text does not contain it.
+#[derive(Debug, thiserror::Error)]
+#[error("the item does not have the attributes of a record")]
+struct Shape(#[source] serde_dynamo::Error);
+
+/// Refuses an item that another version has written.
+pub(super) fn check_version(schema: u32) -> Result<()> {
+    match schema {
+        SCHEMA => Ok(()),
+        _ => Err(StoreError::unreadable(format!("the item has schema {schema}, not {SCHEMA}"))),
+    }
+}
+
+fn required<T>(value: Option<T>, attribute: &str) -> Result<T> {
+    value.ok_or_else(|| missing(attribute))
+}
+
+fn missing(attribute: &str) -> StoreError {
+    StoreError::unreadable(format!("attribute `{attribute}` is missing or malformed"))
+}
+
+impl Item {
     fn keep(&mut self, answer: &KeptAnswer) {
         match &answer.head {
             Head::Http { status, headers } => {
@@ -314,60 +312,58 @@ impl Item {
         }
     }
 
-    fn state(self) -> Result<State, UnreadableItemError> {
-        let missing = UnreadableItemError::Attribute;
-        let millis = |value: Option<u64>, name| value.map(Timestamp::from_millis).ok_or(missing(name));
-        let expires_at = self.expires_at.map(Timestamp::from_secs).ok_or(missing("expires_at"));
-        let by = self.settled_by.as_deref().and_then(SettledBy::parse).ok_or(missing("settled_by"));
+    fn state(self) -> Result<State> {
+        let settled_by = || required(self.settled_by.as_deref().and_then(SettledBy::parse), "settled_by");
+        let expires_at = || required(self.expires_at.map(Timestamp::from_secs), "expires_at");
         Ok(match self.state.as_str() {
             State::PENDING => State::Pending,
-            State::IN_PROGRESS => State::InProgress { lease_until: millis(self.lease_until, "lease_until")? },
+            State::IN_PROGRESS => {
+                State::InProgress { lease_until: required(self.lease_until, "lease_until")? }
+            }
             State::COMPLETED => State::Completed {
-                completed_at: millis(self.completed_at, "completed_at")?,
-                by: by?,
-                expires_at: expires_at?,
+                completed_at: required(self.completed_at, "completed_at")?,
+                by: settled_by()?,
+                expires_at: expires_at()?,
                 answer: self.answer()?,
             },
             State::FAILED_RETRYABLE => State::FailedRetryable {
-                failed_at: millis(self.failed_at, "failed_at")?,
-                by: by?,
-                expires_at: expires_at?,
+                failed_at: required(self.failed_at, "failed_at")?,
+                by: settled_by()?,
+                expires_at: expires_at()?,
             },
             // Without this attribute it is not in the index, and nothing would ask about it.
             State::UNKNOWN if self.reconcile_shard.is_none() => return Err(missing("reconcile_shard")),
             State::UNKNOWN => State::Unknown {
-                cause: self.cause.as_deref().and_then(UnknownCause::parse).ok_or(missing("cause"))?,
-                since: millis(self.since, "since")?,
-                reconcile_at: millis(self.reconcile_at, "reconcile_at")?,
-                asked: self.asked.ok_or(missing("asked"))?,
+                cause: required(self.cause.as_deref().and_then(UnknownCause::parse), "cause")?,
+                since: required(self.since, "since")?,
+                reconcile_at: required(self.reconcile_at, "reconcile_at")?,
+                asked: required(self.asked, "asked")?,
             },
             _ => return Err(missing("state")),
         })
     }
 
-    fn answer(self) -> Result<KeptAnswer, UnreadableItemError> {
-        let missing = UnreadableItemError::Attribute;
-        let length = self.body_length.ok_or(missing("body_length"))?;
-        let encoding =
-            self.body_encoding.as_deref().and_then(Encoding::parse).ok_or(missing("body_encoding"));
-        let body = match self.body_place.as_deref().ok_or(missing("body_place"))? {
+    fn answer(self) -> Result<KeptAnswer> {
+        let length = required(self.body_length, "body_length")?;
+        let encoding = || required(self.body_encoding.as_deref().and_then(Encoding::parse), "body_encoding");
+        let body = match required(self.body_place.as_deref(), "body_place")? {
             KeptBody::OMITTED => KeptBody::Omitted { length },
             KeptBody::IN_RECORD => KeptBody::Inline {
-                bytes: self.body.ok_or(missing("body"))?.into_vec().into(),
-                encoding: encoding?,
+                encoding: encoding()?,
+                bytes: required(self.body, "body")?.into_vec().into(),
                 length,
             },
             place => KeptBody::Outside {
-                id: BodyId::from(*self.body_id.ok_or(missing("body_id"))?),
-                place: Place::parse(place).ok_or(missing("body_place"))?,
-                encoding: encoding?,
+                id: BodyId::from(*required(self.body_id, "body_id")?),
+                place: required(Place::parse(place), "body_place")?,
+                encoding: encoding()?,
                 length,
             },
         };
         let head = match self.head.as_deref() {
             None => Head::Http {
-                status: self.status.filter(|status| (100..1000).contains(status)).ok_or(missing("status"))?,
-                headers: self.headers.ok_or(missing("headers"))?.into(),
+                status: required(self.status.filter(|status| (100..1000).contains(status)), "status")?,
+                headers: required(self.headers, "headers")?.into(),
             },
             Some(PAYLOAD) => Head::Payload,
             Some(ABANDONED) => Head::Abandoned,
@@ -379,8 +375,6 @@ impl Item {
 
 #[cfg(test)]
 mod tests {
-    use serde_dynamo::AttributeValue;
-
     use super::*;
     use crate::record::{
         Worker,
@@ -419,7 +413,8 @@ mod tests {
         for schema in [SCHEMA - 1, SCHEMA + 1] {
             let mut item = attributes(&completed(answer()));
             item.insert("schema".into(), AttributeValue::N(schema.to_string()));
-            assert!(matches!(from_attributes(item), Err(UnreadableItemError::Version(_))));
+            let error = from_attributes(item).unwrap_err();
+            assert_eq!(error.cause(), format!("the item has schema {schema}, not 1"));
         }
     }
 
@@ -437,7 +432,8 @@ mod tests {
     fn the_flags_of_a_contested_or_claimed_record_are_kept() {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
-        let contested = reserved.contest(Worker::of(&other), Evidence::Perhaps, Revision::mint()).unwrap();
+        let contested =
+            reserved.contest(Worker::of(&other), Evidence::Perhaps, Revision::mint(), NOW).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested.clone().into());
         let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
         assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());

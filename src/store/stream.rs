@@ -17,8 +17,8 @@ use crate::{
 pub(crate) enum Change {
     /// The operation waits for a worker.
     Accepted(Seen),
-    /// A worker owns the record, until the end of this lease.
-    Began(Seen, Timestamp),
+    /// A worker owns the record, until the end of its lease.
+    Began(Seen),
     /// The record is settled, or unknown.
     Ended(Seen),
     /// Time to live has deleted a record of this operation.
@@ -28,6 +28,7 @@ pub(crate) enum Change {
 }
 
 /// Which execution of which record.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The record's partition key.
     pub(crate) key: String,
@@ -35,6 +36,8 @@ pub(crate) struct Seen {
     pub(crate) attempt: Vec<u8>,
     /// When the key was first seen.
     pub(crate) created_at: Timestamp,
+    /// Until when its worker owns it; `None` if no worker has it.
+    pub(crate) lease_until: Option<Timestamp>,
     /// The sequence number of the stream record.
     pub(crate) sequence_number: String,
 }
@@ -105,12 +108,13 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     else {
         return Err("its image has an attribute of another type than a record's");
     };
-    let seen = Seen { key, attempt, created_at, sequence_number: images.sequence_number };
-    match (state.as_str(), image.lease_until.as_ref().and_then(millis)) {
-        (State::PENDING, _) => Ok(Change::Accepted(seen)),
-        (State::IN_PROGRESS, Some(until)) => Ok(Change::Began(seen, until)),
-        (State::IN_PROGRESS, None) => Err("its image is in progress and has no lease"),
-        (State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN, _) => Ok(Change::Ended(seen)),
+    let lease_until = image.lease_until.as_ref().and_then(millis);
+    let seen = Seen { key, attempt, created_at, lease_until, sequence_number: images.sequence_number };
+    match state.as_str() {
+        State::PENDING => Ok(Change::Accepted(Seen { lease_until: None, ..seen })),
+        State::IN_PROGRESS if lease_until.is_none() => Err("its image is in progress and has no lease"),
+        State::IN_PROGRESS => Ok(Change::Began(seen)),
+        State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN => Ok(Change::Ended(seen)),
         _ => Err("its image is in no state that this version knows"),
     }
 }
@@ -126,7 +130,7 @@ fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
 const MAX_NAME: usize = 2_048;
 
 /// The identifiers of a stream record, as far as they can be read.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Named {
     /// The partition key of its item.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,26 +151,25 @@ pub(crate) struct Named {
 
 /// The identifiers of a stream record that cannot be read. Each is parsed alone, so that one cannot hide the others.
 pub(crate) fn named(record: &str) -> Named {
-    let record = parts_of(Some(record));
-    let change = parts_of(record.get("dynamodb").map(|change| change.get()));
-    let keys = parts_of(change.get("Keys").map(|keys| keys.get()));
-    let key = |name| text(&parts_of(keys.get(name).map(|key| key.get())), "S");
+    let change = member(record, "dynamodb").unwrap_or_default();
+    let keys = member(change, "Keys").unwrap_or_default();
+    let identifier = |object, name| text_member(object, name).filter(|text| text.len() <= MAX_NAME);
+    let key = |name| identifier(member(keys, name)?, "S");
     Named {
         key: key("pk"),
         sk: key("sk"),
-        sequence_number: text(&change, "SequenceNumber"),
-        event_id: text(&record, "eventID"),
-        stream: text(&record, "eventSourceARN"),
+        sequence_number: identifier(change, "SequenceNumber"),
+        event_id: identifier(record, "eventID"),
+        stream: identifier(record, "eventSourceARN"),
     }
 }
 
-/// The members of an object; none if it is not an object.
-fn parts_of(object: Option<&str>) -> HashMap<String, &RawValue> {
-    object.and_then(|object| serde_json::from_str(object).ok()).unwrap_or_default()
+/// A string member of a JSON object. Its other members may be anything.
+pub(crate) fn text_member(object: &str, name: &str) -> Option<String> {
+    serde_json::from_str(member(object, name)?).ok()
 }
 
-/// A string member, if it is no longer than an identifier may be.
-fn text(parts: &HashMap<String, &RawValue>, name: &str) -> Option<String> {
-    let text: String = serde_json::from_str(parts.get(name)?.get()).ok()?;
-    (text.len() <= MAX_NAME).then_some(text)
+fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
+    let members: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
+    members.get(name).map(|member| member.get())
 }

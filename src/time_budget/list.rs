@@ -105,6 +105,10 @@ list! {
     /// The domain writes of one operation are computed at most this often, if each time they come from a stale read.
     pub const MAX_COMPUTATIONS: u32 = 5;
 
+    /// A single transaction is sent for this long after its request began. An answer that another request keeps meanwhile has not
+    /// expired by then, and DynamoDB remembers the transaction's token for twice as long.
+    pub const MAX_SENDING_TIME: Duration = CLOCK_SKEW;
+
     /// A completed answer is kept for this long: the window that Stripe documents.
     pub const DEFAULT_RETENTION: Duration = hours(24);
 

@@ -1,6 +1,6 @@
 //! Numbers in canonical form.
 
-use std::str;
+use std::{io::Write, str};
 
 use crate::decimal::Decimal;
 
@@ -20,7 +20,7 @@ pub(super) fn write_number(out: &mut Vec<u8>, literal: &str) -> Option<()> {
         return Some(());
     }
     let start = out.len();
-    decimal.write(out);
+    write!(out, "{decimal}").ok()?;
 
     // std parses the exact form, not the literal: it gives up on literals with long runs of zeros that the exponent compensates
     // for. If std parsed another value, the comparison below would reject it.

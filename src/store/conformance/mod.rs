@@ -31,8 +31,8 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, ReservationRequest, Revision,
-        UnknownCause, Worker,
+        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause,
+        Verdict,
     },
     time::Timestamp,
 };
@@ -67,7 +67,7 @@ pub async fn all(store: &dyn Store) {
 }
 
 /// [`Store::insert`] writes if there is no record, and otherwise returns the current one.
-pub async fn an_insert_writes_only_if_there_is_no_record(store: &dyn Store) {
+async fn an_insert_writes_only_if_there_is_no_record(store: &dyn Store) {
     let (first, second) = (reserved("key"), reserved("key"));
     let second = Record { key: first.key.clone(), ..second };
     assert_eq!(load(store, &first.key).await, None);
@@ -77,7 +77,7 @@ pub async fn an_insert_writes_only_if_there_is_no_record(store: &dyn Store) {
 }
 
 /// [`Store::swap`] writes if the revision is still the one seen, and otherwise returns the current record.
-pub async fn a_swap_writes_only_over_the_revision_that_was_seen(store: &dyn Store) {
+async fn a_swap_writes_only_over_the_revision_that_was_seen(store: &dyn Store) {
     let first = reserved("key");
     let second = released(&first);
     let late = released(&first);
@@ -88,14 +88,14 @@ pub async fn a_swap_writes_only_over_the_revision_that_was_seen(store: &dyn Stor
 }
 
 /// A swap needs a current record.
-pub async fn a_swap_without_a_record_writes_nothing(store: &dyn Store) {
+async fn a_swap_without_a_record_writes_nothing(store: &dyn Store) {
     let record = reserved("key");
     assert_eq!(swap(store, record.revision, &released(&record)).await, WriteOutcome::Refused(None));
     assert_eq!(load(store, &record.key).await, None);
 }
 
 /// A write that is sent again is refused, and returns the record that it wrote. This makes a lost answer harmless.
-pub async fn a_write_sent_twice_finds_its_own_revision(store: &dyn Store) {
+async fn a_write_sent_twice_finds_its_own_revision(store: &dyn Store) {
     let first = reserved("key");
     insert(store, &first).await;
     assert_eq!(insert(store, &first).await, refused(&first));
@@ -105,7 +105,7 @@ pub async fn a_write_sent_twice_finds_its_own_revision(store: &dyn Store) {
 }
 
 /// No part of a record is lost or changed in storage.
-pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
+async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     let headers = [("link".to_owned(), "<a>".to_owned()), ("link".to_owned(), "<ü>".to_owned())].into();
     let response = Head::Http { status: 201, headers };
     let bytes = Bytes::from_static(b"\x00\xff{}");
@@ -127,7 +127,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     ];
     let transactional = Record { transactional: true, ..reserved("key") };
     let mut records = vec![
-        Record::accept(&reservation("key"), fresh(), NOW),
+        pending(&unique(), "key"),
         reserved("key"),
         released(&reserved("key")),
         Record { reported: Some(Evidence::Perhaps), ..reserved("key") },
@@ -140,7 +140,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         transactional.expire(fresh(), NOW.plus(LEASE)).expect("its lease has expired").into(),
     ];
     records.extend(answers.map(|(head, body)| answered(&reserved("key"), head, body)));
-    records.extend(causes.map(|cause| marked_unknown(&reserved("key"), cause, NOW)));
+    records.extend(causes.map(|cause| samples::unknown(&reserved("key"), cause, NOW)));
     for record in records {
         insert(store, &record).await;
         let current = load(store, &record.key).await;
@@ -149,7 +149,7 @@ pub async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
 }
 
 /// Of many inserts one is applied, and all others return its record.
-pub async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
+async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
     let key = reserved("key").key;
     let records: Vec<_> = (0..RACERS).map(|_| Record { key: key.clone(), ..reserved("key") }).collect();
     let answers = join_all(records.iter().map(|record| insert(store, record))).await;
@@ -157,7 +157,7 @@ pub async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
 }
 
 /// Of many swaps one is applied, and all the others return its record.
-pub async fn of_a_hundred_racing_swaps_one_is_applied(store: &dyn Store) {
+async fn of_a_hundred_racing_swaps_one_is_applied(store: &dyn Store) {
     let first = reserved("key");
     insert(store, &first).await;
     let records: Vec<_> = (0..RACERS).map(|_| released(&first)).collect();
@@ -166,7 +166,7 @@ pub async fn of_a_hundred_racing_swaps_one_is_applied(store: &dyn Store) {
 }
 
 /// Tenant, operation and key are kept apart, whatever characters they hold.
-pub async fn similar_keys_have_different_records(store: &dyn Store) {
+async fn similar_keys_have_different_records(store: &dyn Store) {
     let unique = unique();
     let tenants =
         [format!("{unique}a"), format!("{unique}a#b"), format!("{unique}a%23b"), format!("{unique}A")];
@@ -184,7 +184,7 @@ pub async fn similar_keys_have_different_records(store: &dyn Store) {
 }
 
 /// A body is returned as it was kept, and a second one under its id changes nothing.
-pub async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
+async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
     let (key, id): (_, BodyId) = (reserved("key").key, fresh());
     let body = Bytes::from_static(b"\x00\xffbody");
     assert_eq!(store.load_body(&key, id, Place::BodyItem).await.expect("read"), None);
@@ -197,7 +197,7 @@ pub async fn a_body_is_kept_as_it_was_and_never_changed(store: &dyn Store) {
 }
 
 /// A body of any size is kept whole or not at all; its size never causes an error.
-pub async fn a_body_of_any_size_is_kept_whole_or_not_at_all(store: &dyn Store) {
+async fn a_body_of_any_size_is_kept_whole_or_not_at_all(store: &dyn Store) {
     for size in [0, 1, 300_000, 399_000, 410_000, 2_000_000] {
         let (key, id): (_, BodyId) = (reserved("key").key, fresh());
         let body = Bytes::from(vec![b'x'; size]);
@@ -210,7 +210,7 @@ pub async fn a_body_of_any_size_is_kept_whole_or_not_at_all(store: &dyn Store) {
 }
 
 /// Companions are applied with their record's write, and not if it is refused.
-pub async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn Store) {
+async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn Store) {
     let first = reserved("key");
     insert(store, &first).await;
     let (key, id): (_, BodyId) = (&first.key, fresh());
@@ -236,7 +236,7 @@ pub async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn 
 }
 
 /// Audit lines are returned in the order of their time.
-pub async fn audit_lines_come_back_in_the_order_of_their_time(store: &dyn Store) {
+async fn audit_lines_come_back_in_the_order_of_their_time(store: &dyn Store) {
     let record = reserved("key");
     for at in [2, 1, 3] {
         store.audit(&record.key, fresh(), &line(at, &record, &record)).await.expect("written");
@@ -284,34 +284,33 @@ fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
     )
 }
 
-fn reservation(key: &str) -> ReservationRequest {
-    reservation_of(&unique(), key, NOW.plus(LEASE))
+fn fingerprints(key: &str) -> Fingerprints {
+    let content = Content::new("POST", "/", key.as_bytes());
+    Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[])
 }
 
-fn reservation_of(tenant: &str, key: &str, lease_until: Timestamp) -> ReservationRequest {
-    let content = Content::new("POST", "/", key.as_bytes());
-    let fingerprints = Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[]);
-    samples::reservation(record_key(tenant, "conformance", key), fingerprints, lease_until)
+fn pending(tenant: &str, key: &str) -> Record {
+    samples::pending(record_key(tenant, "conformance", key), fingerprints(key), NOW)
+}
+
+fn in_progress(tenant: &str, key: &str, lease_until: Timestamp) -> Record {
+    samples::in_progress(record_key(tenant, "conformance", key), fingerprints(key), NOW, lease_until)
 }
 
 fn reserved(key: &str) -> Record {
-    Record::reserve(&reservation(key), fresh(), NOW)
+    in_progress(&unique(), key, NOW.plus(LEASE))
 }
 
 fn released(record: &Record) -> Record {
-    record.release(record.attempt, fresh(), NOW).expect("in progress").into()
+    samples::released(record, NOW, record.retention)
 }
 
 fn answered(record: &Record, head: Head, body: KeptBody) -> Record {
-    record.complete(Worker::of(record), fresh(), KeptAnswer { head, body }, NOW).expect("in progress").into()
+    samples::settled(record, Verdict::Executed(KeptAnswer { head, body }), NOW, record.retention)
 }
 
 fn outside(place: Place, encoding: Encoding) -> KeptBody {
     KeptBody::Outside { id: fresh(), place, encoding, length: 7 }
-}
-
-fn marked_unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
-    record.mark_unknown(Worker::of(record), fresh(), cause, at).expect("in progress").into()
 }
 
 fn unique() -> String {

@@ -70,7 +70,7 @@ pub(super) fn reservation(
     }
 }
 
-fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {
+pub(super) fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {
     let record = Record { retention: retain, ..record.clone() };
     record.settled(verdict, SettledBy::Provider, fresh(), at)
 }

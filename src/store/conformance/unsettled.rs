@@ -3,8 +3,9 @@
 use std::{collections::HashSet, time::Duration};
 
 use super::{
-    HOUR, NOW, answered, insert, load, marked_unknown, record_key, reservation_of, samples::fresh, swap,
-    unique,
+    HOUR, NOW, answered, in_progress, insert, load, pending, released,
+    samples::{self, fresh},
+    swap, unique,
 };
 use crate::{
     key::Tenant,
@@ -30,24 +31,23 @@ pub async fn unsettled(store: &dyn Unsettled) {
 }
 
 /// [`Unsettled::due`] lists an unknown outcome from its time on, until it is settled.
-pub async fn unknown_outcomes_are_due_once_their_time_has_come(store: &dyn Unsettled) {
+async fn unknown_outcomes_are_due_once_their_time_has_come(store: &dyn Unsettled) {
     let tenant = unique();
     let record = unknown(&tenant, "due");
-    let later = record.postpone(fresh(), 1, NOW.plus(HOUR), NOW).expect("unknown");
-    for record in [&record, &unknown_of(&later, "later"), &in_progress(&tenant, "in progress", NOW)] {
+    let later = asked(&unknown(&tenant, "later"), 1, NOW.plus(HOUR));
+    for record in [&record, &later, &in_progress(&tenant, "in progress", NOW)] {
         insert(store, record).await;
     }
     let due = async |now| due_of(store, &tenant, now).await;
     assert_eq!(due(NOW.minus(HOUR)).await, [] as [&str; 0]);
     assert_eq!(due(NOW).await, ["due"]);
     assert_eq!(due(NOW.plus(HOUR)).await, ["due", "later"]);
-    let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
-    swap(store, record.revision, &settled).await;
+    swap(store, record.revision, &released(&record)).await;
     assert_eq!(due(NOW.plus(HOUR)).await, ["later"]);
 }
 
 /// As in production, a record is in progress first, and a swap makes it unknown.
-pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettled) {
+async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettled) {
     let tenant = unique();
     let due = async |now| due_of(store, &tenant, now).await;
     let (later, end) = (NOW.plus(HOUR), NOW.plus(2 * HOUR));
@@ -55,30 +55,26 @@ pub async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Uns
     insert(store, &record).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 
-    let unknown = marked_unknown(&record, UnknownCause::LeaseExpired, NOW);
+    let unknown = samples::unknown(&record, UnknownCause::LeaseExpired, NOW);
     swap(store, record.revision, &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 
-    let asked = unknown.postpone(fresh(), 1, later, NOW).expect("unknown");
+    let asked = asked(&unknown, 1, later);
     swap(store, unknown.revision, &asked).await;
     assert_eq!(due(later.minus(Duration::from_millis(1))).await, [] as [&str; 0]);
     assert_eq!(due(later).await, ["due"]);
 
-    let released = asked.release(asked.attempt, fresh(), later).expect("unknown");
-    swap(store, asked.revision, &released).await;
+    swap(store, asked.revision, &released(&asked)).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 }
 
 /// A limit of [`Unsettled::due`] leaves out those that became due last.
-pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled) {
+async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled) {
     const LIMIT: usize = 5;
     let tenant = unique();
     // Due before those of every other check and run, which would otherwise fill the limit.
     let at = |number: usize| Timestamp::from_millis(number as u64);
-    let record = |number: usize| -> Record {
-        let record = unknown(&tenant, &format!("{number}"));
-        record.postpone(fresh(), 1, at(number), NOW).expect("unknown").into()
-    };
+    let record = |number: usize| asked(&unknown(&tenant, &format!("{number}")), 1, at(number));
     // The longest overdue is neither the first nor the last that is written.
     let numbers = (MANY / 2..MANY).chain(0..MANY / 2);
     let records: Vec<_> = numbers.map(record).collect();
@@ -95,15 +91,15 @@ pub async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled
 }
 
 /// An escalated outcome is listed, and not due. Once it is asked about again, it is due again.
-pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) {
+async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) {
     let name = unique();
     let tenant = Tenant::parse(&name).expect("a tenant");
     let record = unknown(&name, "for an operator");
-    let escalated: Record = record.postpone(fresh(), 7, Timestamp::MAX, NOW).expect("unknown").into();
+    let escalated = asked(&record, 7, Timestamp::MAX);
     insert(store, &record).await;
     swap(store, record.revision, &escalated).await;
     assert_eq!(due_of(store, &name, NOW.plus(HOUR)).await, [] as [&str; 0]);
-    let again: Record = escalated.postpone(fresh(), 0, NOW, NOW).expect("unknown").into();
+    let again = asked(&escalated, 0, NOW);
     let seen = escalated.revision;
     assert_eq!(unknown_of_tenant(store, &tenant).await, [escalated]);
 
@@ -113,14 +109,13 @@ pub async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) 
 }
 
 /// [`Unsettled::survey`] counts at least these: the store may hold others.
-pub async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn Unsettled) {
+async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn Unsettled) {
     const ESCALATED: u64 = 20;
     let tenant = unique();
     let long_ago = Timestamp::from_millis(7);
     let escalated = |number: u64| -> Record {
         let record = in_progress(&tenant, &number.to_string(), NOW);
-        let unknown = marked_unknown(&record, UnknownCause::Panicked, long_ago);
-        unknown.postpone(fresh(), 7, Timestamp::MAX, NOW).expect("unknown").into()
+        asked(&samples::unknown(&record, UnknownCause::Panicked, long_ago), 7, Timestamp::MAX)
     };
     let records: Vec<_> = (0..ESCALATED).map(escalated).chain([unknown(&tenant, "asked about")]).collect();
     for record in &records {
@@ -135,8 +130,7 @@ pub async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn U
 /// Settles these records, so that other checks do not find them.
 async fn release_all(store: &dyn Unsettled, records: &[Record]) {
     for record in records {
-        let settled = record.release(record.attempt, fresh(), NOW).expect("unknown");
-        swap(store, record.revision, &settled).await;
+        swap(store, record.revision, &released(record)).await;
     }
 }
 
@@ -150,7 +144,7 @@ async fn due_of(store: &dyn Unsettled, tenant: &str, now: Timestamp) -> Vec<Stri
 }
 
 /// [`Unsettled::unknown`] lists each unknown outcome of a tenant once, as it is stored, and no other record.
-pub async fn unknown_outcomes_are_listed_page_by_page(store: &dyn Unsettled) {
+async fn unknown_outcomes_are_listed_page_by_page(store: &dyn Unsettled) {
     let name = unique();
     for number in 0..MANY {
         insert(store, &unknown(&name, &format!("{number}"))).await;
@@ -180,10 +174,10 @@ async fn unknown_of_tenant(store: &dyn Unsettled, tenant: &Tenant) -> Vec<Record
 }
 
 /// [`Unsettled::scan`] finds each waiting or dead record once over all its segments, and no other.
-pub async fn a_scan_finds_pending_records_and_those_of_dead_workers(store: &dyn Unsettled) {
+async fn a_scan_finds_pending_records_and_those_of_dead_workers(store: &dyn Unsettled) {
     let tenant = unique();
     let dead = in_progress(&tenant, "dead", NOW.minus(HOUR));
-    let pending = Record::accept(&reservation_of(&tenant, "pending", NOW), fresh(), NOW);
+    let pending = pending(&tenant, "pending");
     let completed = in_progress(&tenant, "completed", NOW.minus(HOUR));
     let completed = answered(&completed, Head::Payload, KeptBody::Omitted { length: 0 });
     let live = in_progress(&tenant, "live", NOW.plus(HOUR));
@@ -204,7 +198,7 @@ pub async fn a_scan_finds_pending_records_and_those_of_dead_workers(store: &dyn 
 }
 
 /// However small its pages are, a scan ends and hides nothing.
-pub async fn a_limit_holds_for_each_page_and_hides_nothing(store: &dyn Unsettled) {
+async fn a_limit_holds_for_each_page_and_hides_nothing(store: &dyn Unsettled) {
     let tenant = unique();
     for number in 0..MANY {
         insert(store, &in_progress(&tenant, &format!("{number}"), NOW.minus(HOUR))).await;
@@ -232,16 +226,11 @@ fn own(record: &Record, tenant: &str) -> bool {
     record.key.tenant().as_str() == tenant
 }
 
-fn in_progress(tenant: &str, key: &str, lease_until: Timestamp) -> Record {
-    Record::reserve(&reservation_of(tenant, key, lease_until), fresh(), NOW)
-}
-
 fn unknown(tenant: &str, key: &str) -> Record {
-    marked_unknown(&in_progress(tenant, key, NOW), UnknownCause::Panicked, NOW)
+    samples::unknown(&in_progress(tenant, key, NOW), UnknownCause::Panicked, NOW)
 }
 
-/// The same under another key.
-fn unknown_of(record: &Record, key: &str) -> Record {
-    let key = record_key(record.key.tenant().as_str(), "conformance", key);
-    Record { key, ..record.clone() }
+/// The same after this many questions, the next of which is due at `next`.
+fn asked(record: &Record, questions: u32, next: Timestamp) -> Record {
+    record.postpone(fresh(), questions, next, NOW).expect("unknown").into()
 }

@@ -9,7 +9,7 @@ use crate::{
     record::Revision,
     store::{
         Checkpoint,
-        item::{SCHEMA, UnreadableItemError},
+        item::{SCHEMA, check_version},
     },
     time::Timestamp,
 };
@@ -24,7 +24,7 @@ struct CheckpointItem {
     sk: String,
     schema: u32,
     revision: ByteArray<16>,
-    lease_until: u64,
+    lease_until: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<String>,
 }
@@ -35,20 +35,18 @@ pub(super) fn to_item(checkpoint: &Checkpoint) -> Result<Attributes> {
         sk: CHECKPOINT.to_owned(),
         schema: SCHEMA,
         revision: ByteArray::new(*checkpoint.revision.as_bytes()),
-        lease_until: checkpoint.lease_until.as_millis(),
+        lease_until: checkpoint.lease_until,
         progress: checkpoint.progress.clone(),
     })
 }
 
 pub(super) fn from_item(item: Attributes) -> Result<Checkpoint> {
     let item: CheckpointItem = serde_dynamo::from_item(item).map_err(StoreError::unreadable)?;
-    if item.schema != SCHEMA {
-        return Err(StoreError::unreadable(UnreadableItemError::Version(item.schema)));
-    }
+    check_version(item.schema)?;
     Ok(Checkpoint {
         name: item.pk,
         revision: Revision::from(*item.revision),
-        lease_until: Timestamp::from_millis(item.lease_until),
+        lease_until: item.lease_until,
         progress: item.progress,
     })
 }

@@ -22,14 +22,8 @@ fn condition(seen: Option<Revision>) -> (&'static str, Option<Attributes>) {
     ("revision = :seen", Some(Attributes::from([(":seen".to_owned(), seen)])))
 }
 
-/// What became of a put.
-pub(super) enum PutOutcome {
-    Applied,
-    /// Its condition does not hold; this is the current item.
-    Refused(Option<Attributes>),
-}
-
-/// Puts `item` if the current one has the revision `seen`, or if both are absent, and otherwise returns the current one. Both take one round trip.
+/// Puts `item` if the current one has the revision `seen`, or if both are absent. Otherwise returns the current one as the inner error.
+/// Both take one round trip.
 ///
 /// `ALL_OLD` on a failed condition costs no read capacity
 /// ([PutItem](https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_PutItem.html)).
@@ -38,7 +32,7 @@ pub(super) async fn put(
     table: &str,
     seen: Option<Revision>,
     item: Attributes,
-) -> Result<PutOutcome> {
+) -> Result<Result<(), Option<Attributes>>> {
     let (expression, values) = condition(seen);
     let request = client
         .put_item()
@@ -48,11 +42,9 @@ pub(super) async fn put(
         .set_expression_attribute_values(values)
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     match request.send().await {
-        Ok(_) => Ok(PutOutcome::Applied),
+        Ok(_) => Ok(Ok(())),
         Err(error) => match error.as_service_error() {
-            Some(PutItemError::ConditionalCheckFailedException(failed)) => {
-                Ok(PutOutcome::Refused(failed.item().cloned()))
-            }
+            Some(PutItemError::ConditionalCheckFailedException(failed)) => Ok(Err(failed.item().cloned())),
             _ => Err(error.into()),
         },
     }

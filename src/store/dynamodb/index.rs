@@ -12,8 +12,7 @@ use aws_sdk_dynamodb::{
 use super::{
     DynamoDbStore, Result, StoreError,
     checkpoint::{self, CHECKPOINT},
-    conditions::{self, Attributes, PutOutcome},
-    read,
+    conditions::{self, Attributes},
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
 };
 use crate::{
@@ -21,7 +20,7 @@ use crate::{
     record::{Record, Revision, State},
     store::{
         Checkpoint, Cursor, Page, Survey, Unsettled,
-        item::{ASKED_SHARDS, ESCALATED_SHARDS, PK, RECORD, SK},
+        item::{ASKED_SHARDS, ESCALATED_SHARDS, PK, RECORD, SK, from_attributes},
     },
     time::Timestamp,
 };
@@ -141,9 +140,9 @@ impl Unsettled for DynamoDbStore {
     async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool> {
         let item = checkpoint::to_item(checkpoint)?;
         Ok(match conditions::put(&self.client, &self.table, seen, item).await? {
-            PutOutcome::Applied => true,
+            Ok(()) => true,
             // It is ours if an earlier try was applied and its answer was lost.
-            PutOutcome::Refused(current) => current
+            Err(current) => current
                 .and_then(|item| checkpoint::from_item(item).ok())
                 .is_some_and(|current| current.revision == checkpoint.revision),
         })
@@ -243,7 +242,7 @@ fn read_or_log(item: Attributes) -> Option<Record> {
     let key = KeyHash::of(pk(&item));
     let unreadable =
         |error: &StoreError| tracing::error!(%key, cause = error.cause(), "a record cannot be read");
-    read(item).inspect_err(unreadable).ok()
+    from_attributes(item).inspect_err(unreadable).ok()
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ use bytes::Bytes;
 
 use super::{
     AuditLine, Companion, Result, Store, StoreError, WriteOutcome,
-    item::{self, Item, PK, RECORD, SK},
+    item::{Item, PK, RECORD, SK, from_attributes},
 };
 use crate::{
     config::{ConfigError, TABLE_VARIABLE, text},
@@ -45,7 +45,7 @@ use crate::{
     time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
 use attributes::form;
-use conditions::{Attributes, PutOutcome};
+use conditions::Attributes;
 
 /// Keeps records in a DynamoDB table with partition key `pk` and sort key `sk`, both strings, and time to live on
 /// `expires_at`.
@@ -152,23 +152,19 @@ impl DynamoDbStore {
             return self.transact(seen, record, with).await;
         }
         match conditions::put(&self.client, &self.table, seen, to_item(record)?).await? {
-            PutOutcome::Applied => Ok(WriteOutcome::Written),
-            PutOutcome::Refused(current) => refused(current),
+            Ok(()) => Ok(WriteOutcome::Written),
+            Err(current) => refused(current),
         }
     }
 }
 
 /// The outcome of a refused write, with the current item if there is one.
 fn refused(current: Option<Attributes>) -> Result<WriteOutcome> {
-    Ok(WriteOutcome::Refused(current.map(read).transpose()?.map(Box::new)))
+    Ok(WriteOutcome::Refused(current.map(from_attributes).transpose()?.map(Box::new)))
 }
 
 fn to_item(record: &Record) -> Result<Attributes> {
     form(&Item::from(record))
-}
-
-fn read(item: Attributes) -> Result<Record> {
-    item::from_attributes(item).map_err(StoreError::unreadable)
 }
 
 #[async_trait]
@@ -182,7 +178,7 @@ impl Store for DynamoDbStore {
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
-        self.item(&key.partition_key(), RECORD).await?.map(read).transpose()
+        self.item(&key.partition_key(), RECORD).await?.map(from_attributes).transpose()
     }
 
     fn records_table(&self) -> Option<&str> {

@@ -55,6 +55,5 @@ impl DomainTables {
 
 /// The table and the key of a write. The key is text, because attribute values have no order.
 fn place_of(write: &DomainWrite) -> (String, String) {
-    let (table, key) = write.identity();
-    (table.to_owned(), format!("{key:?}"))
+    (write.table.clone(), format!("{:?}", write.key().collect::<Vec<_>>()))
 }

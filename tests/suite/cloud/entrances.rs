@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
-    internal::{Reconciled, Stale, reconcile_event, stale_event},
+    internal::{Stale, reconcile_event, stale_event},
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -57,14 +57,11 @@ impl Functions {
         let context = &with_left(Duration::from_secs(900));
         // Parsed as the runtime parses it.
         let read = || serde_json::from_str(&event.to_string()).expect("every event reaches the function");
-        let stale = stale_event(&self.stale, read(), context).await.map_err(|error| error.to_string());
+        let stale = stale_event(&self.stale, read(), context).await;
         let reconcile = reconcile_event(&self.reconciliation, read(), context).await;
-        let reconcile = reconcile.map_err(|error| error.to_string()).map(|reply| match reply {
-            Reconciled::Failures(failures) => failures,
-            Reconciled::Polled(_) => panic!("a poll"),
-        });
-        [stale, reconcile].map(|answer| {
-            answer.map(|failures| failures.identifiers().into_iter().map(str::to_owned).collect())
+        [stale, reconcile].map(|answer| match answer {
+            Ok(failures) => Ok(failures.identifiers().into_iter().map(str::to_owned).collect()),
+            Err(error) => Err(error.to_string()),
         })
     }
 

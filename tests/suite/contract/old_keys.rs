@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use crate::support::{
     embedded,
+    faults::Late,
     guarded::{Guarded, RETENTION, fresh},
     http::{Counter, PAY, Resolver, TENANT, api, caller, order, pay, record_key, send, unkeyed},
     on_each_store,
@@ -173,6 +174,35 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
             current = guarded.record(&key).await.expect("a record");
         }
         assert_eq!(runs.count(), 1, "{time:?}");
+    }
+}
+
+// T43: the key was young enough for its first request.
+#[apply(on_each_store)]
+async fn an_old_key_whose_transaction_may_still_land_stays_unconfirmed(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    guarded.clock.set(guarded.now().rounded_up_to_second());
+    for time in each_key_time() {
+        let operation =
+            Operation::new(PAY).refuse_older_than(HOUR, time.clone()).completion_timeout(Duration::ZERO);
+        let guard = Idempotency::new(guarded.store(), operation).tenant(caller as Resolver);
+        let guard = guard.world(guarded.clock.clone()).single_transaction();
+        let app = api(guard, |_, _| async { "done" });
+        let (_, request) = made_at(&time, guarded.now().minus(HOUR));
+        let (_, never_sent) = made_at(&time, guarded.now().minus(HOUR));
+        let late = Late::timing_out();
+        guarded.faults.for_all("PutItem", late.fault());
+        send(&app, request()).await.assert_problem(503, "outcome-unknown");
+        guarded.faults.clear();
+        // Two clocks are apart, the transaction is sent for as long, and arrives after as long.
+        for wait in [SECOND, 3 * CLOCK_SKEW - SECOND] {
+            guarded.clock.advance(wait);
+            send(&app, request()).await.assert_problem(503, "outcome-unknown");
+        }
+        assert_eq!(late.release().await.status, 200);
+        assert!(send(&app, request()).await.replayed());
+        guarded.clock.advance(SECOND);
+        send(&app, never_sent()).await.assert_problem(400, "key-too-old");
     }
 }
 

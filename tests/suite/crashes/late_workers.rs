@@ -253,49 +253,41 @@ async fn overtaken(guarded: &Guarded, executor: &Executor) -> (Request, Ownershi
 
 // T5
 #[apply(on_each_store)]
-async fn a_double_execution_is_counted_and_escalated_with_both_sides(endpoint: &str) {
+async fn a_double_execution_is_counted_and_escalated_with_the_late_report(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    for (their_body, same) in [("late", true), ("another", false)] {
-        let (request, late, second) = overtaken(&guarded, &executor).await;
-        let attempts = [&late, &second].map(|side| side.execution().attempt().to_string());
-        written(executor.finish(second, completed(their_body)).await);
-        let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
-        assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("superseded", Some(&1)));
+    let (request, late, second) = overtaken(&guarded, &executor).await;
+    let [attempt, other] = [&late, &second].map(|execution| execution.execution().attempt());
+    written(executor.finish(second, completed("second")).await);
+    let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
+    assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("superseded", Some(&1)));
 
-        let dead_letters = deliver(&guarded, &queue).await;
-        let [dead_letter] = &dead_letters[..] else { panic!("{dead_letters:?}") };
-        assert_eq!(
-            (&dead_letter["kind"], &dead_letter["key"]),
-            (&json!("double_execution"), &json!(request.key.partition_key()))
-        );
-        let sides = ["ours", "theirs"].map(|side| &dead_letter[side]);
-        assert_eq!(sides.map(|side| side["attempt"].as_str().unwrap()), attempts.each_ref().map(|id| &**id));
-        assert!(sides.iter().all(|side| side["state"] == "completed"));
-        let digests = sides.map(|side| side["answer_sha256"].as_str().expect("a digest"));
-        assert_eq!((digests[0].len(), digests[0] == digests[1]), (64, same));
-        // The dead letter holds the answer that the worker's client does not get.
-        assert_eq!(
-            dead_letter["report"]["item"]["attempt"],
-            json!({ "B": base64(late_attempt(dead_letter)) })
-        );
-        assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
-        let read = MessageSummary::read(&dead_letter.to_string());
-        assert_eq!(
-            (read.kind.as_deref(), read.record, read.queue),
-            (Some("double_execution"), Some(request.key), None)
-        );
-        assert_eq!(queue.take().len(), 0);
-    }
+    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
+    let [dead_letter] = &dead_letters[..] else { panic!("{dead_letters:?}") };
+    assert_eq!(counted.get(DOUBLE), Some(&1));
+    assert_eq!(
+        (&dead_letter["kind"], &dead_letter["key"]),
+        (&json!("contradiction"), &json!(request.key.partition_key()))
+    );
+    assert_eq!(
+        (&dead_letter["reason"], &dead_letter["state"]),
+        (&json!("another execution certainly or possibly ran the operation too"), &json!("completed"))
+    );
+    assert_eq!(dead_letter["attempt"], other.to_string());
+    // The dead letter holds the answer that the worker's client does not get.
+    let item = &dead_letter["report"]["item"];
+    assert_eq!(item["attempt"], json!({ "B": base64(attempt.as_bytes()) }));
+    assert_eq!(item["status"], json!({ "N": "201" }));
+    let read = MessageSummary::read(&dead_letter.to_string());
+    assert_eq!(
+        (read.kind.as_deref(), read.record, read.queue),
+        (Some("contradiction"), Some(request.key), None)
+    );
+    assert_eq!(queue.take().len(), 0);
 }
 
-fn late_attempt(dead_letter: &Value) -> Vec<u8> {
-    let hex = dead_letter["ours"]["attempt"].as_str().expect("an attempt");
-    (0..16).map(|byte| u8::from_str_radix(&hex[byte * 2..byte * 2 + 2], 16).expect("hex")).collect()
-}
-
-fn base64(bytes: Vec<u8>) -> String {
+fn base64(bytes: &[u8]) -> String {
     use base64::{Engine, prelude::BASE64_STANDARD};
     BASE64_STANDARD.encode(bytes)
 }
@@ -326,8 +318,7 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
                 executor.finish(late, completed("late")).await
             });
             assert_eq!(what, if through_the_queue { "deferred" } else { "answered elsewhere" });
-            let reported_at_once = deliver(&guarded, &queue).await.len();
-            assert_eq!(reported_at_once, usize::from(!through_the_queue), "its worker reports it at once");
+            assert_eq!(deliver(&guarded, &queue).await.len(), 0, "it waits");
             assert_eq!(guarded.state(&request).await, "in_progress");
 
             let ended = executor.finish(second, second_ends).await;
@@ -339,7 +330,6 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
                 if answered { "replay" } else { "unknown" }
             );
             let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
-            let dead_letters_then = if through_the_queue { dead_letters_then } else { 0 };
             assert_eq!(
                 (dead_letters.len(), counted.get(DOUBLE).copied()),
                 (dead_letters_then, (dead_letters_then > 0).then_some(1))
@@ -359,11 +349,14 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
     let executor = guarded.executor().defer_reports_to(queue.clone());
     let (request, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
-    let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
-    assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("written", Some(&1)));
+    assert_eq!(finish_outcome(&executor.finish(late, completed("late")).await), "unknown");
+    // Until the report is delivered, nothing runs, and no denial releases the record.
+    let record = guarded.record(&request.key).await.unwrap();
+    assert_eq!((record.state.name(), record.reported), ("unknown", Some(Evidence::Effect)));
+    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
+    assert_eq!((dead_letters.len(), &dead_letters[0]["state"]), (1, &json!("unknown")));
+    assert_eq!(counted.get(DOUBLE), Some(&1));
     assert_eq!(replayed_text(executor.reserve(&request).await), "late");
-    let dead_letters = deliver(&guarded, &queue).await;
-    assert_eq!((dead_letters.len(), &dead_letters[0]["theirs"]["state"]), (1, &json!("unknown")));
 }
 
 // T5
@@ -381,16 +374,16 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     ] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
         written(executor.finish(second, second_ends).await);
-        let (_, counted) = counting(executor.finish(late, unknown())).await;
+        executor.finish(late, unknown()).await;
+        let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
         assert_eq!(counted.get(DOUBLE).copied(), (dead_letters_then > 0).then_some(1));
-        assert_eq!(deliver(&guarded, &queue).await.len(), dead_letters_then);
+        assert_eq!(dead_letters.len(), dead_letters_then);
         assert_eq!(outcome_of(&executor.reserve(&request).await), later_outcome);
     }
-    // While the second execution is in progress, the contradiction is reported at once, and kept until that execution has ended.
+    // While the second execution is in progress, the report waits.
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(finish_outcome(&executor.finish(late, unknown()).await), "answered elsewhere");
-    let dead_letters = deliver(&guarded, &queue).await;
-    assert_eq!((dead_letters.len(), &dead_letters[0]["ours"]["state"]), (1, &json!("unknown")));
+    assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(finish_outcome(&executor.finish(second, Report::NotExecuted).await), "unknown");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
@@ -399,7 +392,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     assert_eq!(finish_outcome(&executor.finish(late, unknown()).await), "answered elsewhere");
     assert_eq!(finish_outcome(&executor.finish(second, Report::NotBegun).await), "unknown");
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
-    assert_eq!(deliver(&guarded, &queue).await.len(), 1);
+    assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     let (_, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, completed("second")).await);
     let (_, counted) = counting(executor.finish(late, Report::NotBegun)).await;
@@ -408,38 +401,45 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
 
 // T5, T42: the alarm does not wait for an answer that cannot be read.
 #[apply(on_each_store)]
-async fn a_double_execution_is_reported_despite_an_unreadable_answer(endpoint: &str) {
+async fn a_double_execution_is_escalated_despite_an_unreadable_answer(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    for lasting in [true, false] {
-        let (_, late, second) = overtaken(&guarded, &executor).await;
-        let key = second.execution().record_key().clone();
+    let (_, late, second) = overtaken(&guarded, &executor).await;
+    written(executor.finish(second, completed(random(20_000))).await);
+    guarded.faults.for_all("GetItem", Fault::DropRequest);
+    assert_eq!(finish_outcome(&executor.finish(late, completed("late")).await), "answered elsewhere");
+    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
+    assert_eq!((counted.get(DOUBLE), dead_letters.len()), (Some(&1), 1));
+}
+
+// The caller of a deferred report has its answer, and retries get the record's.
+#[apply(on_each_store)]
+async fn an_answer_that_differs_from_the_records_is_escalated(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let queue = MemoryQueue::new();
+    for (theirs, escalated) in [("late", 0), ("other", 1), ("another", 1)] {
+        let executor = guarded.executor().defer_reports_to(queue.clone());
+        let request = request();
+        let late = owned(executor.reserve(&request).await);
         guarded.faults.for_all(ANY, Fault::DropRequest);
-        let hasty = guarded
-            .executor_of(operation().completion_timeout(Duration::ZERO))
-            .defer_reports_to(queue.clone());
+        let hasty = guarded.executor_of(operation().completion_timeout(Duration::ZERO));
+        let hasty = hasty.defer_reports_to(queue.clone());
         let ended = guarded.clock.passing(hasty.finish(late, completed("late"))).await;
         assert_eq!(finish_outcome(&ended), "deferred");
         guarded.faults.clear();
-        written(executor.finish(second, completed(random(20_000))).await);
-        if lasting {
-            let mut item = guarded.item(&key).await.expect("an item");
-            item.insert("body_length".into(), AttributeValue::N("1".into()));
-            guarded.write_raw(item).await;
-            assert_eq!(deliver(&guarded, &queue).await.len(), 1);
-        } else {
-            // If the store does not answer, the message is retried, and nothing is counted twice.
-            let (reconciliation, dead_letters) = reconcile_function(&guarded, guarded.store());
-            let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-            guarded.faults.for_all("GetItem", Fault::DropRequest);
-            let (received, counted) = counting(reconciliation.receive(message)).await;
-            assert!(matches!(received, Err(WorkError::Unwritten)), "{received:?}");
-            assert_eq!((counted.get(DOUBLE), dead_letters.take().len()), (None, 0));
-            guarded.faults.clear();
-            let (_, counted) = counting(reconciliation.receive(message)).await;
-            assert_eq!((counted.get(DOUBLE), dead_letters.take().len()), (Some(&1), 1));
+        guarded.clock.advance(LEASE + GRACE);
+        let Report::Completed(answer) = completed(theirs) else { panic!("no answer") };
+        let reconciliation = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
+            .world(guarded.clock.clone())
+            .operation(operation(), Fixed(move || Finding::Executed(answer.clone())));
+        reconciliation.ask_if_due(&request.key).await.unwrap();
+        let dead_letters = deliver(&guarded, &queue).await;
+        assert_eq!(dead_letters.len(), escalated, "{theirs}");
+        for dead_letter in dead_letters {
+            assert_eq!(dead_letter["reason"], "its client may have got another answer than the record has");
         }
+        assert_eq!(replayed_text(executor.reserve(&request).await), theirs);
     }
 }
 
@@ -731,9 +731,9 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     let fingerprints = Fingerprints::of("pay", &content, &rule, &[]);
     let other = owned(executor.reserve(&Request { fingerprints, ..request }).await);
     written(executor.finish(other, completed("theirs")).await);
-    let (_, counted) = counting(executor.finish(late, completed("late"))).await;
-    assert_eq!(counted.get(DOUBLE), Some(&1));
-    assert_eq!(deliver(&guarded, &queue).await.len(), 1);
+    executor.finish(late, completed("late")).await;
+    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
+    assert_eq!((dead_letters.len(), counted.get(DOUBLE)), (1, Some(&1)));
 }
 
 // T14, T29: its record was deleted, and another request has taken its key. Each caller gets the answer to its request, and nothing is lost.
@@ -762,7 +762,7 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
             // The caller gets the answer to its request.
             assert_eq!(finish_outcome(&executor.finish(late, report).await), "deferred");
             let dead_letters = deliver(&guarded, &queue).await;
-            assert_eq!((dead_letters.len(), &dead_letters[0]["kind"]), (1, &json!("forgotten")));
+            assert_eq!((dead_letters.len(), &dead_letters[0]["kind"]), (1, &json!("contradiction")));
             assert_eq!(guarded.item(&request.key).await, before);
             drop(open);
         }

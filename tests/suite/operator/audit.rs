@@ -146,6 +146,7 @@ async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) 
         key: seen.key.clone(),
         fingerprints: fingerprints(BODY),
         may_begin: true,
+        may_have_begun: false,
         deadline: None,
         origin: None,
     };
@@ -197,6 +198,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
         key: seen.key.clone(),
         fingerprints: fingerprints(BODY),
         may_begin: true,
+        may_have_begun: false,
         deadline: None,
         origin: None,
     };

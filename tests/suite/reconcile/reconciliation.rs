@@ -19,7 +19,7 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, State, UnknownCause},
+    record::{Answer, Evidence, State, UnknownCause},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
@@ -78,7 +78,23 @@ struct Reconciling {
 
 impl Reconciling {
     async fn on(endpoint: &str, findings: impl IntoIterator<Item = Found>) -> Self {
-        let guarded = Guarded::on(endpoint).await;
+        Self::of(Guarded::on(endpoint).await, findings)
+    }
+
+    /// With a client that does not retry.
+    async fn trying_once(endpoint: &str, findings: impl IntoIterator<Item = Found>) -> Self {
+        Self::of(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await, findings)
+    }
+
+    /// Polls while the store takes no body: as many tries fail as fit into its time. The record's own write succeeds.
+    async fn poll_without_bodies(&self, request: &Request) -> ReconcileOutcome {
+        self.guarded.faults.script("PutItem", vec![Fault::DropRequest; 9]);
+        let asked = self.guarded.clock.passing(self.poll(request)).await;
+        assert_eq!(self.guarded.faults.left(), 0);
+        asked
+    }
+
+    fn of(guarded: Guarded, findings: impl IntoIterator<Item = Found>) -> Self {
         let (dead_letters, provider) = (MemoryQueue::new(), Provider::with(findings));
         let reconciliation = Reconciliation::new(guarded.store(), dead_letters.clone())
             .world(guarded.clock.clone())
@@ -536,6 +552,51 @@ async fn a_reconcilers_large_answer_is_kept_like_a_handlers(endpoint: &str) {
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
     let replay = replayed(reconciling.reserve(&request).await);
     assert_eq!(body_of(&replay), Some(&body));
+}
+
+// T16, T54
+#[apply(on_each_store)]
+async fn an_answer_whose_body_cannot_be_stored_now_is_asked_for_again(endpoint: &str) {
+    for (status, reported) in [(201, Some(Evidence::Effect)), (402, None)] {
+        let body = random(20_000);
+        let finding = || Ok(Finding::Executed(Answer::http(status, Vec::new(), body.clone())));
+        let reconciling = Reconciling::trying_once(endpoint, [finding(), finding()]).await;
+        let (request, guarded) = (reconciling.unknown().await, &reconciling.guarded);
+        let asked = reconciling.poll_without_bodies(&request).await;
+        assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
+        // Until the body is stored, no denial releases an effect.
+        assert_eq!(guarded.record(&request.key).await.unwrap().reported, reported);
+        guarded.clock.advance(FIRST_BACKOFF);
+        assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
+        assert_eq!(body_of(&replayed(reconciling.reserve(&request).await)), Some(&body));
+    }
+}
+
+// T16: the record matters more than its body.
+#[apply(on_each_store)]
+async fn an_answer_whose_body_the_store_refuses_is_kept_without_it(endpoint: &str) {
+    let finding = Finding::Executed(Answer::http(201, Vec::new(), random(20_000)));
+    let reconciling = Reconciling::on(endpoint, [Ok(finding)]).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.faults.script("PutItem", [Fault::AccessDenied]);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Resolved("completed"));
+    assert_eq!(body_of(&replayed(reconciling.reserve(&request).await)), None);
+}
+
+// T16
+#[apply(on_each_store)]
+async fn an_answer_whose_body_is_never_stored_is_escalated(endpoint: &str) {
+    let finding = || Ok(Finding::Executed(Answer::http(402, Vec::new(), random(20_000))));
+    let findings = [finding(), finding(), finding(), finding()];
+    let reconciling = Reconciling::trying_once(endpoint, findings).await;
+    let request = reconciling.unknown().await;
+    for question in 1..=4 {
+        let asked = reconciling.poll_without_bodies(&request).await;
+        assert_eq!(asked == ReconcileOutcome::Escalated, question == 4, "{question}: {asked:?}");
+        reconciling.guarded.clock.advance(MAX_IDLE);
+    }
+    let [(dead_letter, _)] = &reconciling.dead_letters.take()[..] else { panic!("not one dead letter") };
+    assert!(dead_letter.contains("does not take its answer's body"), "{dead_letter}");
 }
 
 // A record that cannot be asked about stays due, and becomes the longest overdue.

@@ -151,7 +151,8 @@ pub fn operation() -> Operation {
 /// A request of a new tenant with a new key.
 pub fn request() -> Request {
     let key = record_key(&Uuid::new_v4().to_string(), &Uuid::new_v4().to_string());
-    Request { key, fingerprints: fingerprints(BODY), may_begin: true, deadline: None, origin: None }
+    let fingerprints = fingerprints(BODY);
+    Request { key, fingerprints, may_begin: true, may_have_begun: false, deadline: None, origin: None }
 }
 
 pub fn record_key(tenant: &str, key: &str) -> RecordKey {

@@ -24,7 +24,7 @@ use crate::{
         guarded::fingerprints,
         http::record_key,
         payments_api::{TestProvider, order},
-        sample::{Sample, charged, messages, payment, pruned, request, status},
+        sample::{Sample, charged, payment, pruned, request, status},
     },
 };
 
@@ -190,13 +190,6 @@ async fn every_function_writes_its_counts() {
         assert!((unknown..unknown + 3600.0).contains(&oldest), "{oldest} s");
         assert_eq!(unit.as_deref(), Some("Seconds"));
     }
-    let side = json!({ "attempt": "1", "state": "completed", "answer_sha256": null });
-    let key = "acme#create-payment#order-1";
-    let double =
-        json!({ "version": 1, "kind": "double_execution", "key": key, "ours": side, "theirs": side });
-    reconcile.invoke(&messages(&[double.to_string()])).await.unwrap();
-    assert_eq!(written.of_none(&reconcile).counts(), counted([("dead_letter", 1)]));
-    assert_eq!(sample.queues.messages().len(), 1);
 
     let mut compare = sample.start("compare", &[]).await;
     assert!(compare.invoke(&json!({ "job": "nothing" })).await.is_err());

@@ -333,6 +333,7 @@ async fn debug_output_shows_no_caller_data() {
         key: secrets.record_key("kept"),
         fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
         may_begin: true,
+        may_have_begun: false,
         deadline: Some(clock.now()),
         origin: None,
     };

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
+use futures_util::{FutureExt, future::join};
 use lambda_idempotency::{
     async_trait,
     engine::SingleTransaction,
@@ -13,18 +13,23 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::{Answer, Evidence, UnknownCause},
     telemetry::DOUBLE_EXECUTION,
+    time_budget::MAX_SENDING_TIME,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
     BoxError,
-    bank::Bank,
+    bank::{Bank, TRANSACTION},
+    clock::in_time,
     counts::counting,
+    faults::Fault,
     guarded::{
-        GRACE, LEASE, RETENTION, completed, operation, outcome_of, owned, replayed_text, request, written,
+        GRACE, Guarded, LEASE, RETENTION, completed, operation, outcome_of, owned, replayed_text, request,
+        written,
     },
     on_each_store,
+    tables::domain_table,
 };
 
 /// A provider that gives the same answer to every question.
@@ -159,6 +164,52 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
+// T11, T39: the clock of the waits may stand still while a process is frozen.
+#[apply(on_each_store)]
+async fn a_process_frozen_between_two_sends_sends_its_transaction_no_more(endpoint: &str) {
+    let (first_backoff, second_backoff) = (Duration::from_millis(25), Duration::from_millis(50));
+    for (frozen_for, sent) in [(MAX_SENDING_TIME, 2), (MAX_SENDING_TIME + Duration::from_millis(1), 1)] {
+        let (bank, request) = (&Bank::on(endpoint).await, request());
+        let (write, clock, began) = (bank.take(30), &bank.guarded.clock, bank.guarded.now());
+        bank.guarded.faults.for_all(TRANSACTION, Fault::DropRequest);
+        let compute = move |transaction: SingleTransaction| {
+            transaction.write(write.clone()).unwrap();
+            async { Computed::Answer(Answer::http(201, Vec::new(), "taken"), ()) }.boxed()
+        };
+        let executor = bank.executor();
+        let transacted = executor.run_single_transaction(&request, compute);
+        let freezes = async {
+            clock.slept(first_backoff, 1).await;
+            clock.set(began.plus(frozen_for).minus(first_backoff));
+            clock.advance(first_backoff);
+            if sent == 2 {
+                // The next try would be sent too late.
+                clock.slept(second_backoff, 1).await;
+                clock.advance(second_backoff);
+            }
+        };
+        let (outcome, ()) = join(in_time(transacted), freezes).await;
+        assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+        assert_eq!(bank.guarded.faults.asked(TRANSACTION), sent, "{frozen_for:?}");
+    }
+}
+
+// T39: it does not know until when a transaction may be sent.
+#[apply(on_each_store)]
+async fn the_client_of_the_store_does_not_resend_a_single_transaction(endpoint: &str) {
+    let (guarded, request) = (Guarded::on(endpoint).await, request());
+    let accounts = domain_table(&guarded.undisturbed).await;
+    guarded.faults.for_all(TRANSACTION, Fault::DropRequest);
+    let executor = guarded.executor_of(operation().completion_timeout(Duration::ZERO));
+    let compute = move |transaction: SingleTransaction| {
+        transaction.write(accounts.put(json!({ "id": "a" }))).unwrap();
+        async { Computed::Answer(Answer::http(201, Vec::new(), "put"), ()) }.boxed()
+    };
+    let outcome = executor.run_single_transaction(&request, compute).await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+    assert_eq!(guarded.faults.asked(TRANSACTION), 1);
+}
+
 // T5: the worker's own unknown outcome must not hide it.
 #[apply(on_each_store)]
 async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint: &str) {
@@ -174,10 +225,14 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
             let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
             written(bank.executor().finish(second, unknown).await);
         }
-        let (ended, counted) = counting(executor.finish(late, completed("charged"))).await;
+        let ended = executor.finish(late, completed("charged")).await;
         assert!(matches!(ended, FinishOutcome::Unknown | FinishOutcome::AnsweredElsewhere), "{ended:?}");
-        assert_eq!(counted.get(DOUBLE_EXECUTION), Some(&1));
-        assert!(bank.queue.take().iter().any(|(message, _)| message.contains("double_execution")));
+        let dead_letters = MemoryQueue::new();
+        let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+        let (received, counted) = counting(bank.reconciliation(&dead_letters).receive(message)).await;
+        assert_eq!(received.is_ok(), unknown, "it waits for the other execution");
+        assert_eq!(counted.get(DOUBLE_EXECUTION), unknown.then_some(&1));
+        assert_eq!(dead_letters.take().len(), usize::from(unknown));
     }
 }
 

@@ -1,5 +1,10 @@
 //! HTTP routes that are guarded in a single transaction, and guarded routes that return domain writes.
 
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
 use axum::{
     Router,
     body::Body,
@@ -15,6 +20,7 @@ use lambda_idempotency::{
     record::Answer,
     store::memory::MemoryStore,
     telemetry::COMPLETION_DENIED,
+    time_budget::MAX_SENDING_TIME,
 };
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt};
@@ -152,6 +158,22 @@ async fn a_profile_applies_to_a_single_transaction_too() {
     let mismatch = app.oneshot(request("31").unwrap()).await.unwrap();
     let body = axum::body::to_bytes(mismatch.into_body(), usize::MAX).await.unwrap();
     assert!(String::from_utf8_lossy(&body).contains("idempotency_conflict"));
+}
+
+// T11
+#[test]
+fn a_completion_timeout_beyond_the_sending_time_is_refused_at_start_up() {
+    for (completion_timeout, starts) in
+        [(MAX_SENDING_TIME, true), (MAX_SENDING_TIME + Duration::from_millis(1), false)]
+    {
+        let operation = Operation::new("transfer").completion_timeout(completion_timeout);
+        let guard = Idempotency::new(bank(), operation);
+        let panic = catch_unwind(AssertUnwindSafe(|| drop(guard.single_transaction()))).err();
+        let message = panic.map(|panic| *panic.downcast::<String>().expect("a message"));
+        assert_eq!(message.is_none(), starts, "{message:?}");
+        let names = ["\"transfer\"", "completion_timeout(300.001s)", "single_transaction"];
+        assert!(message.is_none_or(|message| names.iter().all(|name| message.contains(name))));
+    }
 }
 
 // T17

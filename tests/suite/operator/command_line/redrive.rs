@@ -196,10 +196,9 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
 async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() {
     let table = table().await;
     let record = table.name("k-1");
-    let side = json!({ "attempt": "a", "state": "completed", "answer_sha256": null });
     let dead_letters = [
-        json!({ "version": 1, "kind": "double_execution", "key": record, "ours": side, "theirs": side }),
-        json!({ "version": 1, "kind": "forgotten", "key": record, "item": {} }),
+        json!({ "version": 1, "kind": "contradiction", "key": record, "reason": "two effects" }),
+        json!({ "version": 1, "kind": "of another version", "key": record }),
     ];
     let queues = Queues::with_dead_letters(&dead_letters);
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
@@ -212,8 +211,8 @@ async fn dead_letters_that_no_function_can_process_stay_and_name_their_record() 
     assert_eq!(
         left.iter().map(named).collect::<Vec<_>>(),
         [
-            (json!("double_execution"), json!(record), Value::Null),
-            (json!("forgotten"), json!(record), Value::Null),
+            (json!("contradiction"), json!(record), Value::Null),
+            (json!("of another version"), json!(record), Value::Null),
         ]
     );
     assert_eq!(queues.of(DEAD), (dead_letters.map(|body| body.to_string()).to_vec(), true));
@@ -248,7 +247,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
         table.unknown(key).await;
     }
     let ask = |key: &str| json!({ "version": 1, "kind": "ask", "key": table.name(key) });
-    let double = json!({ "version": 1, "kind": "double_execution", "key": table.name("k-2"), "ours": {}, "theirs": {} });
+    let double = json!({ "version": 1, "kind": "contradiction", "key": table.name("k-2"), "reason": "two" });
     let poison = json!({ "version": 1, "kind": "poison", "what": "a stream record" });
     let all = [ask("k-1"), ask("k-2"), double, poison.clone()];
     let queues = Queues::with_dead_letters(&all);
@@ -332,7 +331,7 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     table.unknown("k-1").await;
     let record = table.name("k-1");
     let check = json!({ "version": 1, "kind": "check", "key": record, "look_at": 1 });
-    let double = json!({ "version": 1, "kind": "double_execution", "key": record, "ours": {}, "theirs": {} });
+    let double = json!({ "version": 1, "kind": "contradiction", "key": record, "reason": "two" });
     // Checks from an outage come first, and the important dead letter comes last.
     let all = [check.clone(), check.clone(), check, double];
     let queues = Queues::with_dead_letters(&all);
@@ -340,7 +339,7 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let address = queues.serve().await;
     let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
     let listed = async |more: &[&str]| table.cli.run(&[&dead_letters[..], more].concat()).await;
-    let doubles = ["--kind", "double_execution"];
+    let doubles = ["--kind", "contradiction"];
 
     let ran = listed(&[&doubles[..], &["--limit", "3"]].concat()).await;
     assert_eq!((ran.code, ran.stdout.trim_end(), &*ran.stderr), (Some(0), NO_MATCH, MORE));

@@ -97,6 +97,7 @@ impl OperatorsTable {
             key: own(key),
             fingerprints: fingerprints(BODY),
             may_begin: true,
+            may_have_begun: false,
             deadline: None,
             origin: None,
         };
