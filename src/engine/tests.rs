@@ -22,7 +22,7 @@ use crate::{
     queue::MemoryQueue,
     record::{
         Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
-        ReservationRequest, Revision, SettledBy, UnknownCause, Worker, WorkerReport,
+        ReservationRequest, Revision, Safe, SettledBy, UnknownCause, Worker, WorkerReport,
         tests::{answer, reservation, reservation_for},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
@@ -237,7 +237,7 @@ fn operation() -> Operation {
 
 fn request() -> Request {
     let ReservationRequest { key, fingerprints, .. } = reservation("k");
-    Request { key, fingerprints, may_begin: true, origin: None, deadline: None }
+    Request { key, fingerprints, may_begin: true, may_have_begun: false, origin: None, deadline: None }
 }
 
 #[track_caller]
@@ -524,8 +524,8 @@ async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     let others = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
     store.inner.insert(&others, &[]).await.unwrap();
-    let delivered = store.executor(operation()).apply(&report, false).await.unwrap();
-    assert!(matches!(delivered, Delivered::Gone));
+    let delivered = store.executor(operation()).apply(&report, Safe::Report).await.unwrap();
+    assert!(matches!(delivered, Delivered::Escalated(..)));
     assert_eq!(store.record().await, Some(others));
 }
 
@@ -539,10 +539,9 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let unknown = second.mark_unknown(worker, Revision::mint(), cause, NOW).unwrap();
     store.inner.insert(&unknown, &[]).await.unwrap();
     let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
-    let mut report = DeferredReport::of(wanted.into(), &[]).unwrap();
-    report.escalated = Some(second.attempt.to_string());
-    let delivered = store.executor(operation()).apply(&report, false).await.unwrap();
-    assert!(matches!(delivered, Delivered::Written));
+    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    let delivered = store.executor(operation()).apply(&report, Safe::Alarm(second.attempt)).await.unwrap();
+    assert!(matches!(delivered, Delivered::Done));
     assert_eq!(store.state().await, "completed");
 }
 
@@ -560,8 +559,13 @@ fn a_record_that_is_gone_is_written_anew_only_while_that_is_safe() {
         (refusal, false, late, true),
     ] {
         let ended = Ended::Completed(kept);
-        let report =
-            WorkerReport { base: &base, ended: &ended, has_writes, may_run_again: false, escalated: false };
+        let report = WorkerReport {
+            base: &base,
+            ended: &ended,
+            has_writes,
+            may_run_again: false,
+            safe: Safe::Nothing,
+        };
         let fate = report.fate(None, Revision::mint(), now);
         assert_eq!((fate == Fate::Gone, matches!(fate, Fate::Written(_))), (is_gone, !is_gone), "{fate:?}");
     }
@@ -581,7 +585,8 @@ fn what_a_completed_record_lacks_is_missing_in_it() {
         (&second, refusal, true, false),
     ] {
         let ended = Ended::Completed(answer());
-        let report = WorkerReport { base, ended: &ended, has_writes, may_run_again: false, escalated: false };
+        let report =
+            WorkerReport { base, ended: &ended, has_writes, may_run_again: true, safe: Safe::Nothing };
         assert_eq!(report.is_missing_in(&completed(kept), NOW), is_missing);
     }
 }
@@ -620,7 +625,7 @@ async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
     let wanted = first.complete(Worker::of(&first), first.revision, kept, NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     store.has_no_bodies.store(true, Ordering::SeqCst);
-    let delivered = store.passing(store.executor(operation()).apply(&report, false)).await.unwrap();
+    let delivered = store.passing(store.executor(operation()).apply(&report, Safe::Report)).await.unwrap();
     assert!(matches!(delivered, Delivered::Unwritten));
     assert_eq!(store.record().await.unwrap().reported, Some(Evidence::Effect));
 }
@@ -630,14 +635,14 @@ async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
 fn a_request_that_never_began_hides_no_effect() {
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
     let refused = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
-    let refused = refused.not_begun(refused.attempt, Revision::mint(), NOW).unwrap();
+    let refused = Ended::NotBegun.of(&refused, Worker::of(&refused), Revision::mint(), NOW).unwrap();
     let ended = Ended::Completed(answer());
     let report = WorkerReport {
         base: &first,
         ended: &ended,
         has_writes: false,
         may_run_again: false,
-        escalated: false,
+        safe: Safe::Nothing,
     };
     let Fate::Written(next) = report.fate(Some(&refused), Revision::mint(), NOW) else {
         panic!("not written")

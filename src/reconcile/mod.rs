@@ -227,6 +227,6 @@ pub(crate) mod tests {
             .await
             .expect("escalated");
         let [(message, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
-        assert!(matches!(Message::read(message), Ok(Message::Forgotten(_))), "{message}");
+        assert!(matches!(Message::read(message), Ok(Message::Contradiction(_))), "{message}");
     }
 }

@@ -679,11 +679,11 @@ mod tests {
     fn an_effect_without_its_rows_claims_no_later_generation() {
         let worker = Worker::of(&reserved());
         let unknown = again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::Panicked, LATER);
-        let claimed = unknown.uncommitted(worker, fresh(), LATER).unwrap();
+        let claimed = Ended::Uncommitted.of(&unknown, worker, fresh(), LATER).unwrap();
         assert_eq!((claimed.attempt, claimed.reported), (unknown.attempt, Some(Evidence::Effect)));
-        assert_eq!(claimed.uncommitted(worker, fresh(), LATER), None, "once is enough");
+        assert_eq!(Ended::Uncommitted.of(&claimed, worker, fresh(), LATER), None, "once is enough");
         let later = Record { created_at: LATER, ..unknown };
-        assert_eq!(later.uncommitted(worker, fresh(), LATER), None);
+        assert_eq!(Ended::Uncommitted.of(&later, worker, fresh(), LATER), None);
     }
 
     // T4, T7: any later write proved that its transaction did not commit.

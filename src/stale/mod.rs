@@ -207,7 +207,7 @@ mod tests {
         let stale = Stale::new(store.clone(), checks.clone(), MemoryQueue::new(), MemoryQueue::new())
             .world(ManualWorld::at(now));
         for look_at in [now, reservation.lease_until] {
-            let message = Message::Check { key: live.key.partition_key(), look_at: look_at.as_millis() };
+            let message = Message::Check { key: live.key.partition_key(), look_at };
             stale.receive(&message.to_json(), Duration::ZERO).await.expect("it is checked");
             let [(_, delay)] = &checks.take()[..] else { panic!("not one message") };
             assert_eq!(*delay, reservation.lease_until.since(now));
