@@ -25,6 +25,10 @@ model *arguments:
 functions *arguments:
     cargo run -p model --config 'profile.dev.package.lambda-idempotency.opt-level=2' -- functions {{ arguments }}
 
+# Break each rule of the protocol, and see what fails: all, or those of a trap or a file
+mutations *names:
+    cargo run -p model --bin mutations -- {{ names }}
+
 # Format the code
 fmt:
     cargo fmt --all

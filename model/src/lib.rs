@@ -4,6 +4,7 @@ pub mod actions;
 pub mod config;
 pub mod explore;
 pub mod functions;
+pub mod mutations;
 pub mod protocol;
 pub mod report;
 pub mod rest;

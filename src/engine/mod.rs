@@ -29,6 +29,8 @@ pub(crate) mod report;
 pub(crate) mod reserve;
 pub(crate) mod single_transaction;
 mod take_back;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;

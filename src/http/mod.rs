@@ -21,6 +21,8 @@ mod run;
 mod service;
 mod settings;
 mod single_transaction;
+#[cfg(test)]
+mod tests;
 mod unguarded;
 
 // Reading a request.

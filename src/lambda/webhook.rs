@@ -166,3 +166,25 @@ where
 pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Result<(), Error> {
     run(lambda_http::Adapter::from(webhook_service(reconciliation, events))).await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::tests::restless;
+
+    struct NoEvents;
+
+    impl Events for NoEvents {
+        fn read(&self, _: &HeaderMap, _: &[u8], _: Timestamp) -> Notice {
+            Notice::Ignored
+        }
+    }
+
+    // T46: a provider sends an event again only if it is not acknowledged.
+    #[tokio::test]
+    async fn an_event_about_a_record_that_others_change_is_not_acknowledged() {
+        let (key, reconciliation) = restless().await;
+        let webhook = Webhook { reconciliation, events: NoEvents };
+        assert_eq!(webhook.process(&key, &ProviderReport::not_executed()).await, TRY_AGAIN);
+    }
+}

@@ -624,4 +624,63 @@ mod tests {
         assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(None)).unwrap()));
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));
     }
+
+    // T55: only proof of the effect, or an operator, settles the record then.
+    #[test]
+    fn an_effect_whose_rows_are_not_made_is_claimed() {
+        let seen = unknown();
+        for (learned, reported, escalated) in [
+            (Learned::Denied(true), Some(Evidence::Effect), true),
+            (Learned::Unwritable(true), Some(Evidence::Effect), false),
+            (Learned::Denied(false), None, true),
+            (Learned::Unwritable(false), None, false),
+        ] {
+            let next = next(&seen, &seen, Asks::IfDue, &learned).unwrap();
+            assert_eq!(
+                (next.state.name(), next.reported, escalates(&next)),
+                ("unknown", reported, escalated)
+            );
+        }
+    }
+
+    // T54: to settle it would prove that its transaction did not commit. If the proof is dropped, a retry runs.
+    #[test]
+    fn proof_about_a_dead_transactional_worker_is_claimed() {
+        let reservation =
+            ReservationRequest { lease_until: NOW.minus(GRACE), transactional: true, ..reservation("k") };
+        let dead = Record::reserve(&reservation, Revision::mint(), START);
+        for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
+            let claimed = next(&dead, &dead, why, &Learned::Executed(answer())).unwrap();
+            assert_eq!((claimed.state.name(), claimed.reported), ("unknown", Some(Evidence::Effect)));
+        }
+    }
+
+    // T50: polls may fail for a while, and a reconciler may ask for any wait.
+    #[test]
+    fn no_question_comes_later_than_the_longest_unknown_age() {
+        let (seen, later) = (unknown(), Learned::Later(Some(SCHEDULE.max_unknown_age * 2)));
+        let next = next(&seen, &seen, Asks::IfDue, &later).unwrap();
+        let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
+        assert_eq!(reconcile_at, START.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
+        let asked = Asked {
+            seen: &next,
+            why: Asks::IfDue,
+            at: reconcile_at,
+            operation: None,
+            not_found: NOT_FOUND,
+            schedule: &SCHEDULE,
+        };
+        let last = asked.next(&next, &later, Revision::mint(), reconcile_at).unwrap();
+        assert!(escalates(&last), "{last:?}");
+    }
+
+    // T46
+    #[test]
+    fn a_report_that_comes_again_leaves_the_record_escalated() {
+        let claimed = unknown().claim(Revision::mint(), START, START).unwrap();
+        let escalated = claimed.postpone(Revision::mint(), 1, Timestamp::MAX, NOW).unwrap();
+        for learned in [Learned::Later(None), Learned::NotFound, Learned::NoReconciler] {
+            assert!(next(&escalated, &escalated, Asks::ProviderReported, &learned).is_err());
+        }
+    }
 }

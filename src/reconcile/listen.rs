@@ -223,3 +223,74 @@ impl QueuedReport {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        error::Error,
+        sync::{Arc, Mutex},
+    };
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::{
+        message::ReportedEffect,
+        reconcile::{
+            Finding, Question,
+            tests::{in_progress, reconciliation, restless, unknown},
+        },
+        store::{Store, memory::MemoryStore},
+    };
+
+    /// Reads the record while it is asked about it.
+    struct Looks(MemoryStore, Arc<Mutex<Option<Evidence>>>);
+
+    #[async_trait]
+    impl Reconciler for Looks {
+        async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
+            let record = self.0.load(question.record_key()).await?.ok_or("there is a record")?;
+            *self.1.lock().expect("nothing panics") = record.reported;
+            Ok(Finding::AskAgain(None))
+        }
+    }
+
+    // T46, T54: if the process dies then, no retry runs, and no denial releases the record.
+    #[tokio::test]
+    async fn a_reported_effect_is_in_the_record_before_anything_else_happens() {
+        let seen = Arc::new(Mutex::new(None));
+        let record = unknown();
+        let (store, reconciliation) = reconciliation(&record, |store| Looks(store, seen.clone())).await;
+        let report = ProviderReport::executed(201, Looks(store, seen.clone()));
+        // The provider has to report it again: a question may not find it.
+        assert_eq!(reconciliation.reported(&record.key, &report).await.unwrap(), ReconcileOutcome::NotDue);
+        assert_eq!(*seen.lock().unwrap(), Some(Evidence::Effect));
+    }
+
+    // T46, T54: its worker may report that it did nothing.
+    #[tokio::test]
+    async fn an_effect_that_is_reported_during_a_lease_is_in_the_record() {
+        let record = in_progress();
+        let (store, reconciliation) = reconciliation(&record, |store| Looks(store, Arc::default())).await;
+        let report = ProviderReport::executed(201, Looks(store.clone(), Arc::default()));
+        let reported = reconciliation.reported(&record.key, &report).await.unwrap();
+        assert!(matches!(reported, ReconcileOutcome::InFlight(_)), "{reported:?}");
+        let current = store.load(&record.key).await.unwrap().unwrap();
+        assert_eq!((current.state, current.reported), (record.state, Some(Evidence::Effect)));
+    }
+
+    // T46: what was not processed must come again.
+    #[tokio::test]
+    async fn a_report_about_a_record_that_others_change_is_not_acknowledged() {
+        let (key, reconciliation) = restless().await;
+        let queued = QueuedReport::of(ReportedEffect::NotExecuted);
+        let processed = reconciliation.reported_before(&key, &queued, ASK_TIMEOUT).await;
+        assert!(matches!(processed, Err(WorkError::Busy)), "{processed:?}");
+        let message = Message::ProviderReport { key: key.partition_key(), report: queued }.to_json();
+        assert!(matches!(reconciliation.receive(&message).await, Err(WorkError::Busy)));
+        let question = Message::Ask { key: key.partition_key(), reason: None }.to_json();
+        assert!(matches!(reconciliation.receive(&question).await, Err(WorkError::Busy)));
+        let reported = reconciliation.reported(&key, &ProviderReport::not_executed()).await;
+        assert!(matches!(reported, Ok(ReconcileOutcome::Busy)), "{reported:?}");
+    }
+}

@@ -112,3 +112,121 @@ pub enum Finding {
     /// It is not decided yet. Ask again after this time or the backoff, whichever is longer.
     AskAgain(Option<std::time::Duration>),
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        message::{DeferredReport, Message},
+        operation::Operation,
+        queue::MemoryQueue,
+        record::{
+            KeptAnswer, ReservationRequest, Revision, UnknownCause, Worker,
+            tests::{RETAIN, answer, reservation},
+        },
+        store::{Store, memory::MemoryStore},
+        time::Timestamp,
+        world::ManualWorld,
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(20_000);
+
+    /// Denies everything, and changes the record while it is asked, as others may.
+    struct Restless(MemoryStore);
+
+    #[async_trait]
+    impl Reconciler for Restless {
+        async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
+            let changed = Record { revision: Revision::mint(), ..question.record().clone() };
+            self.0.swap(question.record().revision, &changed, &[]).await?;
+            Ok(Finding::NotExecuted)
+        }
+    }
+
+    /// A store with this record, and the reconciliation that asks its reconciler.
+    pub(crate) async fn reconciliation<R: Reconciler>(
+        record: &Record,
+        reconciler: impl FnOnce(MemoryStore) -> R,
+    ) -> (MemoryStore, Reconciliation) {
+        reconciliation_to(record, MemoryQueue::new(), reconciler).await
+    }
+
+    async fn reconciliation_to<R: Reconciler>(
+        record: &Record,
+        dead_letters: MemoryQueue,
+        reconciler: impl FnOnce(MemoryStore) -> R,
+    ) -> (MemoryStore, Reconciliation) {
+        let store = MemoryStore::new();
+        store.insert(record, &[]).await.expect("the store answers");
+        let reconciliation = Reconciliation::new(store.clone(), dead_letters)
+            .world(ManualWorld::at(NOW))
+            .operation(Operation::new(record.key.operation().as_str()), reconciler(store.clone()));
+        (store, reconciliation)
+    }
+
+    pub(crate) fn in_progress() -> Record {
+        Record::reserve(
+            &ReservationRequest { lease_until: NOW.plus(Duration::from_secs(60)), ..reservation("k") },
+            Revision::mint(),
+            NOW,
+        )
+    }
+
+    pub(crate) fn unknown() -> Record {
+        let record = in_progress();
+        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::Panicked, NOW);
+        unknown.expect("it is in progress").into()
+    }
+
+    /// A record that is changed whenever it is asked about.
+    pub(crate) async fn restless() -> (RecordKey, Reconciliation) {
+        let record = unknown();
+        let (_, reconciliation) = reconciliation(&record, Restless).await;
+        (record.key, reconciliation)
+    }
+
+    /// Says that it was executed, while its worker reports that it was refused.
+    struct Overtaken(MemoryStore);
+
+    #[async_trait]
+    impl Reconciler for Overtaken {
+        async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
+            let (record, refusal) = (question.record(), Answer::json(402, "{}").head);
+            let refused = KeptAnswer { head: refusal, ..answer() };
+            let completed = record.complete(Worker::of(record), Revision::mint(), refused, NOW);
+            let completed: Record = completed.ok_or("it is its own")?.into();
+            self.0.swap(record.revision, &completed, &[]).await?;
+            Ok(Finding::Executed(Answer::json(201, "{}")))
+        }
+    }
+
+    // T46, T32
+    #[tokio::test]
+    async fn a_finding_that_contradicts_a_completion_meanwhile_is_a_dead_letter() {
+        let (record, dead_letters) = (unknown(), MemoryQueue::new());
+        let (_, reconciliation) = reconciliation_to(&record, dead_letters.clone(), Overtaken).await;
+        reconciliation.ask(&record.key).await.expect("it is processed");
+        let [(message, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+        assert!(matches!(Message::read(message), Ok(Message::Contradiction(_))), "{message}");
+    }
+
+    // T5: it may have been settled, and then deleted by time to live.
+    #[tokio::test]
+    async fn a_report_whose_record_is_gone_for_good_is_a_dead_letter() {
+        let (others, dead_letters) =
+            (Record { key: reservation("another").key, ..unknown() }, MemoryQueue::new());
+        let (_, reconciliation) = reconciliation_to(&others, dead_letters.clone(), Restless).await;
+        let old = Record::reserve(&reservation("k"), Revision::mint(), NOW.minus(2 * RETAIN));
+        let wanted =
+            old.complete(Worker::of(&old), old.revision, answer(), old.began_at).expect("it is its own");
+        let report = DeferredReport::of(wanted.into(), &[]).expect("it is short");
+        reconciliation
+            .receive(&Message::DeferredReport(Box::new(report)).to_json())
+            .await
+            .expect("escalated");
+        let [(message, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+        assert!(matches!(Message::read(message), Ok(Message::Contradiction(_))), "{message}");
+    }
+}

@@ -170,7 +170,7 @@ impl ReportedEffect {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, KeptAnswer, Revision, Verdict, Worker,
+        Ended, Head, KeptAnswer, Revision, Verdict, Worker,
         tests::{answer, reservation},
     };
 
@@ -277,5 +277,37 @@ mod tests {
             Meaning::Contradicts(_)
         ));
         assert_eq!(ReportedEffect::NotExecuted.meaning_for(&with_status(402), START), Meaning::Nothing);
+    }
+
+    // T46
+    #[test]
+    fn an_effect_without_a_record_of_its_request_is_escalated() {
+        let begun = begun();
+        let never_began =
+            Ended::NotBegun.of(&begun, Worker::of(&begun), Revision::mint(), START).expect("it is its own");
+        let transactional = Record { transactional: true, ..begun.clone() };
+        let lease_until = reservation("k").lease_until;
+        let certain = transactional.expire(Revision::mint(), lease_until).expect("its lease has expired");
+        let ours = Question { record: begun.clone() }.downstream_key("charge");
+        for (under, current, contradicts) in [
+            (None, None, true),
+            (None, Some(&*never_began), true),
+            (None, Some(&*certain), true),
+            (Some("another's"), Some(&begun), true),
+            (Some(&*ours), Some(&begun), false),
+        ] {
+            let under = under.map(|key| ("charge".to_owned(), key.to_owned()));
+            let effect = QueuedReport { under, ..QueuedReport::of(ReportedEffect::Executed(201)) };
+            let meaning = effect.meaning_for(current, Duration::ZERO, lease_until);
+            assert_eq!(matches!(meaning, Meaning::Contradicts(_)), contradicts, "{effect:?}: {meaning:?}");
+            if contradicts {
+                let denial = QueuedReport { effect: ReportedEffect::NotExecuted, ..effect };
+                assert_eq!(denial.meaning_for(current, Duration::ZERO, lease_until), Meaning::Nothing);
+            }
+        }
+        // It may be older than its record was kept.
+        let old = QueuedReport { made_at: Some(0), ..QueuedReport::of(ReportedEffect::Executed(201)) };
+        let late = START.plus(OLD_EFFECT * 2);
+        assert_eq!(old.meaning_for(None, Duration::ZERO, late), Meaning::TooLate);
     }
 }

@@ -106,7 +106,7 @@ mod tests {
     use crate::{
         operation::OnLeaseExpiry,
         record::{
-            AttemptId, Worker,
+            AttemptId, SettledBy, Worker,
             tests::{answer, reservation, reservation_for},
         },
     };
@@ -312,5 +312,34 @@ mod tests {
             let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW, &operation());
             assert_eq!(decision, Decision::InFlight);
         }
+    }
+
+    // T46: not even if the operation says that its effect may be repeated.
+    #[test]
+    fn a_reported_effect_stops_an_operation_that_may_run_again() {
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+        let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
+        let expired = reported.expire(Revision::mint(), LATER).unwrap();
+        for choice in [OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+            let operation = operation().on_lease_expiry(choice);
+            let at_last =
+                |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
+            assert!(matches!(at_last(&reported), Decision::Expire(_)));
+            assert_eq!(at_last(&expired), Decision::Unknown);
+        }
+    }
+
+    // T43: the take-over would prove that nothing was done, but it would also begin.
+    #[test]
+    fn an_old_key_takes_over_no_dead_transactional_worker() {
+        let transactional = ReservationRequest { transactional: true, ..reservation("k") };
+        let record = Record::reserve(&transactional, Revision::mint(), NOW);
+        let decided = |may_begin| {
+            let request = ReservationRequest { may_begin, ..transactional.clone() };
+            decide(Some(&record), &request, Revision::mint(), LATER, &operation())
+        };
+        assert!(matches!(decided(true), Decision::TakeOver(_)));
+        let Decision::Expire(released) = decided(false) else { panic!("not fenced") };
+        assert_eq!(released.state.settled_by(), Some(SettledBy::Certainty));
     }
 }

@@ -673,4 +673,28 @@ mod tests {
         assert_eq!(same.clone().settled_because(Note::new("unsettled")), same);
         assert_eq!(same.clone().failed(Some(Note::new("nothing"))), same);
     }
+
+    // T55
+    #[test]
+    fn an_effect_without_its_rows_claims_no_later_generation() {
+        let worker = Worker::of(&reserved());
+        let unknown = again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::Panicked, LATER);
+        let claimed = Ended::Uncommitted.of(&unknown, worker, fresh(), LATER).unwrap();
+        assert_eq!((claimed.attempt, claimed.reported), (unknown.attempt, Some(Evidence::Effect)));
+        assert_eq!(Ended::Uncommitted.of(&claimed, worker, fresh(), LATER), None, "once is enough");
+        let later = Record { created_at: LATER, ..unknown };
+        assert_eq!(Ended::Uncommitted.of(&later, worker, fresh(), LATER), None);
+    }
+
+    // T4, T7: any later write proved that its transaction did not commit.
+    #[test]
+    fn a_transactional_worker_completes_only_the_record_that_it_owns() {
+        let record = Record { transactional: true, ..reserved() };
+        let worker = Worker::of(&record);
+        let released = record.release(record.attempt, fresh(), NOW).unwrap();
+        for later in [released.into(), record.unknown(fresh(), UnknownCause::LeaseExpired, NOW)] {
+            assert_eq!(later.complete(worker, fresh(), answer(), NOW), None);
+        }
+        assert!(record.complete(worker, fresh(), answer(), NOW).is_some());
+    }
 }

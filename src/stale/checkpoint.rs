@@ -123,3 +123,37 @@ impl Stale {
         self.engine.bounded(None, self.records.write_checkpoint(seen, checkpoint)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        queue::MemoryQueue,
+        record::{Record, tests::reservation},
+        store::{Store, Unsettled, memory::MemoryStore},
+        world::ManualWorld,
+    };
+
+    // T50
+    #[tokio::test]
+    async fn a_sweep_stops_while_another_ones_lease_lasts() {
+        let (store, sweeps) = (MemoryStore::new(), MemoryQueue::new());
+        let now = Timestamp::from_secs(2_000);
+        let dead = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        store.insert(&dead, &[]).await.expect("there is none");
+        let left = Duration::from_millis(1);
+        let theirs = Checkpoint {
+            name: SWEEP.to_owned(),
+            revision: Revision::mint(),
+            lease_until: now.plus(left),
+            progress: Some("{}".to_owned()),
+        };
+        assert!(store.write_checkpoint(None, &theirs).await.unwrap());
+        let stale = Stale::new(store.clone(), MemoryQueue::new(), sweeps.clone(), MemoryQueue::new())
+            .world(ManualWorld::at(now));
+        stale.sweep(Duration::from_secs(1)).await.unwrap();
+        let [(_, delay)] = &sweeps.take()[..] else { panic!("not one message") };
+        assert_eq!((*delay, store.load_checkpoint(SWEEP).await.unwrap()), (left, Some(theirs)));
+        assert_eq!(store.load(&dead.key).await.unwrap(), Some(dead));
+    }
+}

@@ -186,3 +186,32 @@ impl Stale {
         self.engine.world.instant().plus(time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        queue::MemoryQueue,
+        record::{Revision, tests::reservation},
+        store::{Store, memory::MemoryStore},
+        world::ManualWorld,
+    };
+
+    // T4, T50: the stream shows it once.
+    #[tokio::test]
+    async fn a_live_worker_is_checked_again_when_its_lease_expires() {
+        let (store, checks) = (MemoryStore::new(), MemoryQueue::new());
+        let (reservation, now) = (reservation("k"), Timestamp::from_secs(1_000));
+        let live = Record::reserve(&reservation, Revision::mint(), now);
+        store.insert(&live, &[]).await.expect("there is none");
+        let stale = Stale::new(store.clone(), checks.clone(), MemoryQueue::new(), MemoryQueue::new())
+            .world(ManualWorld::at(now));
+        for look_at in [now, reservation.lease_until] {
+            let message = Message::Check { key: live.key.partition_key(), look_at };
+            stale.receive(&message.to_json(), Duration::ZERO).await.expect("it is checked");
+            let [(_, delay)] = &checks.take()[..] else { panic!("not one message") };
+            assert_eq!(*delay, reservation.lease_until.since(now));
+        }
+        assert_eq!(store.load(&live.key).await.unwrap(), Some(live));
+    }
+}

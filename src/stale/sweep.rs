@@ -132,3 +132,31 @@ impl Stale {
         Ok(looked == page.records.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        queue::MemoryQueue,
+        record::{Record, Revision, tests::reservation},
+        store::{Store, memory::MemoryStore},
+        time::Timestamp,
+        world::ManualWorld,
+    };
+
+    // T50: who continues the sweep must find the records for which there was no time.
+    #[tokio::test]
+    async fn a_page_whose_records_were_skipped_is_not_swept() {
+        let store = MemoryStore::new();
+        let dead = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        store.insert(&dead, &[]).await.expect("there is none");
+        let queue = MemoryQueue::new();
+        let stale = Stale::new(store, queue.clone(), queue.clone(), queue)
+            .world(ManualWorld::at(Timestamp::from_secs(2_000)));
+        let mut progress = SweepProgress { segments: vec![Segment::Begin], ..SweepProgress::default() };
+        for (time, done) in [(Duration::ZERO, false), (Duration::from_secs(1), true)] {
+            stale.step(&mut progress, stale.until(time)).await.expect("the store answers");
+            assert_eq!((progress.is_done(), progress.lease_expired), (done, u64::from(done)));
+        }
+    }
+}

@@ -76,3 +76,26 @@ impl dyn World {
         term.wall.since(self.now()).min(term.running.since(self.instant()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // T39, T51
+    #[test]
+    fn a_moment_has_come_once_either_clock_shows_it() {
+        const SECOND: Duration = Duration::from_secs(1);
+        let manual = ManualWorld::at(Timestamp::from_secs(1_000));
+        let world: &dyn World = &manual;
+        let term = world.term(60 * SECOND);
+        // A process that was suspended: its monotonic clock stood still.
+        manual.set(Timestamp::from_secs(1_059));
+        assert_eq!(world.left(term), SECOND);
+        // The wall clock is set back.
+        manual.set(Timestamp::from_secs(500));
+        manual.advance(20 * SECOND);
+        assert_eq!(world.left(term), 40 * SECOND);
+        manual.advance(40 * SECOND);
+        assert_eq!(world.left(term), Duration::ZERO);
+    }
+}

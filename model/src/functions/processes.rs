@@ -85,6 +85,7 @@ impl Machine {
             key: key(),
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
             may_begin: !matches!(late, Deadline::Later(_)),
+            may_have_begun: false,
             origin: None,
             deadline,
         }

@@ -378,3 +378,16 @@ fn a_whole_sweep_is_counted_and_a_part_is_not() {
         assert_eq!(counted.collect::<Vec<_>>(), expected);
     }
 }
+
+// T50: the store may refuse the place from which the sweep would continue.
+#[apply(on_each_store)]
+async fn a_sweep_whose_page_is_refused_begins_anew(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    found.sweep(Duration::ZERO).await;
+    assert!(found.resumes());
+    found.count_on_from(a_number()).await;
+    found.guarded.faults.for_all("Scan", Fault::AccessDenied);
+    assert!(found.another(found.guarded.store()).sweep(BOUND).await.is_err());
+    let progress = found.progress().await.unwrap();
+    assert_eq!((&progress["scanned"], &progress["segments"]), (&json!(0), &json!([])));
+}

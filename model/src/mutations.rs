@@ -1,0 +1,153 @@
+//! The table of mutations: for each rule of the protocol, the code that keeps it, and what fails without that code.
+
+use std::{error::Error, fs, io, path::Path};
+
+use serde::Deserialize;
+
+/// One rule of the protocol, broken.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Mutation {
+    /// The rule.
+    pub rule: String,
+    /// The traps that it guards against: see docs/traps.md.
+    pub traps: Vec<String>,
+    /// The file that keeps it.
+    pub file: String,
+    /// The text that keeps it. It occurs once in the file.
+    pub find: String,
+    /// What takes its place.
+    pub replace: String,
+    /// What fails then.
+    #[serde(flatten)]
+    pub finder: Finder,
+}
+
+/// What fails if the rule is broken.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Finder {
+    /// A property, in this environment of the model.
+    Model { model: String, falls: String },
+    /// A property, in this scenario of whole functions.
+    Functions { functions: String, falls: String },
+    /// A test. Those with `tests::` in their path are unit tests of the library, the others belong to the suite.
+    Test { test: String },
+}
+
+impl Mutation {
+    /// The table.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn all() -> Result<Vec<Self>, Box<dyn Error>> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Table {
+            mutation: Vec<Mutation>,
+        }
+        let table = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/mutations.toml"))?;
+        Ok(toml::from_str::<Table>(&table)?.mutation)
+    }
+
+    /// Whether the command's argument means this row.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.rule.contains(name) || self.file.contains(name) || self.traps.iter().any(|trap| trap == name)
+    }
+
+    /// Breaks the rule in the tree at `root`. Returns what the file was before.
+    ///
+    /// # Errors
+    /// If the text does not occur exactly once, or the file cannot be read or written.
+    pub fn apply(&self, root: &Path) -> io::Result<String> {
+        let file = root.join(&self.file);
+        let before = fs::read_to_string(&file)?;
+        match before.matches(&self.find).count() {
+            1 => fs::write(file, before.replace(&self.find, &self.replace)).map(|()| before),
+            number => {
+                Err(io::Error::other(format!("its text occurs {number} times in {}: not once", self.file)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, path::PathBuf};
+
+    use super::*;
+    use crate::config::Config;
+
+    /// The traps of the protocol. The others are about what surrounds it.
+    const OF_THE_PROTOCOL: [u8; 27] =
+        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 28, 32, 39, 40, 41, 42, 43, 46, 47, 49, 51, 52, 53, 54, 55];
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    }
+
+    fn read(file: &str) -> String {
+        fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+    }
+
+    #[test]
+    fn every_mutation_changes_one_place_of_its_file() {
+        let table = Mutation::all().unwrap();
+        let rules: BTreeSet<_> = table.iter().map(|mutation| &mutation.rule).collect();
+        assert_eq!(rules.len(), table.len(), "two rows of one rule");
+        for Mutation { rule, file, find, replace, .. } in &table {
+            assert_eq!(read(file).matches(find).count(), 1, "{rule}: {file}: {find}");
+            assert_ne!(find, replace, "{rule}");
+        }
+    }
+
+    #[test]
+    fn every_property_and_every_test_that_finds_a_mutation_exists() {
+        let properties = read("model/src/actions.rs");
+        for Mutation { rule, finder, .. } in Mutation::all().unwrap() {
+            match finder {
+                Finder::Model { model, falls } => {
+                    let known = Config::WHOLE.iter().chain(&Config::LARGE);
+                    assert!(known.map(|config| config.name).any(|name| name == model), "{rule}: {model}");
+                    assert!(properties.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
+                }
+                // The command fails if there is no such scenario.
+                Finder::Functions { .. } => {}
+                Finder::Test { test } => assert!(exists(&test), "{rule}: {test}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_trap_of_the_protocol_has_a_mutation() {
+        let table = Mutation::all().unwrap();
+        let guarded: BTreeSet<_> = table.iter().flat_map(|mutation| &mutation.traps).cloned().collect();
+        let traps = read("docs/traps.md");
+        for trap in &guarded {
+            assert!(traps.contains(&format!("\n| {trap} |")), "{trap}");
+        }
+        let missing: Vec<_> = OF_THE_PROTOCOL
+            .map(|number| format!("T{number}"))
+            .into_iter()
+            .filter(|trap| !guarded.contains(trap))
+            .collect();
+        assert_eq!(missing, [""; 0]);
+    }
+
+    /// Whether a source has this test: of the library, or of the suite.
+    fn exists(test: &str) -> bool {
+        let (path, name) = test.rsplit_once("::").unwrap_or_default();
+        let files = match path.strip_suffix("::tests") {
+            Some(path) => {
+                let path = path.replace("::", "/");
+                ["src/{}.rs", "src/{}/mod.rs", "src/{}/tests.rs"].map(|file| file.replace("{}", &path))
+            }
+            None => {
+                let path = path.replace("::", "/");
+                ["tests/suite/{}.rs", "tests/suite/{}/mod.rs", ""].map(|file| file.replace("{}", &path))
+            }
+        };
+        let is_there =
+            |file: &String| root().join(file).is_file() && read(file).contains(&format!("fn {name}("));
+        files.iter().any(is_there)
+    }
+}

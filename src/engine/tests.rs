@@ -1,0 +1,651 @@
+//! What the engine does if the store fails, if an answer is lost or late, and if others change the record meanwhile.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    domain::Table,
+    key::RecordKey,
+    message::DeferredReport,
+    operation::{OnLeaseExpiry, Operation, WhileInFlight},
+    queue::MemoryQueue,
+    record::{
+        Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
+        ReservationRequest, Revision, Safe, SettledBy, UnknownCause, Worker, WorkerReport,
+        tests::{answer, reservation, reservation_for},
+    },
+    store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
+    time::Timestamp,
+    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW},
+    world::{ManualWorld, World},
+};
+
+const NOW: Timestamp = Timestamp::from_secs(1_000_000);
+const SECOND: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(10);
+
+/// What happens to a write.
+enum Fault {
+    None,
+    /// It is applied, and its answer is lost.
+    DropAnswer,
+    /// It gets no answer, and is applied when the test decides.
+    Late,
+    /// A transaction holds the item.
+    Contended,
+    /// The condition of its first domain write fails, because an earlier try was applied.
+    Denied,
+    /// It is applied, and its answer comes after this time.
+    Slow(Duration),
+    /// It is applied. Before its answer comes, another process ends its lease, by a clock that is ahead.
+    Expired,
+}
+
+/// A write over the record of this revision, if it is no insert.
+type LateWrite = (Option<Revision>, Record);
+
+/// A store with faults.
+#[derive(Clone)]
+pub(crate) struct Faulty {
+    inner: MemoryStore,
+    world: ManualWorld,
+    faults: Arc<Mutex<VecDeque<Fault>>>,
+    late: Arc<Mutex<Vec<LateWrite>>>,
+    /// Whether no write arrives.
+    pub(crate) is_away: Arc<AtomicBool>,
+    /// Whether no body can be stored.
+    has_no_bodies: Arc<AtomicBool>,
+}
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+impl Faulty {
+    pub(crate) fn new() -> Self {
+        Self {
+            inner: MemoryStore::new(),
+            world: ManualWorld::at(NOW),
+            faults: Arc::default(),
+            late: Arc::default(),
+            is_away: Arc::default(),
+            has_no_bodies: Arc::default(),
+        }
+    }
+
+    fn script(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.faults.lock().unwrap().extend(faults);
+    }
+
+    async fn apply(
+        &self,
+        seen: Option<Revision>,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome> {
+        match seen {
+            None => self.inner.insert(record, with).await,
+            Some(seen) => self.inner.swap(seen, record, with).await,
+        }
+    }
+
+    async fn write(
+        &self,
+        seen: Option<Revision>,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome> {
+        let failed = |kind| Err(StoreError::new(kind, "the test wants it"));
+        if self.is_away.load(Ordering::SeqCst) {
+            return failed(StoreErrorKind::Unavailable);
+        }
+        let fault = self.faults.lock().unwrap().pop_front();
+        match fault {
+            None | Some(Fault::None) => self.apply(seen, record, with).await,
+            Some(Fault::DropAnswer) => {
+                self.apply(seen, record, with).await?;
+                failed(StoreErrorKind::Unavailable)
+            }
+            Some(Fault::Late) => {
+                self.late.lock().unwrap().push((seen, record.clone()));
+                failed(StoreErrorKind::Unavailable)
+            }
+            Some(Fault::Contended) => failed(StoreErrorKind::Contended),
+            Some(Fault::Denied) => Ok(WriteOutcome::Denied(vec![0])),
+            Some(Fault::Slow(time)) => {
+                let outcome = self.apply(seen, record, with).await;
+                self.world.advance(time);
+                outcome
+            }
+            Some(Fault::Expired) => {
+                self.apply(seen, record, with).await?;
+                let expired = record.expire(Revision::mint(), Timestamp::MAX).unwrap();
+                self.inner.swap(record.revision, &expired, &[]).await?;
+                Ok(WriteOutcome::Refused(Some(expired.into_record())))
+            }
+        }
+    }
+
+    /// The late writes land.
+    async fn land(&self) {
+        let late = std::mem::take(&mut *self.late.lock().unwrap());
+        assert!(!late.is_empty());
+        for (seen, record) in late {
+            self.apply(seen, &record, &[]).await.unwrap();
+        }
+    }
+
+    async fn record(&self) -> Option<Record> {
+        self.inner.load(&request().key).await.unwrap()
+    }
+
+    async fn state(&self) -> &'static str {
+        self.record().await.map_or("absent", |record| record.state.name())
+    }
+
+    /// Time passes until this work is done.
+    async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tokio::task::yield_now() => self.world.advance(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// This time passes, and tasks in the background go on.
+    async fn rest(&self, time: Duration) {
+        let until = self.world.running() + time;
+        while self.world.running() < until {
+            tokio::task::yield_now().await;
+            self.world.advance(Duration::from_millis(5));
+        }
+    }
+
+    fn executor(&self, operation: Operation) -> Executor {
+        Executor::new(self.clone(), operation).world(self.world.clone())
+    }
+
+    fn lease_ends(&self) {
+        self.world.advance(LEASE + GRACE);
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        self.write(None, record, with).await
+    }
+
+    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        self.write(Some(seen), record, with).await
+    }
+
+    fn records_table(&self) -> Option<&str> {
+        None
+    }
+
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
+        self.inner.load(key).await
+    }
+
+    fn body_capacity(&self, record: &Record) -> usize {
+        self.inner.body_capacity(record)
+    }
+
+    async fn keep_body(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+        body: Bytes,
+        at: Timestamp,
+    ) -> Result<Option<Place>> {
+        if self.has_no_bodies.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "the test wants it"));
+        }
+        self.inner.keep_body(key, id, body, at).await
+    }
+
+    async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
+        self.inner.load_body(key, id, place).await
+    }
+
+    async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()> {
+        self.inner.audit(key, id, line).await
+    }
+
+    async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>> {
+        self.inner.audit_lines(key).await
+    }
+}
+
+fn operation() -> Operation {
+    Operation::new("pay").lease(LEASE).grace(GRACE)
+}
+
+fn request() -> Request {
+    let ReservationRequest { key, fingerprints, .. } = reservation("k");
+    Request { key, fingerprints, may_begin: true, may_have_begun: false, origin: None, deadline: None }
+}
+
+#[track_caller]
+fn owned(outcome: ReserveOutcome) -> Ownership {
+    match outcome {
+        ReserveOutcome::Owned(owned) => owned,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn charged() -> Report {
+    Report::Completed(Answer::json(201, "{}"))
+}
+
+fn refused() -> Report {
+    Report::Completed(Answer::json(402, "{}"))
+}
+
+// T2
+#[tokio::test]
+async fn a_completion_whose_answer_was_lost_is_written() {
+    let store = Faulty::new();
+    let executor = store.executor(operation());
+    let ours = owned(executor.reserve(&request()).await);
+    store.script([Fault::DropAnswer]);
+    let ended = store.passing(executor.finish(ours, charged())).await;
+    assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
+}
+
+// T11: its own earlier commit is what refuses the row.
+#[tokio::test]
+async fn a_row_that_its_own_commit_refuses_is_committed() {
+    let store = Faulty::new();
+    let executor = store.executor(operation());
+    let ours = owned(executor.reserve(&request()).await);
+    let row = Table::new("rows", "id").put(json!({ "id": 1 })).condition("attribute_not_exists(id)");
+    ours.execution().write(row).unwrap();
+    store.script([Fault::DropAnswer, Fault::Denied]);
+    let ended = store.passing(executor.finish(ours, charged())).await;
+    assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
+    assert!(store.record().await.unwrap().with_writes);
+}
+
+// T39
+#[tokio::test]
+async fn a_reservation_whose_answer_is_late_runs_nothing() {
+    let store = Faulty::new();
+    let executor = store.executor(operation());
+    store.script([Fault::Slow(LEASE)]);
+    let reserved = store.passing(executor.reserve(&request())).await;
+    assert!(matches!(reserved, ReserveOutcome::TooLate), "{reserved:?}");
+    store.rest(SECOND).await;
+    assert_eq!(store.state().await, "failed_retryable");
+}
+
+// T39
+#[tokio::test]
+async fn a_reservation_that_others_have_changed_is_taken_back() {
+    let store = Faulty::new();
+    store.script([Fault::Expired]);
+    let reserved = store.passing(store.executor(operation()).reserve(&request())).await;
+    assert!(matches!(reserved, ReserveOutcome::TooLate), "{reserved:?}");
+    store.rest(SECOND).await;
+    assert_eq!(store.state().await, "failed_retryable");
+}
+
+// T52
+#[tokio::test]
+async fn a_request_that_only_wrote_an_expiry_owns_nothing() {
+    let store = Faulty::new();
+    let executor = store.executor(operation());
+    let dead = owned(executor.reserve(&request()).await).execution().attempt();
+    store.lease_ends();
+    let reserved = executor.reserve(&request()).await;
+    assert!(matches!(reserved, ReserveOutcome::Unknown { .. }), "{reserved:?}");
+    assert_eq!(store.record().await.unwrap().attempt, dead);
+}
+
+// T9
+#[tokio::test]
+async fn a_record_that_a_transaction_holds_is_in_flight() {
+    let store = Faulty::new();
+    store.script([Fault::Contended]);
+    let reserved = store.executor(operation()).reserve(&request()).await;
+    assert!(matches!(reserved, ReserveOutcome::InFlight { .. }), "{reserved:?}");
+}
+
+// T17
+#[tokio::test]
+async fn a_reservation_without_an_answer_is_taken_back() {
+    let store = Faulty::new();
+    store.script([Fault::DropAnswer]);
+    let reserved = store.executor(operation()).reserve(&request()).await;
+    assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
+    store.rest(SECOND).await;
+    assert_eq!(store.state().await, "failed_retryable");
+}
+
+// T47
+#[tokio::test]
+async fn a_reservation_that_lands_late_is_taken_back() {
+    for is_take_over in [false, true] {
+        let store = Faulty::new();
+        let executor = store.executor(operation());
+        if is_take_over {
+            let ours = owned(executor.reserve(&request()).await);
+            executor.finish(ours, Report::NotExecuted).await;
+            // A fresh reservation, which is refused; then the take-over.
+            store.script([Fault::None]);
+        }
+        store.script([Fault::Late]);
+        let reserved = executor.reserve(&request()).await;
+        assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
+        store.rest(SECOND).await;
+        store.land().await;
+        assert_eq!(store.state().await, "in_progress");
+        store.rest(10 * SECOND).await;
+        assert_eq!(store.state().await, "failed_retryable", "{is_take_over}");
+    }
+}
+
+// T49
+#[tokio::test]
+async fn a_body_that_may_be_deleted_soon_is_stored_again() {
+    let store = Faulty::new();
+    let engine = Engine { store: Arc::new(store.clone()), world: Arc::new(store.world.clone()) };
+    let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let (id, place, encoding): (BodyId, _, _) =
+        (store.world.nonce().into(), Place::BodyItem, Encoding::Identity);
+    store.keep_body(&record.key, id, Bytes::from_static(b"body"), Timestamp::MAX).await.unwrap();
+    let body = || KeptBody::Outside { id, place, encoding, length: 4 };
+    let early = engine.keep_anew(&record, body(), NOW, SECOND).await.unwrap();
+    assert_eq!(early, body());
+    store.world.advance(BODY_OUTLIVES_RECORD);
+    let KeptBody::Outside { id: anew, .. } = engine.keep_anew(&record, body(), NOW, SECOND).await.unwrap()
+    else {
+        panic!("it is still there")
+    };
+    assert_ne!(anew, id);
+    assert!(store.load_body(&record.key, anew, place).await.unwrap().is_some());
+}
+
+// T39
+#[tokio::test]
+async fn a_request_that_resumes_late_sends_no_transaction() {
+    for (late, is_committed) in [(CLOCK_SKEW, true), (CLOCK_SKEW + SECOND, false)] {
+        let (store, request) = (Faulty::new(), request());
+        let world = store.world.clone();
+        let outcome = store
+            .executor(operation())
+            .run_single_transaction(&request, |_| {
+                world.advance(late);
+                Box::pin(async { Computed::Answer(Answer::json(201, "{}"), ()) })
+            })
+            .await;
+        assert_eq!(
+            matches!(outcome, SingleTransactionOutcome::Committed { .. }),
+            is_committed,
+            "{outcome:?}"
+        );
+        assert_eq!(store.state().await, if is_committed { "completed" } else { "absent" });
+    }
+}
+
+/// A run that computes nothing.
+async fn runs_empty(store: &Faulty, operation: Operation) -> SingleTransactionOutcome<()> {
+    let executor = store.executor(operation);
+    executor.run_single_transaction(&request(), |_| Box::pin(async { Computed::Nothing(()) })).await
+}
+
+// T43
+#[tokio::test]
+async fn a_dead_worker_is_fenced_before_a_single_transaction_answers() {
+    let store = Faulty::new();
+    drop(owned(store.executor(operation().effects_in_transaction()).reserve(&request()).await));
+    store.lease_ends();
+    let outcome = runs_empty(&store, operation()).await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Nothing(())), "{outcome:?}");
+    assert_eq!(store.record().await.unwrap().state.settled_by(), Some(SettledBy::Certainty));
+}
+
+// T43
+#[tokio::test]
+async fn what_a_dead_worker_did_is_unknown_to_a_single_transaction() {
+    let (store, again) = (Faulty::new(), operation().on_lease_expiry(OnLeaseExpiry::RunAgain));
+    drop(owned(store.executor(operation()).reserve(&request()).await));
+    store.lease_ends();
+    let outcome = runs_empty(&store, again).await;
+    let is_unknown = matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Unknown { .. }));
+    assert!(is_unknown, "{outcome:?}");
+}
+
+// T43
+#[tokio::test]
+async fn an_empty_run_after_a_sent_transaction_confirms_nothing() {
+    let (store, mut runs) = (Faulty::new(), 0);
+    store.script([Fault::Denied]);
+    let outcome = store
+        .executor(operation())
+        .run_single_transaction(&request(), |transaction| {
+            runs += 1;
+            let computed = if runs == 1 {
+                let row = Table::new("rows", "id").put(json!({ "id": 1 }));
+                transaction.write(row.condition("attribute_not_exists(id)").or_recompute()).unwrap();
+                Computed::Answer(Answer::json(201, "{}"), ())
+            } else {
+                Computed::Nothing(())
+            };
+            Box::pin(async { computed })
+        })
+        .await;
+    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+}
+
+// T53: another execution may have had the effect that the refusal denies: an earlier one, or a later one once the lease is over.
+#[tokio::test]
+async fn a_deferred_refusal_is_an_answer_only_if_no_other_execution_ran() {
+    for (case, report, is_answer) in [
+        ("alone", refused(), true),
+        ("after another", refused(), false),
+        ("after its lease", refused(), false),
+        ("over a report", Report::NotExecuted, false),
+    ] {
+        let (store, queue) = (Faulty::new(), MemoryQueue::new());
+        let again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain).completion_timeout(Duration::ZERO);
+        let executor = store.executor(again).defer_reports_to(queue.clone());
+        let mut ours = owned(executor.reserve(&request()).await);
+        match case {
+            "after another" => {
+                executor.finish(ours, Report::NotExecuted).await;
+                ours = owned(executor.reserve(&request()).await);
+            }
+            "after its lease" => store.lease_ends(),
+            "over a report" => {
+                let record = store.record().await.unwrap();
+                let reported = Record {
+                    revision: Revision::mint(),
+                    reported: Some(Evidence::Perhaps),
+                    ..record.clone()
+                };
+                store.inner.swap(record.revision, &reported, &[]).await.unwrap();
+                store.lease_ends();
+                ours = owned(executor.reserve(&request()).await);
+            }
+            _ => {}
+        }
+        store.is_away.store(true, Ordering::SeqCst);
+        let ended = store.passing(executor.finish(ours, report)).await;
+        assert_eq!(matches!(ended, FinishOutcome::Deferred), is_answer, "{case}: {ended:?}");
+        assert_eq!(matches!(ended, FinishOutcome::Unknown), !is_answer, "{case}: {ended:?}");
+        assert_eq!(queue.take().len(), 1, "{case}");
+    }
+}
+
+// T53
+#[tokio::test]
+async fn a_refusal_over_a_claimed_effect_is_answered_as_unknown() {
+    let store = Faulty::new();
+    let executor = store.executor(operation());
+    let ours = owned(executor.reserve(&request()).await);
+    let record = store.record().await.unwrap();
+    let claimed = record.claim(Revision::mint(), NOW, NOW).unwrap();
+    store.inner.swap(record.revision, &claimed, &[]).await.unwrap();
+    let ended = executor.finish(ours, refused()).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+}
+
+// T4
+#[tokio::test]
+async fn a_transactional_workers_possible_effect_is_none() {
+    let store = Faulty::new();
+    let executor = store.executor(operation().effects_in_transaction());
+    let ours = owned(executor.reserve(&request()).await);
+    executor.finish(ours, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    assert_eq!(store.record().await.unwrap().state.settled_by(), Some(SettledBy::Certainty));
+}
+
+// T5
+#[tokio::test]
+async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
+    let store = Faulty::new();
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
+    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    let others = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
+    store.inner.insert(&others, &[]).await.unwrap();
+    let delivered = store.executor(operation()).apply(&report, Safe::Report).await.unwrap();
+    assert!(matches!(delivered, Delivered::Escalated(..)));
+    assert_eq!(store.record().await, Some(others));
+}
+
+// T5: operators know of both executions, and this one's effect is known.
+#[tokio::test]
+async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown() {
+    let store = Faulty::new();
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let second = first.again(&reservation("k"), Revision::mint(), NOW);
+    let (worker, cause) = (Worker::of(&second), UnknownCause::Panicked);
+    let unknown = second.mark_unknown(worker, Revision::mint(), cause, NOW).unwrap();
+    store.inner.insert(&unknown, &[]).await.unwrap();
+    let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
+    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    let delivered = store.executor(operation()).apply(&report, Safe::Alarm(second.attempt)).await.unwrap();
+    assert!(matches!(delivered, Delivered::Done));
+    assert_eq!(store.state().await, "completed");
+}
+
+// T12, T55: its rows may be undone together with it; and after its retention it may have been settled, and deleted by time to live.
+#[test]
+fn a_record_that_is_gone_is_written_anew_only_while_that_is_safe() {
+    let base = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
+    let late = NOW.plus(base.retention);
+    for (kept, has_writes, now, is_gone) in [
+        (answer(), false, NOW, false),
+        (answer(), true, NOW, true),
+        (answer(), false, late, true),
+        (refusal.clone(), false, NOW, false),
+        (refusal, false, late, true),
+    ] {
+        let ended = Ended::Completed(kept);
+        let report = WorkerReport {
+            base: &base,
+            ended: &ended,
+            has_writes,
+            may_run_again: false,
+            safe: Safe::Nothing,
+        };
+        let fate = report.fate(None, Revision::mint(), now);
+        assert_eq!((fate == Fate::Gone, matches!(fate, Fate::Written(_))), (is_gone, !is_gone), "{fate:?}");
+    }
+}
+
+// T53, T55
+#[test]
+fn what_a_completed_record_lacks_is_missing_in_it() {
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let second = first.again(&reservation("k"), Revision::mint(), NOW);
+    let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
+    let completed = |answer| second.complete(Worker::of(&second), Revision::mint(), answer, NOW).unwrap();
+    for (base, kept, has_writes, is_missing) in [
+        (&first, refusal.clone(), false, true),
+        (&first, answer(), true, true),
+        (&first, answer(), false, false),
+        (&second, refusal, true, false),
+    ] {
+        let ended = Ended::Completed(answer());
+        let report =
+            WorkerReport { base, ended: &ended, has_writes, may_run_again: true, safe: Safe::Nothing };
+        assert_eq!(report.is_missing_in(&completed(kept), NOW), is_missing);
+    }
+}
+
+// T39: it has waited for another execution.
+#[tokio::test]
+async fn a_waiter_with_too_little_time_left_reserves_nothing() {
+    let store = Faulty::new();
+    let ours = owned(store.executor(operation()).reserve(&request()).await);
+    let patient =
+        store.executor(operation().while_in_flight(WhileInFlight::Wait(LEASE)).min_time_to_run(10 * SECOND));
+    let request = Request { deadline: Some(NOW.plus(LEASE)), ..request() };
+    let waits = async {
+        let (reserved, ()) = tokio::join!(patient.reserve(&request), async {
+            store.world.advance(LEASE - 3 * SECOND);
+            store.executor(operation()).finish(ours, Report::NotExecuted).await;
+        });
+        reserved
+    };
+    let reserved = store.passing(waits).await;
+    assert!(!matches!(reserved, ReserveOutcome::Owned(_)), "{reserved:?}");
+    assert_eq!(store.record().await.unwrap().attempts, 1);
+}
+
+// T54: its body cannot be stored yet.
+#[tokio::test]
+async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
+    let store = Faulty::new();
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    store.inner.insert(&first, &[]).await.unwrap();
+    let bytes: Vec<u8> = (0..4_000).flat_map(|_| store.world.nonce()).collect();
+    let bytes = Bytes::from(bytes);
+    let length = bytes.len() as u64;
+    let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length };
+    let kept = KeptAnswer { body, ..answer() };
+    let wanted = first.complete(Worker::of(&first), first.revision, kept, NOW).unwrap();
+    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    store.has_no_bodies.store(true, Ordering::SeqCst);
+    let delivered = store.passing(store.executor(operation()).apply(&report, Safe::Report)).await.unwrap();
+    assert!(matches!(delivered, Delivered::Unwritten));
+    assert_eq!(store.record().await.unwrap().reported, Some(Evidence::Effect));
+}
+
+// T5
+#[test]
+fn a_request_that_never_began_hides_no_effect() {
+    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
+    let refused = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
+    let refused = Ended::NotBegun.of(&refused, Worker::of(&refused), Revision::mint(), NOW).unwrap();
+    let ended = Ended::Completed(answer());
+    let report = WorkerReport {
+        base: &first,
+        ended: &ended,
+        has_writes: false,
+        may_run_again: false,
+        safe: Safe::Nothing,
+    };
+    let Fate::Written(next) = report.fate(Some(&refused), Revision::mint(), NOW) else {
+        panic!("not written")
+    };
+    assert_eq!((next.state.name(), next.attempt), ("completed", first.attempt));
+}
