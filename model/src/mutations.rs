@@ -75,7 +75,7 @@ mod tests {
     use std::{collections::BTreeSet, path::PathBuf};
 
     use super::*;
-    use crate::config::Config;
+    use crate::{config::Config, functions::scenarios::SCENARIOS};
 
     /// The traps of the protocol. The others are about what surrounds it.
     const OF_THE_PROTOCOL: [u8; 27] =
@@ -103,6 +103,7 @@ mod tests {
     #[test]
     fn every_property_and_every_test_that_finds_a_mutation_exists() {
         let properties = read("model/src/actions.rs");
+        let of_functions = read("model/src/functions/properties.rs");
         for Mutation { rule, finder, .. } in Mutation::all().unwrap() {
             match finder {
                 Finder::Model { model, falls } => {
@@ -110,8 +111,10 @@ mod tests {
                     assert!(known.map(|config| config.name).any(|name| name == model), "{rule}: {model}");
                     assert!(properties.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
                 }
-                // The command fails if there is no such scenario.
-                Finder::Functions { .. } => {}
+                Finder::Functions { functions, falls } => {
+                    assert!(SCENARIOS.iter().any(|known| known.name == functions), "{rule}: {functions}");
+                    assert!(of_functions.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
+                }
                 Finder::Test { test } => assert!(exists(&test), "{rule}: {test}"),
             }
         }

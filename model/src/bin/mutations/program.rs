@@ -18,7 +18,7 @@ use crate::tree::Tree;
 const STATES: &str = "1000000";
 
 /// How many executions of a scenario of whole functions are tried.
-const EXECUTIONS: &str = "100000";
+const EXECUTIONS: &str = "20000";
 
 /// How long a program may take.
 const TIMEOUT: Duration = Duration::from_secs(600);
