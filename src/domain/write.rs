@@ -249,6 +249,9 @@ impl DomainWrite {
         let is_bad = |name: &&String| !self.item.get(name.as_str()).is_some_and(is_key);
         let is_other = |name: &&String| self.action != Action::Put && !self.key_names.contains(name);
         let wrong = self.key_names.iter().find(is_bad).or_else(|| self.item.keys().find(is_other));
+        if self.key_names.is_empty() {
+            return Err(DomainWriteError::Key { table: self.table.clone(), attribute: String::new() });
+        }
         if let Some(attribute) = wrong {
             let (table, attribute) = (self.table.clone(), attribute.clone());
             return Err(DomainWriteError::Key { table, attribute });

@@ -148,13 +148,16 @@ impl Executor {
         }
         let served = Served { request, times, send_until: now.plus(MAX_SENDING_TIME) };
         if !request.may_begin {
-            let current = self.current(served, false).await;
-            return match current.unwrap_or_else(|| self.instead(ReserveOutcome::MayNotBegin)) {
+            return match self.current(served, false).await {
                 // The client's earlier request was in time, and its transaction may still commit (T43).
-                SingleTransactionOutcome::Found(ReserveOutcome::MayNotBegin) if request.may_have_begun => {
+                None | Some(SingleTransactionOutcome::Found(ReserveOutcome::MayNotBegin))
+                    if request.may_have_begun =>
+                {
+                    tracing::warn!("a key has just become too old: a transaction of it may be on its way");
+                    Count::Unconfirmed.add(self.operation().name());
                     SingleTransactionOutcome::Unconfirmed
                 }
-                outcome => outcome,
+                current => current.unwrap_or_else(|| self.instead(ReserveOutcome::MayNotBegin)),
             };
         }
         // The number of earlier runs.

@@ -137,8 +137,17 @@ pub(super) async fn each_message(
         };
         let Err(error) = done.await else { return None };
         let [id, queue] = ["messageId", "eventSourceARN"].map(|name| text_member(raw.get(), name));
-        let error = error_chain(&error);
-        tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
+        if matches!(error, WorkError::NoTime) {
+            tracing::warn!(
+                message_id = id,
+                place,
+                queue,
+                "too little time is left for a message: it is delivered again"
+            );
+        } else {
+            let error = error_chain(&error);
+            tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
+        }
         if id.is_none() {
             tracing::error!(place, "a message has no id: the whole batch is delivered again");
         }

@@ -27,7 +27,8 @@ use crate::{
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
     time_budget::{
-        ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF,
+        ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT,
+        WRITE_BACKOFF,
     },
     world::{SystemWorld, World},
 };
@@ -392,6 +393,14 @@ impl Reconciliation {
         let kept_headers = &known.operation.kept_headers;
         match self.engine.try_keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await {
             Ok(kept) => (Learned::Executed(kept), writes),
+            // The record matters more than its body (T16).
+            Err((error, omitted)) if self.has_waited_for_a_body(seen) => {
+                tracing::error!(
+                    cause = error.cause(),
+                    "the body of a reconciler's answer cannot be stored: replays omit it"
+                );
+                (Learned::Executed(omitted), writes)
+            }
             Err((error, _)) => {
                 tracing::warn!(
                     cause = error.cause(),
@@ -400,6 +409,11 @@ impl Reconciliation {
                 unwritable()
             }
         }
+    }
+
+    /// Whether the outcome has been unknown for as long as a body is waited for.
+    fn has_waited_for_a_body(&self, seen: &Record) -> bool {
+        matches!(seen.state, State::Unknown { since, .. } if since.plus(QUEUED_BODY_TIMEOUT) < self.now())
     }
 
     /// Logs and counts what was written.

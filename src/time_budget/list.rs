@@ -116,7 +116,8 @@ list! {
     /// whose body is gone.
     pub const BODY_OUTLIVES_RECORD: Duration = hours(24);
 
-    /// A report in a queue waits this long for a store that does not take its body. Then it is written without the body. This is
+    /// A report in a queue, or an outcome that is unknown, waits this long for a store that does not take the answer's body. Then it
+    /// is written without the body. This is
     /// less than the grace after which the effect could count as not executed.
     pub(crate) const QUEUED_BODY_TIMEOUT: Duration = minutes(4);
 
