@@ -547,7 +547,7 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
 
 // T12, T55: its rows may be undone together with it; and after its retention it may have been settled, and deleted by time to live.
 #[test]
-fn a_record_that_is_gone_is_written_anew_only_while_that_is_safe() {
+fn a_record_that_is_gone_is_written_anew_only_while_safe() {
     let base = Record::reserve(&reservation("k"), Revision::mint(), NOW);
     let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
     let late = NOW.plus(base.retention);

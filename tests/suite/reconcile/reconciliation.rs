@@ -585,7 +585,7 @@ async fn an_answer_whose_body_the_store_refuses_is_kept_without_it(endpoint: &st
 
 // T16
 #[apply(on_each_store)]
-async fn an_answer_whose_body_is_never_stored_is_kept_without_it_in_the_end(endpoint: &str) {
+async fn an_answer_whose_body_is_never_stored_is_kept_without_it(endpoint: &str) {
     for status in [201, 402] {
         let finding = || Ok(Finding::Executed(Answer::http(status, Vec::new(), random(20_000))));
         let reconciling = Reconciling::trying_once(endpoint, [finding(), finding()]).await;
