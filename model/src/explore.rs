@@ -117,7 +117,7 @@ fn trace(
 pub fn tell(protocol: &Protocol, action: Action, after: &World) -> String {
     let record = after.record.map_or("no record".to_owned(), |version| {
         let owner = char::from(b'A' + protocol.facts(version.id).attempt);
-        format!("{}of {owner}", combination(protocol.record(version.id)))
+        format!("{} of {owner}", combination(protocol.record(version.id)))
     });
     format!("{:>3}  {action:<60} {record}", after.now)
 }

@@ -341,7 +341,8 @@ pub fn combination(record: &Record) -> String {
         (record.is_not_begun(), "not begun"),
     ];
     let flags: Vec<_> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
-    format!("{} {by}{detail} {}", state.name(), flags.join(", "))
+    let words = format!("{} {by}{detail} {}", state.name(), flags.join(", "));
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn facts(record: &Record) -> Facts {
