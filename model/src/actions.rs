@@ -861,7 +861,7 @@ impl World {
     fn meddled(&mut self) {
         (self.meddled, self.answer, self.refused) = (true, 0, false);
         for worker in &mut self.workers {
-            (worker.heard, worker.perhaps, worker.told) = (false, false, false);
+            (worker.heard, worker.perhaps, worker.published) = (false, false, false);
             // What still waits in a queue is reported again.
             let waits = worker.message == Message::Queued
                 && matches!(
@@ -938,7 +938,7 @@ impl World {
             // It cannot know what the record that was deleted knew.
             Report::Refusal(_) if !self.meddled => self.publish_refusal(worker),
             Report::Effect(_) => {
-                self.workers[usize::from(worker)].told = true;
+                self.workers[usize::from(worker)].published = true;
                 None
             }
             _ => None,

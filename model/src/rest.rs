@@ -151,7 +151,7 @@ fn at_rest(config: &Config, protocol: &Protocol, world: &World) -> Option<Violat
         return Some(Violation::ForgottenRefusal);
     }
     let other = |worker: &Worker, number: u8| {
-        worker.told && facts.is_some_and(|facts| facts.answer != number + 1) && unheard(number)
+        worker.published && facts.is_some_and(|facts| facts.answer != number + 1) && unheard(number)
     };
     if effect
         && !config.may_run_again

@@ -76,7 +76,7 @@ pub struct Worker {
     /// How often its domain writes are committed.
     pub commits: u8,
     /// Whether its caller got its answer although it was not written.
-    pub told: bool,
+    pub published: bool,
 }
 
 impl Worker {
@@ -93,7 +93,7 @@ impl Worker {
         covered: false,
         orphan: false,
         commits: 0,
-        told: false,
+        published: false,
     };
 
     /// Whether it has an effect.

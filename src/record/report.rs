@@ -257,9 +257,7 @@ impl WorkerReport<'_> {
         let without_its_writes = self.has_writes && !current.with_writes;
         without_its_writes || (self.ended.reports_an_effect() && !answer.head.is_effect())
     }
-}
 
-impl WorkerReport<'_> {
     /// What this needs if the current record did not take it.
     pub fn overtaken_by(&self, current: &Record, now: Timestamp) -> Overtaken {
         let double = self.is_double(current, now);
@@ -279,23 +277,19 @@ impl WorkerReport<'_> {
             _ if double && self.safe != Safe::Alarm(current.attempt) => Overtaken::Double,
             State::Completed { answer, by, .. } if !double => {
                 let own = current.attempt == self.base.attempt;
-                match answer.head.is_effect() {
-                    _ if self.is_missing_in(current, now) && self.has_writes && !current.with_writes => {
-                        Overtaken::Escalated(
-                            "the domain writes of its worker are not made: it was completed without them",
-                        )
-                    }
-                    false if self.is_missing_in(current, now) => {
-                        Overtaken::Escalated("its worker reports an effect that the record says was refused")
-                    }
-                    true if refused => {
-                        Overtaken::Escalated("its worker was refused, and the record has an effect")
-                    }
+                if self.is_missing_in(current, now) {
+                    Overtaken::Escalated(if self.has_writes && !current.with_writes {
+                        "the domain writes of its worker are not made: it was completed without them"
+                    } else {
+                        "its worker reports an effect that the record says was refused"
+                    })
+                } else if refused && answer.head.is_effect() {
+                    Overtaken::Escalated("its worker was refused, and the record has an effect")
+                } else if own && *by != SettledBy::Worker && matches!(self.ended, Ended::Completed(_)) {
                     // Its caller may have got the answer before another source knew one.
-                    _ if own && *by != SettledBy::Worker && matches!(self.ended, Ended::Completed(_)) => {
-                        Overtaken::Compared
-                    }
-                    _ => Overtaken::Nothing,
+                    Overtaken::Compared
+                } else {
+                    Overtaken::Nothing
                 }
             }
             _ => Overtaken::Nothing,

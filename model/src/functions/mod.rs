@@ -44,7 +44,7 @@ mod tests {
         }
     }
 
-    // Otherwise a story could not be told again.
+    // Otherwise a story could not be repeated.
     #[test]
     fn the_same_choices_lead_to_the_same_execution() {
         let runs = [(); 2].map(|()| explore(&SCENARIOS[0], 1, FIRST, &mut |_, _| {}));

@@ -18,7 +18,7 @@ use lambda_idempotency::{
 
 use super::{
     call::{Call, Effect, Reply, Source},
-    properties::Told,
+    properties::Received,
     scenario::{Deadline, Guarded},
     services::{GatedProvider, GatedQueue, GatedStore, Machine},
     shelf::{answer, row},
@@ -111,8 +111,8 @@ impl Machine {
         .world(self.clone())
     }
 
-    fn tells(&self, told: Told) {
-        self.universe.lock().answered(self.process, told);
+    fn replies(&self, received: Received) {
+        self.universe.lock().answered(self.process, received);
     }
 }
 
@@ -125,9 +125,9 @@ pub async fn request(machine: Machine, deadline: Deadline) {
     let (executor, request) = (machine.executor(), machine.request(deadline));
     let guarded = machine.universe.lock().scenario.guarded;
     if guarded == Guarded::SingleTransaction {
-        return machine.tells(single_transaction(&machine, &executor, &request).await);
+        return machine.replies(single_transaction(&machine, &executor, &request).await);
     }
-    let told = match executor.reserve(&request).await {
+    let received = match executor.reserve(&request).await {
         ReserveOutcome::Owned(owned) => {
             machine.universe.lock().begins(machine.process, owned.execution().attempt());
             let (report, answer) = handle(&machine, owned.execution()).await;
@@ -136,7 +136,7 @@ pub async fn request(machine: Machine, deadline: Deadline) {
         }
         found => of_found(found),
     };
-    machine.tells(told);
+    machine.replies(received);
 }
 
 /// The handler: asks the provider for the effect.
@@ -171,7 +171,7 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
     (Report::Completed(answer.clone()), Some(answer))
 }
 
-async fn single_transaction(machine: &Machine, executor: &Executor, request: &Request) -> Told {
+async fn single_transaction(machine: &Machine, executor: &Executor, request: &Request) -> Received {
     let compute = |transaction: lambda_idempotency::engine::SingleTransaction| {
         let machine = machine.clone();
         let computed = async move {
@@ -186,38 +186,38 @@ async fn single_transaction(machine: &Machine, executor: &Executor, request: &Re
         Box::pin(computed) as futures_util::future::BoxFuture<'static, Computed<Answer>>
     };
     match executor.run_single_transaction(request, compute).await {
-        SingleTransactionOutcome::Committed { reply, .. } => Told::of(&reply),
-        SingleTransactionOutcome::Refused { answer, .. } => Told::of(&answer),
+        SingleTransactionOutcome::Committed { reply, .. } => Received::of(&reply),
+        SingleTransactionOutcome::Refused { answer, .. } => Received::of(&answer),
         SingleTransactionOutcome::Found(found) => of_found(found),
-        _ => Told::Again,
+        _ => Received::Again,
     }
 }
 
 /// What the guard answers, as in `http/respond.rs`.
-fn of_found(found: ReserveOutcome) -> Told {
+fn of_found(found: ReserveOutcome) -> Received {
     match found {
         ReserveOutcome::Replay(replay) => of_replay(&replay),
-        _ => Told::Again,
+        _ => Received::Again,
     }
 }
 
-fn of_replay(replay: &Replay) -> Told {
-    match Told::of(&replay.answer) {
-        Told::Answer(status, _) if replay.body_omitted => Told::Omitted(status),
-        told => told,
+fn of_replay(replay: &Replay) -> Received {
+    match Received::of(&replay.answer) {
+        Received::Answer(status, _) if replay.body_omitted => Received::Omitted(status),
+        received => received,
     }
 }
 
 /// What the guard answers, as in `http/guard.rs`.
-fn of_finished(finished: FinishOutcome, answer: Option<Answer>) -> Told {
+fn of_finished(finished: FinishOutcome, answer: Option<Answer>) -> Received {
     match finished {
         FinishOutcome::Superseded(kept) => of_replay(&kept),
-        FinishOutcome::Refused { answer, .. } => Told::of(&answer),
+        FinishOutcome::Refused { answer, .. } => Received::of(&answer),
         FinishOutcome::Written { .. }
         | FinishOutcome::Fenced
         | FinishOutcome::Deferred
-        | FinishOutcome::Unwritten => answer.as_ref().map_or(Told::Again, Told::of),
-        _ => Told::Again,
+        | FinishOutcome::Unwritten => answer.as_ref().map_or(Received::Again, Received::of),
+        _ => Received::Again,
     }
 }
 

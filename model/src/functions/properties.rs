@@ -16,9 +16,9 @@ use super::{
     universe::{Message, Process, ProcessId, Universe},
 };
 
-/// What a client was told.
+/// What a client got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Told {
+pub enum Received {
     /// An answer with this status, and a body of this length.
     Answer(u16, u64),
     /// The kept answer, without its body.
@@ -27,7 +27,7 @@ pub enum Told {
     Again,
 }
 
-impl Told {
+impl Received {
     pub fn of(answer: &Answer) -> Self {
         Self::Answer(answer.head.status().unwrap_or_default(), answer.body.len() as u64)
     }
@@ -181,13 +181,13 @@ impl Universe {
     }
 
     /// A client gets its answer.
-    pub fn answered(&mut self, process: ProcessId, told: Told) {
-        self.tell(|all| format!("{}'s client gets {told}", all.name(process)));
-        self.told.push((process, told));
-        if matches!(told, Told::Omitted(_)) && self.shelf.has_body(self.clock) {
+    pub fn answered(&mut self, process: ProcessId, received: Received) {
+        self.tell(|all| format!("{}'s client gets {received}", all.name(process)));
+        self.received.push((process, received));
+        if matches!(received, Received::Omitted(_)) && self.shelf.has_body(self.clock) {
             self.violate(Violation::FalseAnswer);
         }
-        let Told::Answer(status, number) = told else { return };
+        let Received::Answer(status, number) = received else { return };
         let by_provider = self.scenario.guarded == Guarded::Reserved;
         let happened = self.effects.iter().any(|effect| u64::from(*effect) + 1 == number);
         let committed = self.shelf.rows > 0;
@@ -217,21 +217,22 @@ impl Universe {
         if !self.effects.is_empty() && !has_effect && !visible {
             return Some(Violation::LostReport);
         }
-        let answers = || self.told.iter().map(|(_, told)| *told);
-        let refused = |told: &Told| matches!(told, Told::Answer(status, _) | Told::Omitted(status) if !is_effect(*status));
+        let answers = || self.received.iter().map(|(_, received)| *received);
+        let refused = |received: &Received| matches!(received, Received::Answer(status, _) | Received::Omitted(status) if !is_effect(*status));
         let effect = !self.effects.is_empty() || has_effect;
-        if answers().any(|told| refused(&told)) && effect && !visible {
+        if answers().any(|received| refused(&received)) && effect && !visible {
             return Some(Violation::ForgottenRefusal);
         }
-        let mut whole =
-            answers().filter(|told| matches!(told, Told::Answer(status, _) if is_effect(*status)));
+        let mut whole = answers()
+            .filter(|received| matches!(received, Received::Answer(status, _) if is_effect(*status)));
         if let Some(first) = whole.next()
             && whole.any(|other| other != first)
         {
             return Some(Violation::TwoAnswers);
         }
         // What a client got is what the next one gets.
-        let done = answers().any(|told| matches!(told, Told::Answer(status, _) if is_effect(status)));
+        let done =
+            answers().any(|received| matches!(received, Received::Answer(status, _) if is_effect(status)));
         if done && !has_effect && !visible {
             return Some(Violation::FalseAnswer);
         }

@@ -79,7 +79,7 @@ impl Future for Waiting {
 }
 
 impl Drop for Waiting {
-    /// Nobody waits for the call any more.
+    /// No process waits for the call any more.
     fn drop(&mut self) {
         if let Some(gate) = self.gate {
             self.machine.universe.lock().gates.remove(&gate);

@@ -57,7 +57,7 @@ impl Universe {
             (later.digest, later.at, later.by, process.began, process.faults, process.ended_at)
                 .hash(&mut hasher);
         }
-        (&self.effects, &self.told, self.dead_letters).hash(&mut hasher);
+        (&self.effects, &self.received, self.dead_letters).hash(&mut hasher);
         hasher.finish()
     }
 }

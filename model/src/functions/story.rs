@@ -1,10 +1,10 @@
-//! How a story is told: each call, how it ends, and what is left at the end.
+//! How a story is printed: each call, how it ends, and what is left at the end.
 
 use std::fmt;
 
 use super::{
     call::{Call, How, Source},
-    properties::Told,
+    properties::Received,
     universe::Universe,
 };
 
@@ -16,8 +16,8 @@ pub fn end(all: &Universe) -> String {
         let answer = all.shelf.answer().map_or(String::new(), |answer| format!(", {:?}", answer.head));
         format!("the record is {}{answer}{reported}", record.state.name())
     });
-    let (effects, rows, letters) = (all.effects.len(), all.shelf.rows, all.dead_letters);
-    format!("at the end: {record}; {effects} effects, {rows} rows, {letters} dead letters")
+    let (effects, rows, dead_letters) = (all.effects.len(), all.shelf.rows, all.dead_letters);
+    format!("at the end: {record}; {effects} effects, {rows} rows, {dead_letters} dead letters")
 }
 
 impl fmt::Display for Call {
@@ -79,7 +79,7 @@ impl fmt::Display for How {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Received {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Answer(status, number) => write!(f, "{status}, answer {number}"),

@@ -12,7 +12,7 @@ use lambda_idempotency::time::Timestamp;
 
 use super::{
     call::{Call, How, Reply, Source},
-    properties::{Told, Violation},
+    properties::{Received, Violation},
     reply::{failed, reply_kind},
     scenario::Scenario,
     shelf::Shelf,
@@ -116,7 +116,7 @@ pub struct Universe {
     pub later: Vec<Later>,
     /// The processes whose effect the provider has executed.
     pub effects: Vec<ProcessId>,
-    pub told: Vec<(ProcessId, Told)>,
+    pub received: Vec<(ProcessId, Received)>,
     pub violation: Option<Violation>,
     pub spawned: Vec<(ProcessId, BoxFuture<'static, ()>)>,
     /// The faults that have happened, and how many may happen.
@@ -146,7 +146,7 @@ impl Shared {
             dead_letters: 0,
             later: Vec::new(),
             effects: Vec::new(),
-            told: Vec::new(),
+            received: Vec::new(),
             violation: None,
             spawned: Vec::new(),
             faults: 0,
