@@ -15,7 +15,7 @@ use lambda_idempotency::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
-    record::{Evidence, Record, Revision, State, UnknownCause},
+    record::{Evidence, Record, Revision, State},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -324,11 +324,7 @@ pub fn combination(record: &Record) -> String {
     let state = &record.state;
     let detail = match state {
         State::Unknown { cause, reconcile_at, .. } => {
-            let cause = match cause {
-                UnknownCause::LeaseExpired | UnknownCause::Contested => cause.name(),
-                _ => "reported",
-            };
-            format!(" {cause}{}", if *reconcile_at == Timestamp::MAX { " escalated" } else { "" })
+            format!(" {}{}", cause.name(), if *reconcile_at == Timestamp::MAX { " escalated" } else { "" })
         }
         _ => String::new(),
     };

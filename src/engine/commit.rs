@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    record::{Answer, Record, Safe, Transition, UnknownCause},
+    record::{Answer, HANDLER_FAILED, Record, Safe, Transition},
     store::{Companion, StoreError},
     telemetry::Count,
     time::Instant,
@@ -202,7 +202,7 @@ impl Executor {
             Report::Completed(answer) if answer.head.is_effect() && !self.operation().may_run_again() => {
                 (Report::Uncommitted, Some(FinishOutcome::Unknown))
             }
-            _ => (Report::PerhapsExecuted(UnknownCause::HandlerFailed), Some(FinishOutcome::Unknown)),
+            _ => (Report::PerhapsExecuted(HANDLER_FAILED), Some(FinishOutcome::Unknown)),
         }
     }
 }

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, Note, Revision, UnknownCause,
+            Encoding, Head, Note, Revision,
             tests::{answer, reservation},
         },
         time::Timestamp,
@@ -118,7 +118,7 @@ mod tests {
             Ended::Completed(zlib),
             Ended::NotExecuted(Some(Note::new("not_executed, status 503"))),
             Ended::NotBegun,
-            Ended::PerhapsExecuted(UnknownCause::Panicked, None),
+            Ended::PerhapsExecuted(None),
         ] {
             let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
             let ended = *kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap().into_record();

@@ -126,10 +126,7 @@ mod tests {
             Record::accept(&reservation("k"), Revision::mint(), NOW),
             reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap().into(),
             reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
-            reserved
-                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
-                .unwrap()
-                .into(),
+            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap().into(),
             reserved,
         ]
     }

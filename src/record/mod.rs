@@ -31,7 +31,7 @@ pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Decision, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
-pub(crate) use own::{NOT_EXECUTED, Worker};
+pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED, Worker};
 pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
