@@ -167,13 +167,9 @@ impl Executor {
             // This is the handler's code: it may panic, or never end.
             Some(compute) => {
                 let computed = AssertUnwindSafe(async move { compute().await }).catch_unwind();
-                tokio::select! {
-                    biased;
-                    computed = computed => computed.unwrap_or_else(|_| Err("it panicked".into())),
-                    () = self.engine.world.sleep(stop_at.since(self.engine.world.instant())) => {
-                        Err("it did not end in time".into())
-                    }
-                }
+                let (world, late) = (&self.engine.world, "it did not end in time");
+                let computed = world.within(stop_at.since(world.instant()), computed).await;
+                computed.map_or(Err(late.into()), |ended| ended.unwrap_or_else(|_| Err("it panicked".into())))
             }
             None => Ok(Vec::new()),
         };

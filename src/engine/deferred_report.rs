@@ -59,11 +59,8 @@ impl Executor {
         let message = Message::DeferredReport(Box::new(self.deferred(seen, report, kept)?)).to_json();
         let world = &self.engine.world;
         let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
-        tokio::select! {
-            biased;
-            sent = queue.send(&message, Duration::ZERO) => sent.map_err(|error| error.cause()),
-            () = world.sleep(time) => Err("no answer in time".to_owned()),
-        }
+        let sent = world.within(time, queue.send(&message, Duration::ZERO)).await;
+        sent.ok_or("no answer in time")?.map_err(|error| error.cause())
     }
 
     /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.

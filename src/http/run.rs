@@ -33,13 +33,10 @@ impl Guard {
             })?;
             let (parts, body) = response.into_parts();
             let world = self.world();
-            let body = tokio::select! {
-                biased;
-                body = Limited::new(body, MAX_BODY).collect() => body.map_err(|error| error.to_string()),
-                // Lazy: a body that is already complete needs no timer.
-                () = async { world.sleep(TimeBudget::at(world.instant(), ends_at).read()).await } => {
-                    Err("it did not end in time".to_owned())
-                }
+            let time = TimeBudget::at(world.instant(), ends_at).read();
+            let body = match world.within(time, Limited::new(body, MAX_BODY).collect()).await {
+                Some(body) => body.map_err(|error| error.to_string()),
+                None => Err("it did not end in time".to_owned()),
             };
             let body = body.map_err(|error| {
                 tracing::error!(error, "the handler's response body was lost: perhaps executed");
