@@ -337,7 +337,6 @@ pub fn combination(record: &Record) -> String {
         (record.reported == Some(Evidence::Effect), "effect reported"),
         (record.transactional, "transactional"),
         (record.with_writes, "with writes"),
-        (record.is_not_begun(), "not begun"),
     ];
     let flags: Vec<_> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
     let words = format!("{} {by}{detail} {}", state.name(), flags.join(", "));

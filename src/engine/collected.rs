@@ -60,13 +60,12 @@ impl Collected {
     ///
     /// # Errors
     /// If any was refused when the handler added it: then none commits.
-    pub(super) fn parts(&mut self) -> Result<(Self, Option<Compute>), DomainWriteError> {
+    pub(super) fn parts(&mut self) -> Result<(Writes, Option<Compute>), DomainWriteError> {
         self.closed = true;
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok((self.writes.clone(), self.compute.clone())),
         }
-        let (writes, records) = (self.writes.clone(), self.records.clone());
-        Ok((Self { writes, compute: None, records, failed: None, closed: false }, self.compute.clone()))
     }
 
     /// The writes of a handler that computes no others.
@@ -74,12 +73,6 @@ impl Collected {
     /// # Errors
     /// As [`parts`](Self::parts).
     pub(super) fn finish(&mut self) -> Result<Vec<DomainWrite>, DomainWriteError> {
-        Ok(self.parts()?.0.writes.into_vec())
-    }
-
-    /// The writes, with these added.
-    pub(super) fn with(mut self, computed: Vec<DomainWrite>) -> Result<Vec<DomainWrite>, DomainWriteError> {
-        computed.into_iter().try_for_each(|write| self.add(write))?;
-        Ok(self.writes.into_vec())
+        Ok(self.parts()?.0.into_vec())
     }
 }

@@ -144,7 +144,7 @@ impl Executor {
     /// The domain writes that the handler wants, computed now if it has a closure for that.
     async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
         let parts = execution.collected().parts();
-        let (current, compute) = parts.map_err(|error| self.refused_early(&error))?;
+        let (mut writes, compute) = parts.map_err(|error| self.refused_early(&error))?;
         let computed = match compute {
             // This is the handler's code: it may panic, or never end.
             Some(compute) => {
@@ -155,8 +155,11 @@ impl Executor {
             }
             None => Ok(Vec::new()),
         };
-        let writes = computed.and_then(|computed| Ok(current.with(computed)?));
-        writes.map_err(|error| {
+        let records = self.engine.store.records_table();
+        let added = computed.and_then(|computed| {
+            Ok(computed.into_iter().try_for_each(|write| writes.add(write, records))?)
+        });
+        added.map(|()| writes.into_vec()).map_err(|error| {
             let error: &dyn std::error::Error = &*error;
             tracing::error!(error, "the domain writes could not be computed: nothing is committed");
         })

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Ended, KeptAnswer, KeptBody, Record, Worker},
+    record::{Answer, Ended, KeptAnswer, KeptBody, Record},
     telemetry::Count,
     time_budget::TimeBudget,
 };
@@ -70,7 +70,7 @@ impl Executor {
         let wanted = inline.as_ref().unwrap_or(&kept.ended);
         // As its worker wants it: what else was reported counts once the report is applied.
         let alone = Record { reported: None, ..seen.clone() };
-        let ended = wanted.of(&alone, Worker::of(seen), seen.revision, self.engine.world.now());
+        let ended = wanted.of(&alone, seen, seen.revision, self.engine.world.now());
         let mut ended = *ended.ok_or("its record has moved on")?.into_record();
         ended.reported = ended.reported.max(seen.reported);
         DeferredReport::of(ended, &kept.writes).map_err(|error| error.to_string())
@@ -111,7 +111,7 @@ mod tests {
             Ended::PerhapsExecuted(None),
         ] {
             let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-            let ended = *kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap().into_record();
+            let ended = *kept.of(&seen, &seen, seen.revision, NOW).unwrap().into_record();
             let report = DeferredReport::of(ended.clone(), &[]).unwrap();
             let message = Message::DeferredReport(Box::new(report)).to_json();
             let Message::DeferredReport(report) = Message::read(&message).unwrap() else {

@@ -128,8 +128,7 @@ impl Executor {
                 self.defer(&execution, &seen, &report, kept).await
             }
             Ok(Finished::Refused(current)) if !reported.is_missing_in(&current, now) => {
-                let replay = self.fenced(&current, stop_at).await;
-                elsewhere(&current, replay)
+                self.elsewhere(&current, stop_at).await
             }
             Ok(Finished::Refused(current)) => {
                 // Reconciliation escalates it, once the other execution is over.
@@ -151,8 +150,7 @@ impl Executor {
                     written => {
                         let current =
                             if let Ok(Finished::Refused(newer)) = written { newer } else { current };
-                        let replay = self.fenced(&current, stop_at).await;
-                        elsewhere(&current, replay)
+                        self.elsewhere(&current, stop_at).await
                     }
                 }
             }
@@ -210,6 +208,16 @@ impl Executor {
         }
     }
 
+    /// The outcome for an execution whose record is another's.
+    async fn elsewhere(&self, current: &Record, stop_at: Instant) -> FinishOutcome {
+        match (self.fenced(current, stop_at).await, &current.state) {
+            (Some(replay), _) => FinishOutcome::Superseded(replay),
+            (None, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
+            (None, State::Unknown { .. }) => FinishOutcome::Unknown,
+            (None, _) => FinishOutcome::AnsweredElsewhere,
+        }
+    }
+
     /// The record has moved on without us. Returns the answer that every caller gets now, if there is one and it can be read.
     async fn fenced(&self, current: &Record, stop_at: Instant) -> Option<Replay> {
         tracing::error!(state = current.state.name(), "the record has moved on without this execution");
@@ -233,16 +241,6 @@ pub(crate) fn double_execution(current: &Record) {
 /// Why an execution failed, with the status of the handler's answer, if there is one.
 fn because(why: &str, status: Option<u16>) -> Note {
     status.map_or_else(|| Note::new(why), |status| Note::new(&format!("{why}, status {status}")))
-}
-
-/// The outcome for an execution whose record is another's.
-fn elsewhere(current: &Record, replay: Option<Replay>) -> FinishOutcome {
-    match replay {
-        Some(replay) => FinishOutcome::Superseded(replay),
-        None if matches!(current.state, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
-        None if matches!(current.state, State::Unknown { .. }) => FinishOutcome::Unknown,
-        None => FinishOutcome::AnsweredElsewhere,
-    }
 }
 
 /// The outcome of a report whose write led to this record.

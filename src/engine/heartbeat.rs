@@ -50,13 +50,11 @@ impl Executor {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let lease = operation.lease.min(longest.since(world.instant()));
             let until = operation.lease_until(Some(now.plus(lease)), now);
-            match current.map(|current| (current.extend(attempt, revision, until), &current.state)) {
-                Some((Some(next), before)) => {
-                    let lease_expired = matches!(before, State::Unknown { .. });
-                    Step::Write(next.into(), Some((world.term(lease), lease_expired)))
-                }
-                Some((None, _)) | None => Step::Stop(None),
-            }
+            let extended = current.and_then(|current| current.extend(attempt, revision, until));
+            let lease_expired = current.is_some_and(|current| matches!(current.state, State::Unknown { .. }));
+            extended.map_or(Step::Stop(None), |next| {
+                Step::Write(next.into(), Some((world.term(lease), lease_expired)))
+            })
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         loop {
@@ -68,16 +66,15 @@ impl Executor {
             // Locked during the write, so that the report continues from what was written.
             let mut seen = record.lock().await;
             match self.engine.apply(Start::Seen(Box::new(seen.clone())), effort, step).await {
-                Ok(Applied::Written(held, next)) => {
+                Ok(Applied::Written(Some((until, lease_expired)), next)) => {
                     *seen = *next;
-                    let Some((until, lease_expired)) = held else { continue };
                     execution.owns_until(until);
                     if lease_expired {
                         // Counted as dead by a clock that is ahead of ours, or while our heartbeats failed.
                         tracing::warn!("the record is reclaimed: its worker is alive");
                     }
                 }
-                Ok(Applied::Stopped(..)) => {
+                Ok(_) => {
                     tracing::warn!("the lease is lost");
                     execution.lose();
                     return;

@@ -291,22 +291,14 @@ impl Executor {
     /// What the caller gets if the key has a record, or if that is not known. `sent` is whether a transaction of this request may
     /// have been sent.
     async fn current<T>(&self, served: Served<'_>, sent: bool) -> Option<SingleTransactionOutcome<T>> {
-        match self.look(served.request, served.times).await {
-            Ok(current) => current.map(|current| self.instead(current)),
-            Err(error) if sent => Some(self.unsent(&error)),
-            Err(error) => Some(self.instead(self.failed(&error))),
-        }
-    }
-
-    /// What the key's record means for this request, if there is one.
-    async fn look(&self, request: &Request, times: Times) -> Result<Option<ReserveOutcome>, StoreError> {
+        let Served { request, times, .. } = served;
         let attempt: AttemptId = self.engine.world.nonce().into();
         let step = |current: Option<&Record>, moment: Moment| {
             let Some(current) = current else { return Step::Stop(Ok(())) };
             match (self.begins(request, attempt, times, Some(current), moment), &current.state) {
                 (Err(step), _) => step,
                 // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
-                (Ok(_), State::InProgress { .. }) if current.is_undone_by_the_next_write() => {
+                (Ok(_), _) if current.is_undone_by_the_next_write() => {
                     let fenced = current.expire(moment.revision, moment.now);
                     fenced.map_or(Step::Stop(Ok(())), |fenced| Step::Write(fenced.into(), Ok(())))
                 }
@@ -320,12 +312,17 @@ impl Executor {
         let applied = self.engine.apply(Start::Unread(&request.key), effort, step).await;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
-        let (found, record) = match applied.map_err(|unapplied| unapplied.error)? {
-            Applied::Written(found, record) => (found, Some(record)),
-            Applied::Stopped(found, current) => (found, current),
+        let current = match applied {
+            Ok(Applied::Written(Ok(()), _) | Applied::Stopped(Ok(()), _)) => return None,
+            Ok(Applied::Written(Err(found), record)) => self.outcome(Err(found), Some(record), times).await,
+            Ok(Applied::Stopped(Err(found), current)) => self.outcome(Err(found), current, times).await,
+            Err(unapplied) => Err(unapplied.error),
         };
-        let Err(found) = found else { return Ok(None) };
-        self.outcome(Err(found), record, times).await.map(Some)
+        Some(match current {
+            Ok(current) => self.instead(current),
+            Err(error) if sent => self.unsent(&error),
+            Err(error) => self.instead(self.failed(&error)),
+        })
     }
 
     fn instead<T>(&self, current: ReserveOutcome) -> SingleTransactionOutcome<T> {

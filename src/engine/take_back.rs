@@ -5,7 +5,7 @@ use tracing::Instrument;
 
 use super::{Effort, Executor, Moment, Retries, Start, Step, Tried};
 use crate::{
-    record::{Ended, Record, Worker},
+    record::{Ended, Record},
     telemetry,
     time_budget::TAKE_BACK_BACKOFF,
 };
@@ -46,7 +46,7 @@ impl Executor {
         if how != TakeBack::Now {
             world.sleep(TAKE_BACK_BACKOFF.after(1, world.nonce())).await;
         }
-        let worker = Worker::of(&record);
+        let worker = record.clone();
         let perhaps_later = || match stop_at.since(world.instant()) {
             left if left.is_zero() || how != TakeBack::UntilApplied => Step::Stop(()),
             left => Step::Wait(left),
@@ -57,7 +57,7 @@ impl Executor {
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),
             Some(current) => Ended::NotExecuted(None)
-                .of(current, worker, revision, now)
+                .of(current, &worker, revision, now)
                 .map_or(Step::Stop(()), |released| Step::Write(released.into(), ())),
         };
         let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };

@@ -22,7 +22,7 @@ use crate::{
     queue::{MemoryQueue, WorkError},
     record::{
         Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
-        ReservationRequest, Revision, Safe, SettledBy, Worker, WorkerReport,
+        ReservationRequest, Revision, Safe, SettledBy, WorkerReport,
         tests::{answer, reservation, reservation_for},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
@@ -520,7 +520,7 @@ async fn a_transactional_workers_possible_effect_is_none() {
 async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
     let store = Faulty::new();
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
+    let wanted = first.complete(&first, first.revision, answer(), NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     let others = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
     store.inner.insert(&others, &[]).await.unwrap();
@@ -535,10 +535,10 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let store = Faulty::new();
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
     let second = first.again(&reservation("k"), Revision::mint(), NOW);
-    let worker = Worker::of(&second);
+    let worker = &second;
     let unknown = second.mark_unknown(worker, Revision::mint(), NOW).unwrap();
     store.inner.insert(&unknown, &[]).await.unwrap();
-    let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
+    let wanted = first.complete(&first, first.revision, answer(), NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     let delivered = store.executor(operation()).apply(&report, Safe::Alarm(second.attempt)).await.unwrap();
     assert!(delivered.is_none());
@@ -577,7 +577,7 @@ fn what_a_completed_record_lacks_is_missing_in_it() {
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
     let second = first.again(&reservation("k"), Revision::mint(), NOW);
     let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
-    let completed = |answer| second.complete(Worker::of(&second), Revision::mint(), answer, NOW).unwrap();
+    let completed = |answer| second.complete(&second, Revision::mint(), answer, NOW).unwrap();
     for (base, kept, has_writes, is_missing) in [
         (&first, refusal.clone(), false, true),
         (&first, answer(), true, true),
@@ -622,7 +622,7 @@ async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
     let length = bytes.len() as u64;
     let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length };
     let kept = KeptAnswer { body, ..answer() };
-    let wanted = first.complete(Worker::of(&first), first.revision, kept, NOW).unwrap();
+    let wanted = first.complete(&first, first.revision, kept, NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     store.has_no_bodies.store(true, Ordering::SeqCst);
     let delivered = store.passing(store.executor(operation()).apply(&report, Safe::Report)).await;
@@ -635,7 +635,7 @@ async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
 fn a_request_that_never_began_hides_no_effect() {
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
     let refused = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
-    let refused = Ended::NotBegun.of(&refused, Worker::of(&refused), Revision::mint(), NOW).unwrap();
+    let refused = Ended::NotBegun.of(&refused, &refused, Revision::mint(), NOW).unwrap();
     let ended = Ended::Completed(answer());
     let report = WorkerReport {
         base: &first,

@@ -82,7 +82,7 @@ mod tests {
     use crate::{
         message::Message,
         record::{
-            Encoding, KeptAnswer, Revision, Worker,
+            Encoding, KeptAnswer, Revision,
             tests::{answer, reservation},
         },
         time::Timestamp,
@@ -115,7 +115,7 @@ mod tests {
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
         let reserved = reserved();
         let answer = KeptAnswer { body, ..answer() };
-        let completed = reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap();
+        let completed = reserved.complete(&reserved, Revision::mint(), answer, NOW).unwrap();
         let message = message(completed.into());
         assert!(message.len() < 2_000);
         let State::Completed { answer, .. } = read(&message).unwrap().state else { panic!("{message}") };

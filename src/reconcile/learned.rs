@@ -179,9 +179,7 @@ impl Asked<'_> {
                 Some(wait.map_or(Timestamp::MAX, |wait| now.plus(wait)))
             }
             // This write would prove that the worker's transaction did not commit, which contradicts the proof of its effect.
-            _ if proof && current.is_undone_by_the_next_write() => {
-                matches!(current.state, State::InProgress { .. }).then_some(now)
-            }
+            _ if proof && current.is_undone_by_the_next_write() => Some(now),
             _ => None,
         };
         if let Some(claimed) = at.and_then(|at| current.claim(revision, at, now)) {
@@ -317,7 +315,7 @@ mod tests {
     use crate::{
         backoff::Backoff,
         record::{
-            Head, ReservationRequest, Worker,
+            Head, ReservationRequest,
             tests::{answer, reservation, reservation_for},
         },
     };
@@ -348,7 +346,7 @@ mod tests {
     /// The next execution of the same operation, with an unknown outcome as well.
     fn unknown_again(record: &Record) -> Record {
         let again = released(record).again(&reservation("k"), Revision::mint(), START);
-        again.mark_unknown(Worker::of(&again), Revision::mint(), START).unwrap().into()
+        again.mark_unknown(&again, Revision::mint(), START).unwrap().into()
     }
 
     fn next(
@@ -391,7 +389,7 @@ mod tests {
     #[test]
     fn a_denial_holds_for_the_record_that_was_asked_about_alone() {
         let seen = unknown();
-        let alive = seen.mark_unknown(Worker::of(&seen), Revision::mint(), NOW).unwrap();
+        let alive = seen.mark_unknown(&seen, Revision::mint(), NOW).unwrap();
         for learned in [Learned::NotExecuted, Learned::NotFound] {
             assert_eq!(becomes(&seen, &alive, Asks::IfDue, &learned), "busy");
             assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &learned), "busy");
@@ -482,7 +480,7 @@ mod tests {
     fn proof_is_no_proof_about_another_request_under_the_key() {
         let seen = unknown();
         let other = Record::reserve(&reservation_for("k", "other"), Revision::mint(), START);
-        let other = other.mark_unknown(Worker::of(&other), Revision::mint(), START).unwrap();
+        let other = other.mark_unknown(&other, Revision::mint(), START).unwrap();
         let proof = Learned::Executed(answer());
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
@@ -532,8 +530,7 @@ mod tests {
     fn no_denial_is_proof_over_the_report_of_an_execution() {
         let first = unknown();
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
-        let contested =
-            again.contest(Worker::of(&first), Evidence::Perhaps, Revision::mint(), START).unwrap();
+        let contested = again.contest(&first, Evidence::Perhaps, Revision::mint(), START).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
         assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap()));
@@ -571,7 +568,7 @@ mod tests {
             becomes(&seen, &unknown_again(&seen), Asks::IfDue, &Learned::Later(Duration::ZERO)),
             "busy"
         );
-        let alive = seen.mark_unknown(Worker::of(&seen), Revision::mint(), NOW).unwrap();
+        let alive = seen.mark_unknown(&seen, Revision::mint(), NOW).unwrap();
         assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(Duration::ZERO)), "unknown");
     }
 
@@ -580,14 +577,14 @@ mod tests {
     fn the_not_found_grace_starts_when_the_outcome_became_unknown() {
         let seen = unknown();
         let record = Record::reserve(&reservation("k"), Revision::mint(), START);
-        let just_unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), NOW).unwrap();
+        let just_unknown = record.mark_unknown(&record, Revision::mint(), NOW).unwrap();
         assert_eq!(becomes(&seen, &seen, Asks::IfDue, &Learned::NotFound), "failed_retryable");
         let waits = next(&just_unknown, &just_unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!((reconcile_at, asked), (NOW.plus(GRACE), 1));
         // Later, it is waited for no longer than what is left.
         let second = Duration::from_secs(100);
-        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), NOW.minus(second)).unwrap();
+        let unknown = record.mark_unknown(&record, Revision::mint(), NOW.minus(second)).unwrap();
         let waits = next(&unknown, &unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!(reconcile_at, NOW.plus(GRACE - second));

@@ -123,7 +123,7 @@ pub(crate) mod tests {
         operation::Operation,
         queue::MemoryQueue,
         record::{
-            KeptAnswer, ReservationRequest, Revision, Worker,
+            KeptAnswer, ReservationRequest, Revision,
             tests::{RETAIN, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
@@ -176,7 +176,7 @@ pub(crate) mod tests {
 
     pub(crate) fn unknown() -> Record {
         let record = in_progress();
-        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), NOW);
+        let unknown = record.mark_unknown(&record, Revision::mint(), NOW);
         unknown.expect("it is in progress").into()
     }
 
@@ -195,7 +195,7 @@ pub(crate) mod tests {
         async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
             let (record, refusal) = (question.record(), Answer::json(402, "{}").head);
             let refused = KeptAnswer { head: refusal, ..answer() };
-            let completed = record.complete(Worker::of(record), Revision::mint(), refused, NOW);
+            let completed = record.complete(record, Revision::mint(), refused, NOW);
             let completed: Record = completed.ok_or("it is its own")?.into();
             self.0.swap(record.revision, &completed, &[]).await?;
             Ok(Finding::Executed(Answer::json(201, "{}")))
@@ -219,8 +219,7 @@ pub(crate) mod tests {
             (Record { key: reservation("another").key, ..unknown() }, MemoryQueue::new());
         let (_, reconciliation) = reconciliation_to(&others, dead_letters.clone(), Restless).await;
         let old = Record::reserve(&reservation("k"), Revision::mint(), NOW.minus(2 * RETAIN));
-        let wanted =
-            old.complete(Worker::of(&old), old.revision, answer(), old.began_at).expect("it is its own");
+        let wanted = old.complete(&old, old.revision, answer(), old.began_at).expect("it is its own");
         let report = DeferredReport::of(wanted.into(), &[]).expect("it is short");
         reconciliation
             .receive(&Message::DeferredReport(Box::new(report)).to_json())

@@ -170,7 +170,7 @@ impl ReportedEffect {
 mod tests {
     use super::*;
     use crate::record::{
-        Ended, Head, KeptAnswer, Revision, Verdict, Worker,
+        Ended, Head, KeptAnswer, Revision, Verdict,
         tests::{answer, reservation},
     };
 
@@ -182,7 +182,7 @@ mod tests {
 
     fn completed(answer: KeptAnswer) -> Record {
         let begun = begun();
-        begun.complete(Worker::of(&begun), Revision::mint(), answer, START).expect("it is its own").into()
+        begun.complete(&begun, Revision::mint(), answer, START).expect("it is its own").into()
     }
 
     fn with_status(status: u16) -> Record {
@@ -283,8 +283,7 @@ mod tests {
     #[test]
     fn an_effect_without_a_record_of_its_request_is_escalated() {
         let begun = begun();
-        let never_began =
-            Ended::NotBegun.of(&begun, Worker::of(&begun), Revision::mint(), START).expect("it is its own");
+        let never_began = Ended::NotBegun.of(&begun, &begun, Revision::mint(), START).expect("it is its own");
         let transactional = Record { transactional: true, ..begun.clone() };
         let lease_until = reservation("k").lease_until;
         let certain = transactional.expire(Revision::mint(), lease_until).expect("its lease has expired");

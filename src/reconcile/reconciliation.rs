@@ -184,25 +184,21 @@ impl Reconciliation {
         }
         let time = time.min(ASK_TIMEOUT);
         let message = Message::read(body)?;
-        match (&message, message.record_key()) {
-            (Message::Check { .. } | Message::Sweep | Message::Poison(_) | Message::Contradiction(_), _) => {
-                Err(WorkError::Malformed("it asks for nothing that this function does"))
-            }
-            (_, None) => Err(WorkError::Malformed("it names no record")),
-            (Message::DeferredReport(report), Some(key)) => {
-                self.apply(&key, report).instrument(telemetry::record_span(&key)).await
-            }
-            (Message::ProviderReport { report, .. }, Some(key)) => {
-                self.reported_before(&key, report, time).instrument(telemetry::record_span(&key)).await
-            }
-            (Message::Ask { .. }, Some(key)) => {
-                let asked = self.ask_within(&key, Asks::Anew, time).instrument(telemetry::record_span(&key));
-                match asked.await? {
+        let key = &message.record_key().ok_or(WorkError::Malformed("it names no record"))?;
+        let processed = async {
+            match &message {
+                Message::DeferredReport(report) => self.apply(key, report).await,
+                Message::ProviderReport { report, .. } => self.reported_before(key, report, time).await,
+                Message::Ask { .. } => match self.ask_within(key, Asks::Anew, time).await? {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
+                },
+                Message::Check { .. } | Message::Sweep | Message::Poison(_) | Message::Contradiction(_) => {
+                    Err(WorkError::Malformed("it asks for nothing that this function does"))
                 }
             }
-        }
+        };
+        processed.instrument(telemetry::record_span(key)).await
     }
 
     /// Applies a deferred report, fenced by its worker's revision. What its record contradicts is escalated. A double execution is

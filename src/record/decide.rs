@@ -103,7 +103,7 @@ mod tests {
     use crate::{
         operation::OnLeaseExpiry,
         record::{
-            AttemptId, Worker,
+            AttemptId,
             tests::{answer, reservation, reservation_for},
         },
     };
@@ -121,9 +121,9 @@ mod tests {
         let owner = reserved.attempt;
         vec![
             Record::accept(&reservation("k"), Revision::mint(), NOW),
-            reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap().into(),
+            reserved.complete(&reserved, Revision::mint(), answer(), NOW).unwrap().into(),
             reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
-            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap().into(),
+            reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap().into(),
             reserved,
         ]
     }

@@ -31,7 +31,7 @@ pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Found, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
-pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED, Worker};
+pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
@@ -96,9 +96,10 @@ impl Record {
         matches!(self.state, State::InProgress { .. }) && !matches!(next.state, State::InProgress { .. })
     }
 
-    /// Whether another write to this record proves that its execution did nothing, and never will.
+    /// Whether another write to this record proves that its execution, which is in progress, did nothing, and never will.
     pub(crate) const fn is_undone_by_the_next_write(&self) -> bool {
-        self.transactional && self.may_end_without_effect()
+        let in_progress = matches!(self.state, State::InProgress { .. });
+        in_progress && self.transactional && self.may_end_without_effect()
     }
 
     /// Whether it can be settled as if nothing was done. A worker's release and refusal, the provider's denial and "not found"

@@ -1,9 +1,7 @@
 //! The transitions of the execution that owns a record.
 //!
 //! A transition takes the record that was seen and returns its replacement. The store writes it only if the revision seen is
-//! still current. `report` decides which of them a worker's report may make.
-
-use std::time::Duration;
+//! still current. `report` decides which of them a worker's report may make. There, `worker` is the record as its worker last saw it.
 
 use super::{
     AttemptId, Evidence, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State,
@@ -16,41 +14,6 @@ pub(crate) const NOT_EXECUTED: &str = "not_executed";
 
 /// The note for a handler that reported a failure, answered 5xx, or gave an inconclusive answer.
 pub(crate) const HANDLER_FAILED: &str = "handler_failed";
-
-/// The worker that reports how an execution ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Worker {
-    /// Its execution.
-    pub attempt: AttemptId,
-    /// When the key was first seen, in the worker's record. It identifies the generation.
-    pub created_at: Timestamp,
-    /// When its execution began.
-    pub began_at: Timestamp,
-    /// How long the worker keeps its answer, and the answer's body.
-    pub retention: Duration,
-    /// Whether all its effects are in the transaction that completes its operation.
-    pub transactional: bool,
-}
-
-impl Worker {
-    /// The worker of the execution that owns this record.
-    pub(crate) const fn of(record: &Record) -> Self {
-        Self {
-            attempt: record.attempt,
-            created_at: record.created_at,
-            began_at: record.began_at,
-            retention: record.retention,
-            transactional: record.transactional,
-        }
-    }
-
-    /// Whether a record of the same request belongs to the generation that this worker ran for. A later one does too while the
-    /// worker's retention lasts, even if the worker's clock was [`CLOCK_SKEW`] ahead: an operator deleted the record, or restored
-    /// the table.
-    pub(crate) fn shares_generation(&self, record: &Record, now: Timestamp) -> bool {
-        record.created_at == self.created_at || now.plus(CLOCK_SKEW) < self.began_at.plus(self.retention)
-    }
-}
 
 impl Record {
     /// The record of a first execution: absent → in progress.
@@ -122,7 +85,7 @@ impl Record {
     /// another way.
     pub(super) fn completed(
         &self,
-        worker: Worker,
+        worker: &Self,
         revision: Revision,
         answer: KeptAnswer,
         now: Timestamp,
@@ -143,7 +106,7 @@ impl Record {
     /// What another execution left unknown is [claimed](Self::claim). `None` if the effect is known already.
     pub(super) fn uncommitted(
         &self,
-        worker: Worker,
+        worker: &Self,
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
@@ -164,7 +127,7 @@ impl Record {
         if !self.may_end_without_effect() {
             return Transition::to(self.unknown(revision, UnknownCause::Contested, now));
         }
-        let certain = matches!(self.state, State::InProgress { .. }) && self.is_undone_by_the_next_write();
+        let certain = self.is_undone_by_the_next_write();
         let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
         let released = self.settled(Verdict::NotExecuted, by, revision, now);
         Transition::to(released).failed(Some(Note::new(NOT_EXECUTED)))
@@ -192,7 +155,7 @@ impl Record {
     /// key, if the worker's record was deleted.
     pub(crate) fn contest(
         &self,
-        worker: Worker,
+        worker: &Self,
         evidence: Evidence,
         revision: Revision,
         now: Timestamp,
@@ -218,7 +181,7 @@ impl Record {
     /// `since` starts again, because its last request may still be on its way.
     ///
     /// If the record is another execution's, this one replaces it, so that a later report of the other worker does not settle it.
-    pub(super) fn marked_unknown(&self, worker: Worker, revision: Revision, now: Timestamp) -> Transition {
+    pub(super) fn marked_unknown(&self, worker: &Self, revision: Revision, now: Timestamp) -> Transition {
         let cause = UnknownCause::PerhapsExecuted;
         let unknown = self.unknown(revision, cause, now);
         match self.state {
@@ -241,6 +204,13 @@ impl Record {
         let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0 };
         let last_failure = Some(Note::new(cause.name()));
         Self { revision, last_failure, settled_note: None, state, ..self.clone() }
+    }
+
+    /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while
+    /// the worker's retention lasts, even if the worker's clock was [`CLOCK_SKEW`] ahead: an operator deleted the record, or restored
+    /// the table.
+    pub(crate) fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
+        record.created_at == self.created_at || now.plus(CLOCK_SKEW) < self.began_at.plus(self.retention)
     }
 
     /// Whether the record has expired, even if this clock is [`CLOCK_SKEW`] ahead: it counts as absent, deleted or not.
@@ -326,10 +296,10 @@ mod tests {
     #[test]
     fn a_worker_that_lost_its_record_to_another_execution_can_change_nothing() {
         let record = reserved();
-        let (mine, worker) = (record.attempt, Worker::of(&record));
+        let (mine, worker) = (record.attempt, &record);
         let theirs = again(&record);
         let unknown = theirs.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
-        let completed = theirs.complete(Worker::of(&theirs), fresh(), answer(), NOW).unwrap();
+        let completed = theirs.complete(&theirs, fresh(), answer(), NOW).unwrap();
         assert!(unknown.complete(worker, fresh(), answer(), NOW).is_some(), "it knows more");
         assert_eq!(unknown.release(mine, fresh(), NOW), None);
         for theirs in [theirs, completed.into()] {
@@ -344,13 +314,13 @@ mod tests {
     #[test]
     fn a_late_completion_ends_an_unknown_of_each_attempt_of_its_key() {
         let unknown = reserved().unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let completed = unknown.complete(Worker::of(&unknown), fresh(), answer(), NOW).unwrap();
+        let completed = unknown.complete(&unknown, fresh(), answer(), NOW).unwrap();
         assert!(matches!(completed.state, State::Completed { by: SettledBy::Worker, .. }));
-        let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&unknown) };
+        let other = &Record { attempt: AttemptId::mint(), ..unknown.clone() };
         let completed = unknown.complete(other, fresh(), answer(), NOW).unwrap();
         assert_eq!((completed.state.name(), completed.attempt), ("completed", other.attempt));
         let retention = CLOCK_SKEW + RETAIN;
-        let of_another_generation = Worker { created_at: LATER, retention, ..other };
+        let of_another_generation = &Record { created_at: LATER, retention, ..other.clone() };
         // An operator deleted its record.
         assert!(unknown.complete(of_another_generation, fresh(), answer(), NOW.plus(RETAIN / 2)).is_some());
         let late = unknown.complete(of_another_generation, fresh(), answer(), NOW.plus(RETAIN));
@@ -362,9 +332,9 @@ mod tests {
     fn a_completion_overrides_every_release_and_no_completion() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
-            let completed = released.complete(Worker::of(&released), revision, answer(), LATER).unwrap();
+            let completed = released.complete(&released, revision, answer(), LATER).unwrap();
             assert_eq!((completed.state.name(), completed.revision), ("completed", revision), "{by:?}");
-            let again = completed.complete(Worker::of(&released), fresh(), answer(), LATER);
+            let again = completed.complete(&released, fresh(), answer(), LATER);
             assert_eq!(again, None);
         }
     }
@@ -375,12 +345,12 @@ mod tests {
         let record = reserved();
         let other = again(&released(SettledBy::Assumption));
         let other = other.release(other.attempt, fresh(), LATER).unwrap();
-        let completed = other.complete(Worker::of(&record), fresh(), answer(), LATER).unwrap();
+        let completed = other.complete(&record, fresh(), answer(), LATER).unwrap();
         assert_eq!((completed.state.name(), completed.attempt), ("completed", record.attempt));
         // The key has expired since, and this is its next generation.
         let anew = Record::reserve(&reservation("k"), fresh(), LATER);
         let anew = anew.release(anew.attempt, fresh(), LATER).unwrap();
-        let late = anew.complete(Worker::of(&record), fresh(), answer(), LATER);
+        let late = anew.complete(&record, fresh(), answer(), LATER);
         assert_eq!(late, None);
     }
 
@@ -389,7 +359,7 @@ mod tests {
     fn an_unknown_overrides_an_assumption_but_no_report() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
-            let unknown = released.mark_unknown(Worker::of(&released), revision, LATER);
+            let unknown = released.mark_unknown(&released, revision, LATER);
             let expected = match by {
                 SettledBy::Assumption => {
                     let (cause, since) = (UnknownCause::PerhapsExecuted, LATER);
@@ -402,8 +372,8 @@ mod tests {
             assert_eq!(unknown.map(Record::from), expected, "{by:?}");
         }
         let record = reserved();
-        let completed = record.complete(Worker::of(&record), fresh(), answer(), NOW).unwrap();
-        let unknown = completed.mark_unknown(Worker::of(&record), fresh(), LATER);
+        let completed = record.complete(&record, fresh(), answer(), NOW).unwrap();
+        let unknown = completed.mark_unknown(&record, fresh(), LATER);
         assert_eq!(unknown, None);
     }
 
@@ -415,12 +385,12 @@ mod tests {
             let other = again(&released(SettledBy::Assumption));
             let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
             let other = other.settle(Verdict::NotExecuted, by, fresh(), LATER).unwrap();
-            let unknown = other.mark_unknown(Worker::of(&record), fresh(), LATER);
+            let unknown = other.mark_unknown(&record, fresh(), LATER);
             // The provider and an operator settle the operation as a whole.
             let taken = matches!(by, SettledBy::Worker | SettledBy::Assumption);
             assert_eq!(unknown.is_some(), taken, "{by:?}");
             assert!(unknown.is_none() || unknown.unwrap().attempt == record.attempt);
-            let anew = Worker { created_at: LATER.plus(RETAIN), ..Worker::of(&record) };
+            let anew = &Record { created_at: LATER.plus(RETAIN), ..record.clone() };
             assert!(other.mark_unknown(anew, fresh(), LATER).is_none());
         }
     }
@@ -432,7 +402,7 @@ mod tests {
         let other = again(&released(SettledBy::Assumption));
         let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
         let (revision, later) = (fresh(), LATER.plus(RETAIN));
-        let unknown = other.mark_unknown(Worker::of(&record), revision, later).unwrap();
+        let unknown = other.mark_unknown(&record, revision, later).unwrap();
         let state = State::Unknown {
             cause: UnknownCause::PerhapsExecuted,
             since: later,
@@ -446,7 +416,7 @@ mod tests {
             Transition::to(Record { revision, attempt, began_at, last_failure, state, ..other.clone() })
         );
         assert_eq!(unknown.release(other.attempt, fresh(), later), None);
-        assert!(unknown.complete(Worker::of(&other), fresh(), answer(), later).is_some());
+        assert!(unknown.complete(&other, fresh(), answer(), later).is_some());
     }
 
     // T5: between the first worker's report and the second's release, no retry runs.
@@ -454,7 +424,7 @@ mod tests {
     fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
         let revision = fresh();
-        let contested = other.contest(Worker::of(&record), Evidence::Perhaps, revision, LATER).unwrap();
+        let contested = other.contest(&record, Evidence::Perhaps, revision, LATER).unwrap();
         assert_eq!(
             contested,
             Transition::to(Record {
@@ -464,11 +434,7 @@ mod tests {
                 ..other.clone()
             })
         );
-        assert_eq!(
-            contested.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER),
-            None,
-            "once is enough"
-        );
+        assert_eq!(contested.contest(&record, Evidence::Perhaps, fresh(), LATER), None, "once is enough");
         let released = contested.release(other.attempt, fresh(), LATER).unwrap();
         assert!(matches!(
             released.state,
@@ -476,20 +442,20 @@ mod tests {
         ));
         let extended = contested.extend(other.attempt, fresh(), LATER).unwrap();
         assert_eq!(extended.reported, Some(Evidence::Perhaps));
-        let unknown = released.mark_unknown(Worker::of(&record), fresh(), LATER).unwrap();
+        let unknown = released.mark_unknown(&record, fresh(), LATER).unwrap();
         assert_eq!(released.reported, Some(Evidence::Perhaps));
         assert_eq!(unknown.reported, None, "what was reported is in the record now");
-        assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_some());
+        assert!(contested.complete(&other, fresh(), answer(), LATER).is_some());
         // An effect weighs more, and stays.
-        let effect = contested.contest(Worker::of(&record), Evidence::Effect, fresh(), LATER).unwrap();
-        assert_eq!(effect.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER), None);
+        let effect = contested.contest(&record, Evidence::Effect, fresh(), LATER).unwrap();
+        assert_eq!(effect.contest(&record, Evidence::Perhaps, fresh(), LATER), None);
         let released = effect.release(other.attempt, fresh(), LATER).unwrap();
-        let unknown = released.mark_unknown(Worker::of(&record), fresh(), LATER).unwrap();
+        let unknown = released.mark_unknown(&record, fresh(), LATER).unwrap();
         assert_eq!((effect.reported, unknown.reported), (Some(Evidence::Effect), Some(Evidence::Effect)));
         // Its own is not contested.
-        assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh(), LATER), None);
+        assert_eq!(other.contest(&other, Evidence::Perhaps, fresh(), LATER), None);
         let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let marked = unknown.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER).unwrap();
+        let marked = unknown.contest(&record, Evidence::Perhaps, fresh(), LATER).unwrap();
         assert_eq!((marked.attempt, marked.reported), (other.attempt, Some(Evidence::Perhaps)));
         assert!(matches!(marked.state, State::Unknown { since: LATER, .. }), "{marked:?}");
     }
@@ -497,7 +463,7 @@ mod tests {
     // T42, T49
     #[test]
     fn a_completion_is_kept_as_long_as_its_worker_keeps_its_body() {
-        let worker = Worker { retention: RETAIN * 2, ..Worker::of(&released(SettledBy::Operator)) };
+        let worker = &Record { retention: RETAIN * 2, ..released(SettledBy::Operator) };
         let mut released = released(SettledBy::Operator);
         (released.attempt, released.retention) = (worker.attempt, RETAIN * 9);
         let completed = released.complete(worker, fresh(), answer(), NOW).unwrap();
@@ -512,7 +478,7 @@ mod tests {
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
         let asked = lease_expired.postpone(fresh(), 3, LATER.plus(RETAIN), NOW).unwrap();
         let revision = fresh();
-        let unknown = asked.mark_unknown(Worker::of(&record), revision, LATER).unwrap();
+        let unknown = asked.mark_unknown(&record, revision, LATER).unwrap();
         let cause = UnknownCause::PerhapsExecuted;
         let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
         assert_eq!(
@@ -572,7 +538,7 @@ mod tests {
         assert_eq!(record.state.expires_at(), None);
         assert_eq!(record.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW).state.expires_at(), None);
         assert_eq!(Record::accept(&reservation("k"), fresh(), NOW).state.expires_at(), None);
-        let completed = record.complete(Worker::of(&record), fresh(), answer(), late).unwrap();
+        let completed = record.complete(&record, fresh(), answer(), late).unwrap();
         assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN * 7)));
         assert!(!record.expired(Timestamp::from_secs(u64::MAX)), "a lease is no expiry");
         let reported = late.plus(RETAIN * 7);
@@ -609,10 +575,10 @@ mod tests {
         let refused = again.not_begun(revision, now);
         assert_eq!(refused, again.release(again.attempt, revision, now).unwrap());
         let contested = reserved();
-        let other = Worker { attempt: AttemptId::mint(), ..Worker::of(&contested) };
+        let other = &Record { attempt: AttemptId::mint(), ..contested.clone() };
         let contested = contested.contest(other, Evidence::Perhaps, fresh(), LATER).unwrap();
         assert_eq!(contested.not_begun(fresh(), now).state.name(), "unknown");
-        let another = Worker { attempt: AttemptId::mint(), ..Worker::of(&again) };
+        let another = &Record { attempt: AttemptId::mint(), ..again.clone() };
         assert_eq!(Ended::NotBegun.of(&again, another, fresh(), now), None);
     }
 
@@ -650,7 +616,7 @@ mod tests {
             (failure(&first), first.origin.as_ref().map(Note::as_str)),
             (None, Some("POST /payments"))
         );
-        let unknown = first.mark_unknown(Worker::of(&first), fresh(), NOW).unwrap();
+        let unknown = first.mark_unknown(&first, fresh(), NOW).unwrap();
         assert_eq!(failure(&unknown).as_deref(), Some("perhaps_executed"));
         let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
         let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();
@@ -669,7 +635,7 @@ mod tests {
     // T55
     #[test]
     fn an_effect_without_its_rows_claims_no_later_generation() {
-        let worker = Worker::of(&reserved());
+        let worker = &reserved();
         let unknown =
             again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::PerhapsExecuted, LATER);
         let claimed = Ended::Uncommitted.of(&unknown, worker, fresh(), LATER).unwrap();
@@ -683,7 +649,7 @@ mod tests {
     #[test]
     fn a_transactional_worker_completes_only_the_record_that_it_owns() {
         let record = Record { transactional: true, ..reserved() };
-        let worker = Worker::of(&record);
+        let worker = &record;
         let released = record.release(record.attempt, fresh(), NOW).unwrap();
         for later in [released.into(), record.unknown(fresh(), UnknownCause::LeaseExpired, NOW)] {
             assert_eq!(later.complete(worker, fresh(), answer(), NOW), None);

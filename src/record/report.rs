@@ -2,7 +2,6 @@
 
 use super::{
     AttemptId, Evidence, KeptAnswer, Note, Record, Revision, SettledBy, State, Transition, UnknownCause,
-    Worker,
 };
 use crate::time::Timestamp;
 
@@ -113,12 +112,12 @@ impl Ended {
         }
     }
 
-    /// The record that this turns `seen` into. `None` if its worker may not change it: who knows more, wins. docs/states.md has
+    /// The record that this turns `seen` into; `worker` is the record as its worker last saw it. `None` if that worker may not change it: who knows more, wins. docs/states.md has
     /// the same table.
     pub(crate) fn of(
         &self,
         seen: &Record,
-        worker: Worker,
+        worker: &Record,
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
@@ -167,11 +166,10 @@ impl WorkerReport<'_> {
     /// from `base`, because what is known is still true. After the retention, counted from the execution's beginning, it is not
     /// written anew: the record may have been settled, and then deleted by time to live.
     pub fn fate(&self, current: Option<&Record>, revision: Revision, now: Timestamp) -> Fate {
-        let (base, worker) = (self.base, Worker::of(self.base));
+        let base = self.base;
         // Another request that did not begin counts as absent: it must not hide a certain or possible effect.
-        let current = current.filter(|current| {
-            !current.is_not_begun() || current.attempt == worker.attempt || !self.matters()
-        });
+        let current = current
+            .filter(|current| !current.is_not_begun() || current.attempt == base.attempt || !self.matters());
         // Of a new generation, so that no report takes it for the record whose rows it has, or whose rows are undone.
         let anew = Record { created_at: now, ..base.clone() };
         let seen = current.unwrap_or(&anew);
@@ -185,7 +183,7 @@ impl WorkerReport<'_> {
             return Fate::Fenced;
         }
         // The record of a later generation never tells what this execution did.
-        if self.matters() && !worker.shares_generation(seen, now) {
+        if self.matters() && !base.shares_generation(seen, now) {
             return Fate::Gone;
         }
         let in_progress = matches!(seen.state, State::InProgress { .. });
@@ -193,13 +191,13 @@ impl WorkerReport<'_> {
             || self.safe != Safe::Alarm(seen.attempt) && self.is_double(seen, now)
         {
             let evidence = self.ended.evidence().filter(|_| self.safe != Safe::Nothing);
-            let contested = evidence.and_then(|evidence| seen.contest(worker, evidence, revision, now));
+            let contested = evidence.and_then(|evidence| seen.contest(base, evidence, revision, now));
             return contested.map_or(Fate::Fenced, Fate::Contested);
         }
         if self.belongs_to_earlier_generation(seen) {
             return Fate::Gone;
         }
-        self.ended.of(seen, worker, revision, now).map_or(Fate::Fenced, Fate::Written)
+        self.ended.of(seen, base, revision, now).map_or(Fate::Fenced, Fate::Written)
     }
 
     /// Whether it would be a loss to drop this report: it is about an effect, or about domain writes.
@@ -232,7 +230,7 @@ impl WorkerReport<'_> {
         current.attempt != base.attempt
             && base.is_same_request(current)
             && !did_nothing
-            && Worker::of(base).shares_generation(current, now)
+            && base.shares_generation(current, now)
     }
 
     /// Whether its domain writes can never commit, because this record is of another generation of the key.
@@ -309,7 +307,7 @@ impl Record {
 impl Record {
     pub(crate) fn complete(
         &self,
-        worker: Worker,
+        worker: &Self,
         revision: Revision,
         answer: KeptAnswer,
         now: Timestamp,
@@ -323,12 +321,12 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
-        Ended::NotExecuted(None).of(self, Worker { attempt, ..Worker::of(self) }, revision, now)
+        Ended::NotExecuted(None).of(self, &Self { attempt, ..self.clone() }, revision, now)
     }
 
     pub(crate) fn mark_unknown(
         &self,
-        worker: Worker,
+        worker: &Self,
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
@@ -520,8 +518,7 @@ mod tests {
         let (first, second) = two();
         let released =
             |seen: &Record, by| Record::from(seen.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap());
-        let unknown =
-            |seen: &Record| Record::from(seen.mark_unknown(Worker::of(seen), fresh(), NOW).unwrap());
+        let unknown = |seen: &Record| Record::from(seen.mark_unknown(seen, fresh(), NOW).unwrap());
         let nothing = Ended::NotExecuted(None);
         let reports = [
             ("an effect", effect()),

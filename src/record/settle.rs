@@ -191,7 +191,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, Note, Worker,
+        Head, Note,
         tests::{RETAIN, answer, reservation},
     };
 
@@ -285,7 +285,7 @@ mod tests {
             assert_eq!((since, reconcile_at, asked, claimed.reported), (late, Timestamp::MAX, 0, EFFECT));
             assert_eq!(claimed.claim(fresh(), late, late), None, "once is enough");
             // Its worker comes back.
-            let worker = Worker::of(&claimed);
+            let worker = &claimed;
             assert_eq!(claimed.release(claimed.attempt, fresh(), late).unwrap().state.name(), "unknown");
             let unknown = claimed.mark_unknown(worker, fresh(), late).unwrap();
             let refusal = KeptAnswer { head: Head::Http { status: 402, headers: [].into() }, ..answer() };

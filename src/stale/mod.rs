@@ -148,14 +148,13 @@ impl Stale {
                 };
                 return Step::Write(next.into(), outcome);
             }
-            let lease_until = match &current.state {
-                State::InProgress { lease_until } => Some(*lease_until),
-                State::Pending => None,
+            Step::Stop(match &current.state {
+                State::InProgress { lease_until } => CheckOutcome::Live(*lease_until),
+                State::Pending => CheckOutcome::Live(current.created_at.plus(self.pending_bound)),
                 State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
-                    return Step::Stop(CheckOutcome::Settled);
+                    CheckOutcome::Settled
                 }
-            };
-            Step::Stop(CheckOutcome::Live(self.due_at(lease_until, current.created_at)))
+            })
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Unread(key), effort, step).await {
@@ -180,12 +179,6 @@ impl Stale {
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
         let delay = look_at.since(self.engine.world.now()).max(MIN_CHECK_DELAY);
         Ok(self.checks.send(&Message::Check { key, look_at }.to_json(), delay).await?)
-    }
-
-    /// When to look at a record: once its lease, which includes the grace, has expired. At accepted work: once it has waited for the
-    /// pending bound.
-    fn due_at(&self, lease_until: Option<Timestamp>, created_at: Timestamp) -> Timestamp {
-        lease_until.unwrap_or_else(|| created_at.plus(self.pending_bound))
     }
 
     fn until(&self, time: Duration) -> Instant {

@@ -376,17 +376,14 @@ impl Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{
-        Worker,
-        tests::{answer, reservation},
-    };
+    use crate::record::tests::{answer, reservation};
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
 
     fn completed(answer: KeptAnswer) -> Record {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { retention: Duration::from_millis(86_400_001), ..reserved };
-        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap().into()
+        reserved.complete(&reserved, Revision::mint(), answer, NOW).unwrap().into()
     }
 
     fn attributes(record: &Record) -> serde_dynamo::Item {
@@ -399,7 +396,7 @@ mod tests {
         let item = attributes(&completed(answer()));
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let unknown = reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap();
+        let unknown = reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap();
         for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown.into()] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
@@ -430,8 +427,7 @@ mod tests {
     fn the_flags_of_a_contested_or_claimed_record_are_kept() {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
-        let contested =
-            reserved.contest(Worker::of(&other), Evidence::Perhaps, Revision::mint(), NOW).unwrap();
+        let contested = reserved.contest(&other, Evidence::Perhaps, Revision::mint(), NOW).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested.clone().into());
         let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
         assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());
@@ -443,7 +439,7 @@ mod tests {
     fn an_item_missing_a_required_attribute_is_unreadable() {
         let unknown = {
             let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap()
+            reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap()
         };
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         for record in [completed(answer()), unknown.into(), reserved] {

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, KeptAnswer, KeptBody, Revision, Worker,
+            Encoding, Head, KeptAnswer, KeptBody, Revision,
             tests::{answer, reservation},
         },
         store::dynamodb::{Attributes, to_item},
@@ -53,7 +53,7 @@ mod tests {
     fn completed(answer: KeptAnswer) -> Record {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { retention: Duration::from_millis(86_400_001), ..reserved };
-        reserved.complete(Worker::of(&reserved), Revision::mint(), answer, NOW).unwrap().into()
+        reserved.complete(&reserved, Revision::mint(), answer, NOW).unwrap().into()
     }
 
     /// The size of an item as DynamoDB counts it.
