@@ -177,15 +177,13 @@ mod tests {
         let unknown = after(OnLeaseExpiry::Unknown);
         let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER, &unknown);
         assert_eq!(decision, Err(Found::DeadWorker));
-        for choice in [OnLeaseExpiry::RunAgain] {
-            let (reservation, operation) = (reservation("k"), after(choice));
-            // Whether this caller finds the dead worker, or the stale function did before.
-            let found_stale = record.expire(Revision::mint(), LATER).unwrap();
-            for record in [&record, &found_stale] {
-                let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
-                let Ok(next) = decision else { panic!("not taken over: {decision:?}") };
-                assert_eq!(next.attempt, reservation.attempt);
-            }
+        let (reservation, operation) = (reservation("k"), after(OnLeaseExpiry::RunAgain));
+        // Whether this caller finds the dead worker, or the stale function did before.
+        let found_stale = record.expire(Revision::mint(), LATER).unwrap();
+        for record in [&record, &found_stale] {
+            let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
+            let Ok(next) = decision else { panic!("not taken over: {decision:?}") };
+            assert_eq!(next.attempt, reservation.attempt);
         }
     }
 
@@ -305,13 +303,10 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
         let expired = reported.expire(Revision::mint(), LATER).unwrap();
-        for choice in [OnLeaseExpiry::RunAgain] {
-            let operation = operation().on_lease_expiry(choice);
-            let at_last =
-                |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
-            assert!(at_last(&reported) == Err(Found::DeadWorker));
-            assert_eq!(at_last(&expired), Err(Found::Unknown));
-        }
+        let operation = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+        let at_last = |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
+        assert_eq!(at_last(&reported), Err(Found::DeadWorker));
+        assert_eq!(at_last(&expired), Err(Found::Unknown));
     }
 
     // T43: the take-over would prove that nothing was done, but it would also begin.
