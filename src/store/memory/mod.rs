@@ -13,7 +13,6 @@ mod expression;
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
-    fmt,
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -45,7 +44,8 @@ const MAX_BODY_BYTES: usize = 406_000;
 const PAGE: usize = 100;
 
 /// Keeps records in this process's memory. Clones are one store. It guards nothing across processes: it is not for production.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("MemoryStore {{ records: {}, .. }}", self.tables().records.len())]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
 }
@@ -104,13 +104,6 @@ impl Tables {
             State::Unknown { since, reconcile_at, .. } => Some((record, since, reconcile_at)),
             _ => None,
         })
-    }
-}
-
-impl fmt::Debug for MemoryStore {
-    /// The number of records only.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("records", &self.tables().records.len()).finish_non_exhaustive()
     }
 }
 
