@@ -249,10 +249,7 @@ impl Engine {
     ) -> Result<Standing, Unapplied> {
         let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
         loop {
-            let call = match seen {
-                None => self.store.insert(&change.record, &change.with),
-                Some(seen) => self.store.swap(seen.revision, &change.record, &change.with),
-            };
+            let call = self.store.put(revision(seen), &change.record, &change.with);
             let error = match self.bounded(effort.until, call).await {
                 Ok(WriteOutcome::Written) => return Ok(Standing::Ours),
                 Ok(WriteOutcome::Refused(current)) => return Ok(standing(change, current)),
