@@ -8,14 +8,14 @@ use lambda_idempotency::{
     internal::{
         Fingerprints,
         steps::{
-            self, Asked, Asks, Backoff, Decision, Ended, Fate, Learned, NotFound, Overtaken,
-            ReservationRequest, Safe, Schedule, WorkerReport,
+            self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe,
+            Schedule, WorkerReport,
         },
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
-    record::{Evidence, Record, Revision, State, UnknownCause},
+    record::{Evidence, Record, Revision, State},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -223,7 +223,7 @@ impl Protocol {
                     ..self.request.clone()
                 };
                 return match steps::decide(current, &request, revision, now, &self.operation) {
-                    Decision::TakeOver(next) => {
+                    Ok(next) => {
                         let mut record = Record::from(next);
                         if record.attempts == 1 {
                             // Two generations of a key do not begin within one millisecond.
@@ -232,9 +232,12 @@ impl Protocol {
                         }
                         Next::Begins(self.number(record))
                     }
-                    Decision::Expire(next) => Next::Written(self.number(next)),
-                    Decision::Replay => Next::Replays,
-                    _ => Next::Stopped(false),
+                    Err(steps::Found::DeadWorker) => {
+                        let ended = current.and_then(|dead| steps::expire(dead, revision, now));
+                        ended.map_or(Next::Stopped(false), |ended| Next::Written(self.number(ended)))
+                    }
+                    Err(steps::Found::Completed) => Next::Replays,
+                    Err(_) => Next::Stopped(false),
                 };
             }
             Event::Report { base, report, rows, safe } => {
@@ -324,11 +327,7 @@ pub fn combination(record: &Record) -> String {
     let state = &record.state;
     let detail = match state {
         State::Unknown { cause, reconcile_at, .. } => {
-            let cause = match cause {
-                UnknownCause::LeaseExpired | UnknownCause::Contested => cause.name(),
-                _ => "reported",
-            };
-            format!(" {cause}{}", if *reconcile_at == Timestamp::MAX { " escalated" } else { "" })
+            format!(" {}{}", cause.name(), if *reconcile_at == Timestamp::MAX { " escalated" } else { "" })
         }
         _ => String::new(),
     };

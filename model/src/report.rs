@@ -1,9 +1,6 @@
 //! What workers report, and what reconcilers find, with a number for each answer.
 
-use lambda_idempotency::{
-    internal::steps::{Ended, Learned, answer},
-    record::UnknownCause,
-};
+use lambda_idempotency::internal::steps::{Ended, Learned, answer};
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +42,7 @@ impl From<Report> for Ended {
             Report::Refusal(number) => Self::Completed(answer(402, number)),
             Report::NotExecuted => Self::NotExecuted(None),
             Report::NotBegun => Self::NotBegun,
-            Report::PerhapsExecuted => Self::PerhapsExecuted(UnknownCause::HandlerFailed, None),
+            Report::PerhapsExecuted => Self::PerhapsExecuted(None),
             Report::Uncommitted => Self::Uncommitted,
         }
     }

@@ -170,11 +170,8 @@ impl From<StoreError> for Unapplied {
     }
 }
 
-/// Who holds the record after a write.
-enum Standing {
-    Ours,
-    Theirs(Option<Box<Record>>),
-}
+/// Whether a change was written. If not: the current record.
+type Written = Result<(), Option<Box<Record>>>;
 
 impl Engine {
     /// Applies `step` until its write is applied, or it stops.
@@ -212,9 +209,8 @@ impl Engine {
                 }
             };
             match self.write(current.as_deref(), &change, effort).await {
-                Ok(Standing::Ours) => return Ok(Applied::Written(meaning, change.record)),
-                Ok(Standing::Theirs(Some(other))) => current = Some(other),
-                Ok(Standing::Theirs(None)) => (current, key) = (None, Some(change.record.key)),
+                Ok(Ok(())) => return Ok(Applied::Written(meaning, change.record)),
+                Ok(Err(other)) => (current, key) = (other, Some(change.record.key)),
                 Err(unapplied) => {
                     let over = revision(current.as_deref());
                     return Err(Unapplied {
@@ -246,13 +242,13 @@ impl Engine {
         seen: Option<&Record>,
         change: &Change,
         effort: Effort,
-    ) -> Result<Standing, Unapplied> {
+    ) -> Result<Written, Unapplied> {
         let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
         loop {
             let call = self.store.put(revision(seen), &change.record, &change.with);
             let error = match self.bounded(effort.until, call).await {
-                Ok(WriteOutcome::Written) => return Ok(Standing::Ours),
-                Ok(WriteOutcome::Refused(current)) => return Ok(standing(change, current)),
+                Ok(WriteOutcome::Written) => return Ok(Ok(())),
+                Ok(WriteOutcome::Refused(current)) => return Ok(written(change, current)),
                 // That proves nothing about the record: an earlier try may have been applied, and its rows may be what refuses
                 // this one. So the record decides.
                 Ok(WriteOutcome::Denied(denied)) => match self.load(&change.record.key, effort).await {
@@ -261,7 +257,7 @@ impl Engine {
                         let error = StoreError::new(StoreErrorKind::Refused, cause);
                         return Err(Unapplied { error, tried: None, denied, refused: false });
                     }
-                    Ok(current) => return Ok(standing(change, current)),
+                    Ok(current) => return Ok(written(change, current)),
                     Err(error) => error,
                 },
                 Err(error) => error,
@@ -305,20 +301,16 @@ impl Engine {
     ) -> Result<T, StoreError> {
         let left = until.map(|until| until.since(self.world.instant())).filter(|left| !left.is_zero());
         let bound = left.map_or(STORE_TIMEOUT, |left| left.min(STORE_TIMEOUT));
-        tokio::select! {
-            biased;
-            answer = call => answer,
-            // Lazy: an immediate answer needs no timer.
-            () = async { self.world.sleep(bound).await } => Err(StoreError::no_answer_in_time(bound < STORE_TRY)),
-        }
+        let answer = self.world.within(bound, call).await;
+        answer.unwrap_or_else(|| Err(StoreError::no_answer_in_time(bound < STORE_TRY)))
     }
 }
 
-/// Who holds the record after a change that was refused because of the current record.
-fn standing(change: &Change, current: Option<Box<Record>>) -> Standing {
+/// Whether a change that was refused because of the current record was applied by an earlier try.
+fn written(change: &Change, current: Option<Box<Record>>) -> Written {
     match current {
-        Some(current) if current.revision == change.record.revision => Standing::Ours,
-        current => Standing::Theirs(current),
+        Some(current) if current.revision == change.record.revision => Ok(()),
+        current => Err(current),
     }
 }
 

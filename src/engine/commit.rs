@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    record::{Answer, Record, Safe, Transition, UnknownCause},
+    record::{Answer, HANDLER_FAILED, Record, Safe, Transition},
     store::{Companion, StoreError},
     telemetry::Count,
     time::Instant,
@@ -167,13 +167,9 @@ impl Executor {
             // This is the handler's code: it may panic, or never end.
             Some(compute) => {
                 let computed = AssertUnwindSafe(async move { compute().await }).catch_unwind();
-                tokio::select! {
-                    biased;
-                    computed = computed => computed.unwrap_or_else(|_| Err("it panicked".into())),
-                    () = self.engine.world.sleep(stop_at.since(self.engine.world.instant())) => {
-                        Err("it did not end in time".into())
-                    }
-                }
+                let (world, late) = (&self.engine.world, "it did not end in time");
+                let computed = world.within(stop_at.since(world.instant()), computed).await;
+                computed.map_or(Err(late.into()), |ended| ended.unwrap_or_else(|_| Err("it panicked".into())))
             }
             None => Ok(Vec::new()),
         };
@@ -202,7 +198,7 @@ impl Executor {
             Report::Completed(answer) if answer.head.is_effect() && !self.operation().may_run_again() => {
                 (Report::Uncommitted, Some(FinishOutcome::Unknown))
             }
-            _ => (Report::PerhapsExecuted(UnknownCause::HandlerFailed), Some(FinishOutcome::Unknown)),
+            _ => (Report::PerhapsExecuted(HANDLER_FAILED), Some(FinishOutcome::Unknown)),
         }
     }
 }

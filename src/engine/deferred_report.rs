@@ -59,11 +59,8 @@ impl Executor {
         let message = Message::DeferredReport(Box::new(self.deferred(seen, report, kept)?)).to_json();
         let world = &self.engine.world;
         let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
-        tokio::select! {
-            biased;
-            sent = queue.send(&message, Duration::ZERO) => sent.map_err(|error| error.cause()),
-            () = world.sleep(time) => Err("no answer in time".to_owned()),
-        }
+        let sent = world.within(time, queue.send(&message, Duration::ZERO)).await;
+        sent.ok_or("no answer in time")?.map_err(|error| error.cause())
     }
 
     /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.
@@ -94,7 +91,7 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, Note, Revision, UnknownCause,
+            Encoding, Head, Note, Revision,
             tests::{answer, reservation},
         },
         time::Timestamp,
@@ -118,7 +115,7 @@ mod tests {
             Ended::Completed(zlib),
             Ended::NotExecuted(Some(Note::new("not_executed, status 503"))),
             Ended::NotBegun,
-            Ended::PerhapsExecuted(UnknownCause::Panicked, None),
+            Ended::PerhapsExecuted(None),
         ] {
             let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
             let ended = *kept.of(&seen, Worker::of(&seen), seen.revision, NOW).unwrap().into_record();

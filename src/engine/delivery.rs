@@ -71,7 +71,7 @@ impl Executor {
             State::FailedRetryable { .. } if not_begun => Ended::NotBegun.into(),
             State::FailedRetryable { .. } => Ended::NotExecuted(because).into(),
             State::Unknown { .. } if wanted.reported == Some(Evidence::Effect) => Ended::Uncommitted.into(),
-            State::Unknown { cause, .. } => Ended::PerhapsExecuted(cause, because).into(),
+            State::Unknown { .. } => Ended::PerhapsExecuted(because).into(),
             State::Pending | State::InProgress { .. } => return Err(WorkError::Malformed("state")),
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.

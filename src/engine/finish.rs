@@ -62,14 +62,13 @@ impl Executor {
                     writes: if writes.is_empty() { Arc::default() } else { writes.into() },
                 };
             }
-            Report::NotExecuted => Ended::NotExecuted(because(NOT_EXECUTED, status)),
+            Report::NotExecuted => Ended::NotExecuted(Some(because(NOT_EXECUTED, status))),
             Report::NotBegun => Ended::NotBegun,
             // Nothing was sent anywhere, and nothing is committed.
-            Report::PerhapsExecuted(cause) if seen.transactional => {
-                let because = because(cause.name(), status).unwrap_or_else(|| Note::new(cause.name()));
-                Ended::NotExecuted(Some(because))
+            Report::PerhapsExecuted(why) if seen.transactional => {
+                Ended::NotExecuted(Some(because(why, status)))
             }
-            Report::PerhapsExecuted(cause) => Ended::PerhapsExecuted(*cause, because(cause.name(), status)),
+            Report::PerhapsExecuted(why) => Ended::PerhapsExecuted(Some(because(why, status))),
             Report::Uncommitted => Ended::Uncommitted,
         };
         ended.into()
@@ -234,9 +233,9 @@ pub(crate) fn double_execution(current: &Record) {
     Count::DoubleExecution.add(current.key.operation());
 }
 
-/// Why an execution failed, with the status of the handler's answer.
-fn because(name: &str, status: Option<u16>) -> Option<Note> {
-    Some(Note::new(&format!("{name}, status {}", status?)))
+/// Why an execution failed, with the status of the handler's answer, if there is one.
+fn because(why: &str, status: Option<u16>) -> Note {
+    status.map_or_else(|| Note::new(why), |status| Note::new(&format!("{why}, status {status}")))
 }
 
 /// The outcome for an execution whose record is another's.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::reserve::Replay;
 use crate::{
     domain::DomainWrite,
-    record::{Answer, Ended, Record, UnknownCause},
+    record::{Answer, Ended, Record},
     time::Timestamp,
 };
 
@@ -18,8 +18,8 @@ pub enum Report {
     NotExecuted,
     /// The request was refused before anything was done: its key is free for any request.
     NotBegun,
-    /// Something may have been done.
-    PerhapsExecuted(UnknownCause),
+    /// Something may have been done, for this reason.
+    PerhapsExecuted(&'static str),
     /// There was an effect, and its domain writes are not committed.
     Uncommitted,
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Decision, Record, ReservationRequest, State, Transition, decide},
+    record::{Answer, AttemptId, Found, Record, ReservationRequest, State, Transition, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
@@ -64,23 +64,6 @@ impl fmt::Debug for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replay").field("head", &self.answer.head).finish_non_exhaustive()
     }
-}
-
-/// What a reservation found, or what its write means.
-pub(super) enum Found {
-    /// Our own reservation, with the end of its lease.
-    Owned(Term),
-    /// Too little time was left to reserve it.
-    TooLate,
-    /// There is no answer, and the key may not begin.
-    MayNotBegin,
-    /// A worker whose lease has expired.
-    DeadWorker,
-    Completed,
-    InFlight,
-    Mismatch,
-    Incomparable,
-    Unknown,
 }
 
 /// When the invocation ends, and when its answer must be sent.
@@ -177,7 +160,7 @@ impl Executor {
         &self,
         request: &Request,
         times: Times,
-    ) -> Result<(Found, Option<Box<Record>>), StoreError> {
+    ) -> Result<(Result<Term, Found>, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
@@ -188,22 +171,23 @@ impl Executor {
             }
             _ => None,
         };
-        let own = |next: Transition| {
-            let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
-            match world.left(until) {
-                left if left < times.min_time => Step::Stop(Found::TooLate),
-                _ => Step::Write(next.into(), Found::Owned(until)),
-            }
-        };
         let step = |current: Option<&Record>, moment: Moment| match self
-            .found(request, attempt, times, current, moment)
+            .begins(request, attempt, times, current, moment)
         {
-            Err(next) => own(next),
-            Ok(Step::Stop(Found::InFlight)) => match wait_until.map(|until| until.since(world.instant())) {
-                Some(left) if !left.is_zero() => Step::Wait(left),
-                _ => Step::Stop(Found::InFlight),
-            },
-            Ok(step) => step,
+            Ok(next) => {
+                let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
+                match world.left(until) {
+                    left if left < times.min_time => Step::Stop(Err(Found::TooLate)),
+                    _ => Step::Write(next.into(), Ok(until)),
+                }
+            }
+            Err(Step::Stop(Err(Found::InFlight))) => {
+                match wait_until.map(|until| until.since(world.instant())) {
+                    Some(left) if !left.is_zero() => Step::Wait(left),
+                    _ => Step::Stop(Err(Found::InFlight)),
+                }
+            }
+            Err(step) => step,
         };
         // One try: the client may retry, and should not wait for a store that fails. A transaction in progress counts as an
         // execution in flight (T9).
@@ -219,10 +203,10 @@ impl Executor {
             Ok(Applied::Written(found, record)) => Ok((found, Some(record))),
             // Our own reservation was applied, but its answer was lost, and the record has been changed since.
             Ok(Applied::Stopped(found, Some(current)))
-                if current.attempt == attempt && !matches!(found, Found::Completed) =>
+                if current.attempt == attempt && !matches!(found, Err(Found::Completed)) =>
             {
                 self.take_back(Tried { record: current, over: None }, TakeBack::Now);
-                Ok((Found::TooLate, None))
+                Ok((Err(Found::TooLate), None))
             }
             Ok(Applied::Stopped(found, current)) => Ok((found, current)),
             Err(Unapplied { error, tried, .. }) => {
@@ -235,22 +219,23 @@ impl Executor {
                 match kind {
                     // A transaction holds the record, or many change it: an execution is in flight (T9). If an earlier try of
                     // our write was applied, it is taken back.
-                    StoreErrorKind::Contended => Ok((Found::InFlight, None)),
+                    StoreErrorKind::Contended => Ok((Err(Found::InFlight), None)),
                     _ => Err(error),
                 }
             }
         }
     }
 
-    /// What the current record means for this request. As an error: how the execution that it may begin takes the record.
-    pub(super) fn found(
+    /// The record of the execution that this request may begin. As an error: what is done if it may not. A dead worker's lease is
+    /// ended.
+    pub(super) fn begins<T>(
         &self,
         request: &Request,
         attempt: AttemptId,
         times: Times,
         current: Option<&Record>,
         Moment { revision, now }: Moment,
-    ) -> Result<Step<Found>, Transition> {
+    ) -> Result<Transition, Step<Result<T, Found>>> {
         let operation = self.operation();
         let reservation = ReservationRequest {
             key: request.key.clone(),
@@ -262,30 +247,25 @@ impl Executor {
             transactional: operation.transactional,
             origin: request.origin.clone(),
         };
-        Ok(match decide(current, &reservation, revision, now, operation) {
-            Decision::TakeOver(next) => return Err(next),
-            Decision::MayNotBegin => Step::Stop(Found::MayNotBegin),
-            Decision::Expire(next) => Step::Write(next.into(), Found::DeadWorker),
-            Decision::InFlight => Step::Stop(Found::InFlight),
-            Decision::Replay => Step::Stop(Found::Completed),
-            Decision::Mismatch => Step::Stop(Found::Mismatch),
-            Decision::Incomparable => Step::Stop(Found::Incomparable),
-            Decision::Unknown => Step::Stop(Found::Unknown),
+        decide(current, &reservation, revision, now, operation).or_else(|found| {
+            let dead = current.filter(|_| found == Found::DeadWorker);
+            let ended = dead.and_then(|dead| dead.expire(revision, now));
+            Err(ended.map_or(Step::Stop(Err(found)), |ended| Step::Write(ended.into(), Err(found))))
         })
     }
 
     pub(super) async fn outcome(
         &self,
-        found: Found,
+        found: Result<Term, Found>,
         record: Option<Box<Record>>,
         times: Times,
     ) -> Result<ReserveOutcome, StoreError> {
         let now = self.engine.world.now();
         Ok(match (found, record) {
-            (Found::Owned(until), Some(record)) => self.own(record, times, until).await,
-            (Found::MayNotBegin, _) => ReserveOutcome::MayNotBegin,
-            (Found::TooLate, _) => ReserveOutcome::TooLate,
-            (Found::DeadWorker, Some(record)) => {
+            (Ok(until), Some(record)) => self.own(record, times, until).await,
+            (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
+            (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
+            (Err(Found::DeadWorker), Some(record)) => {
                 telemetry::lease_expired(&record, now);
                 match record.state {
                     // Released by certainty: its transaction can no longer commit.
@@ -293,7 +273,7 @@ impl Executor {
                     _ => ReserveOutcome::Unknown { wait: record.wait(now) },
                 }
             }
-            (Found::Completed, Some(record)) => {
+            (Err(Found::Completed), Some(record)) => {
                 let replay = self.engine.replay(&record);
                 let replay = self.engine.bounded(times.answer_by, replay).await?;
                 let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
@@ -302,11 +282,11 @@ impl Executor {
                 }
                 replay.map_or(in_flight, ReserveOutcome::Replay)
             }
-            (Found::Mismatch, Some(_)) => {
+            (Err(Found::Mismatch), Some(_)) => {
                 tracing::warn!("the key was reused for another request");
                 ReserveOutcome::Mismatch
             }
-            (Found::Incomparable, Some(record)) => {
+            (Err(Found::Incomparable), Some(record)) => {
                 tracing::error!(
                     rule = record.fingerprint.rule(),
                     "the record's fingerprint was made by a rule that this deployment does not know: a newer version wrote it, or \
@@ -314,8 +294,8 @@ impl Executor {
                 );
                 ReserveOutcome::Unreadable
             }
-            (Found::Unknown, Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
-            (Found::InFlight, Some(record)) => ReserveOutcome::InFlight { wait: record.wait(now) },
+            (Err(Found::Unknown), Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
+            (Err(Found::InFlight), Some(record)) => ReserveOutcome::InFlight { wait: record.wait(now) },
             (_, None) => ReserveOutcome::InFlight { wait: Duration::ZERO },
         })
     }
@@ -328,11 +308,7 @@ impl Executor {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
             let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
             // Waits a little, so that the client's retry finds the key free. The task continues in the background.
-            tokio::select! {
-                biased;
-                _ = taken_back => {}
-                () = world.sleep(ANSWER_TIME) => {}
-            }
+            let _ = world.within(ANSWER_TIME, taken_back).await;
             return ReserveOutcome::TooLate;
         }
         let execution = Execution::new(&record, times.ends, until, &self.engine);

@@ -15,12 +15,12 @@ use super::{
     Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step,
     collected::Collected,
     commit::{self, Refusal},
-    reserve::{Found, Times},
+    reserve::Times,
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     key::{IdempotencyKey, RecordKey, Tenant},
-    record::{Answer, AttemptId, Record, State},
+    record::{Answer, AttemptId, Found, Record, State},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
@@ -235,7 +235,7 @@ impl Executor {
         let write =
             TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout, false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
-        let Err(fresh) = self.found(request, attempt, times, None, fresh) else {
+        let Ok(fresh) = self.begins::<()>(request, attempt, times, None, fresh) else {
             return Err(self.instead(ReserveOutcome::MayNotBegin));
         };
         let also = &self.operation().kept_headers;
@@ -246,16 +246,15 @@ impl Executor {
             return Err(current);
         }
         let kept = self.engine.keep(&fresh, answer, also, write).await;
-        let step = |current: Option<&Record>, moment: Moment| {
-            let begun = match self.found(request, attempt, times, current, moment) {
-                Ok(Step::Write(change, found)) => return Step::Write(change, Some(found)),
-                Ok(Step::Stop(found)) => return Step::Stop(Some(found)),
-                Ok(Step::Wait(at_most)) => return Step::Wait(at_most),
-                Err(_) if moment.now > send_until => return Step::Stop(None),
-                Err(begun) => begun,
-            };
-            let next = begun.completed_at_once(kept.clone(), moment.revision, moment.now);
-            Step::Write(commit::completing(next, writes), None)
+        let step = |current: Option<&Record>, moment: Moment| match self
+            .begins(request, attempt, times, current, moment)
+        {
+            Ok(_) if moment.now > send_until => Step::Stop(Ok(())),
+            Ok(begun) => {
+                let next = begun.completed_at_once(kept.clone(), moment.revision, moment.now);
+                Step::Write(commit::completing(next, writes), Ok(()))
+            }
+            Err(step) => step,
         };
         let until = Some(started.plus(write));
         let retries = Retries::UnansweredUntil(send_until);
@@ -266,16 +265,16 @@ impl Executor {
         let is_answer = |kind| matches!(kind, StoreErrorKind::Contended | StoreErrorKind::Refused);
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         // If it was too late, the store was not asked.
-        if !matches!(applied, Ok(Applied::Stopped(None, _))) {
+        if !matches!(applied, Ok(Applied::Stopped(Ok(()), _))) {
             self.observe_store(error.filter(|error| !is_answer(error.kind())));
         }
         let (found, record) = match applied {
-            Ok(Applied::Written(None, record)) => {
+            Ok(Applied::Written(Ok(()), record)) => {
                 Count::Transacted.add(self.operation().name());
                 telemetry::executed(record.attempts, "completed");
                 return Ok(Sent::Committed(record.state.expires_at()));
             }
-            Ok(Applied::Stopped(None, _)) => {
+            Ok(Applied::Stopped(Ok(()), _)) => {
                 // The process was frozen, or its clock was set forward.
                 tracing::error!(
                     "too much time has passed since the request began: its transaction is not sent"
@@ -285,10 +284,10 @@ impl Executor {
             }
             Err(unapplied) if !unapplied.denied.is_empty() => return Ok(Sent::Denied(unapplied.denied)),
             Err(unapplied) => return Err(self.unsent(&unapplied.error)),
-            Ok(Applied::Written(Some(found), record)) => (found, Some(record)),
-            Ok(Applied::Stopped(Some(found), current)) => (found, current),
+            Ok(Applied::Written(Err(found), record)) => (found, Some(record)),
+            Ok(Applied::Stopped(Err(found), current)) => (found, current),
         };
-        let current = self.outcome(found, record, times).await;
+        let current = self.outcome(Err(found), record, times).await;
         Err(current.map_or_else(|error| self.unsent(&error), |current| self.instead(current)))
     }
 
@@ -306,22 +305,18 @@ impl Executor {
     async fn look(&self, request: &Request, times: Times) -> Result<Option<ReserveOutcome>, StoreError> {
         let attempt: AttemptId = self.engine.world.nonce().into();
         let step = |current: Option<&Record>, moment: Moment| {
-            let Some(current) = current else { return Step::Stop(None) };
-            match self.found(request, attempt, times, Some(current), moment) {
-                Ok(Step::Stop(found)) => Step::Stop(Some(found)),
-                Ok(Step::Write(change, found)) => Step::Write(change, Some(found)),
-                Ok(Step::Wait(at_most)) => Step::Wait(at_most),
+            let Some(current) = current else { return Step::Stop(Ok(())) };
+            match (self.begins(request, attempt, times, Some(current), moment), &current.state) {
+                (Err(step), _) => step,
                 // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
-                Err(_) if current.is_undone_by_the_next_write() => {
+                (Ok(_), State::InProgress { .. }) if current.is_undone_by_the_next_write() => {
                     let fenced = current.expire(moment.revision, moment.now);
-                    fenced.map_or(Step::Stop(None), |fenced| Step::Write(fenced.into(), None))
+                    fenced.map_or(Step::Stop(Ok(())), |fenced| Step::Write(fenced.into(), Ok(())))
                 }
                 // The operation allows another run, but what the former worker did is not known.
-                Err(_) if !current.expired(moment.now) && is_open(current) => {
-                    Step::Stop(Some(Found::Unknown))
-                }
+                (Ok(_), State::InProgress { .. } | State::Unknown { .. }) => Step::Stop(Err(Found::Unknown)),
                 // The record does not prevent a later request.
-                Err(_) => Step::Stop(None),
+                (Ok(_), _) => Step::Stop(Ok(())),
             }
         };
         let effort = Effort { until: times.answer_by, backoff: WRITE_BACKOFF, retries: Retries::None };
@@ -332,8 +327,8 @@ impl Executor {
             Applied::Written(found, record) => (found, Some(record)),
             Applied::Stopped(found, current) => (found, current),
         };
-        let Some(found) = found else { return Ok(None) };
-        self.outcome(found, record, times).await.map(Some)
+        let Err(found) = found else { return Ok(None) };
+        self.outcome(Err(found), record, times).await.map(Some)
     }
 
     fn instead<T>(&self, current: ReserveOutcome) -> SingleTransactionOutcome<T> {
@@ -355,8 +350,4 @@ impl Executor {
         }
         SingleTransactionOutcome::Unconfirmed
     }
-}
-
-fn is_open(record: &Record) -> bool {
-    matches!(record.state, State::InProgress { .. } | State::Unknown { .. })
 }

@@ -22,7 +22,7 @@ use crate::{
     queue::MemoryQueue,
     record::{
         Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
-        ReservationRequest, Revision, Safe, SettledBy, UnknownCause, Worker, WorkerReport,
+        ReservationRequest, Revision, Safe, SettledBy, Worker, WorkerReport,
         tests::{answer, reservation, reservation_for},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
@@ -486,7 +486,7 @@ async fn a_transactional_workers_possible_effect_is_none() {
     let store = Faulty::new();
     let executor = store.executor(operation().effects_in_transaction());
     let ours = owned(executor.reserve(&request()).await);
-    executor.finish(ours, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    executor.finish(ours, Report::PerhapsExecuted("panicked")).await;
     assert_eq!(store.record().await.unwrap().state.settled_by(), Some(SettledBy::Certainty));
 }
 
@@ -510,8 +510,8 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let store = Faulty::new();
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
     let second = first.again(&reservation("k"), Revision::mint(), NOW);
-    let (worker, cause) = (Worker::of(&second), UnknownCause::Panicked);
-    let unknown = second.mark_unknown(worker, Revision::mint(), cause, NOW).unwrap();
+    let worker = Worker::of(&second);
+    let unknown = second.mark_unknown(worker, Revision::mint(), NOW).unwrap();
     store.inner.put(None, &unknown, &[]).await.unwrap();
     let wanted = first.complete(Worker::of(&first), first.revision, answer(), NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     engine::{Execution, FinishOutcome, Ownership, Report, ReserveOutcome},
-    record::UnknownCause,
+    record::HANDLER_FAILED,
     telemetry::{self, Count},
 };
 
@@ -99,7 +99,7 @@ impl Guard {
                 }
                 (report, Some((parts, body)))
             }
-            Err(cause) => (Report::PerhapsExecuted(cause), None),
+            Err(why) => (Report::PerhapsExecuted(why), None),
         };
         let not_begun = matches!(report, Report::NotBegun);
         let expires_at = match self.settings.executor.finish(owned, report).await {
@@ -128,7 +128,7 @@ impl Guard {
             Some(Outcome::Completed) => Report::Completed(self.kept(parts, body)),
             Some(Outcome::NotExecuted) => Report::NotExecuted,
             Some(Outcome::NotBegun) => Report::NotBegun,
-            Some(Outcome::PerhapsExecuted) => Report::PerhapsExecuted(UnknownCause::HandlerFailed),
+            Some(Outcome::PerhapsExecuted) => Report::PerhapsExecuted(HANDLER_FAILED),
             None => {
                 let status = parts.status.as_u16();
                 tracing::warn!(
@@ -137,7 +137,7 @@ impl Guard {
                      layer that returns it outside the guard (in axum: route_layer), or put an Outcome into its response"
                 );
                 Count::Inconclusive.add(execution.operation());
-                Report::PerhapsExecuted(UnknownCause::HandlerFailed)
+                Report::PerhapsExecuted(HANDLER_FAILED)
             }
         }
     }

@@ -9,10 +9,10 @@ use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 
 use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, MAX_BODY, settings::Guard};
-use crate::{record::UnknownCause, time::Instant, time_budget::TimeBudget};
+use crate::{record::HANDLER_FAILED, time::Instant, time_budget::TimeBudget};
 
 /// A handler's response and body, or why its outcome is unknown.
-pub(super) type Handled = Result<(response::Parts, Bytes), UnknownCause>;
+pub(super) type Handled = Result<(response::Parts, Bytes), &'static str>;
 
 /// A handler's response body.
 pub trait ResponseBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
@@ -29,28 +29,25 @@ impl Guard {
         let whole = async {
             let response = response.await.map_err(|error| {
                 tracing::error!(%error, "the handler failed: perhaps executed");
-                UnknownCause::HandlerFailed
+                HANDLER_FAILED
             })?;
             let (parts, body) = response.into_parts();
             let world = self.world();
-            let body = tokio::select! {
-                biased;
-                body = Limited::new(body, MAX_BODY).collect() => body.map_err(|error| error.to_string()),
-                // Lazy: a body that is already complete needs no timer.
-                () = async { world.sleep(TimeBudget::at(world.instant(), ends_at).read()).await } => {
-                    Err("it did not end in time".to_owned())
-                }
+            let time = TimeBudget::at(world.instant(), ends_at).read();
+            let body = match world.within(time, Limited::new(body, MAX_BODY).collect()).await {
+                Some(body) => body.map_err(|error| error.to_string()),
+                None => Err("it did not end in time".to_owned()),
             };
             let body = body.map_err(|error| {
                 tracing::error!(error, "the handler's response body was lost: perhaps executed");
-                UnknownCause::ResponseLost
+                "response_lost"
             })?;
             Ok((parts, body.to_bytes()))
         };
         let (mut parts, body) = AssertUnwindSafe(whole).catch_unwind().await.unwrap_or_else(|_| {
             // The panic hook has printed the panic's message; the client does not get it.
             tracing::error!("the handler panicked");
-            Err(UnknownCause::Panicked)
+            Err("panicked")
         })?;
         for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
             // Set by an inner service, about the inner service's answer.

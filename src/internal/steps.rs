@@ -12,7 +12,7 @@ pub use crate::{
         schedule::Schedule,
     },
     record::{
-        decide::{Decision, ReservationRequest, decide},
+        decide::{Found, ReservationRequest, decide},
         report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport},
         transition::Transition,
     },

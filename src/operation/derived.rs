@@ -33,7 +33,7 @@ impl Operation {
     /// Whether an expired lease permits another run. Until phases are recorded there is one recovery point, the start,
     /// so to resume is to run again.
     pub(crate) fn may_run_again(&self) -> bool {
-        matches!(self.lease_expired, OnLeaseExpiry::RunAgain | OnLeaseExpiry::Resume)
+        self.lease_expired == OnLeaseExpiry::RunAgain
     }
 
     /// Panics if a single transaction could be tried for longer than it may be sent.

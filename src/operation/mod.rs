@@ -34,9 +34,6 @@ pub enum OnLeaseExpiry {
     Unknown,
     /// The next caller runs it again. For effects that are naturally idempotent only: the first worker may still live.
     RunAgain,
-    /// The next caller resumes after the last recovery point. An operation without recovery points has one, its start: it
-    /// runs again, with the same caveat as [`RunAgain`](Self::RunAgain).
-    Resume,
 }
 
 /// What a duplicate of an operation in flight gets.

@@ -62,7 +62,6 @@ fn an_operation_runs_again_only_if_it_chose_to() {
     assert!(!pay().may_run_again());
     assert!(!pay().on_lease_expiry(OnLeaseExpiry::Unknown).may_run_again());
     assert!(pay().on_lease_expiry(OnLeaseExpiry::RunAgain).may_run_again());
-    assert!(pay().on_lease_expiry(OnLeaseExpiry::Resume).may_run_again());
 }
 
 #[test]

@@ -24,12 +24,10 @@ pub(super) async fn ask(
     time: Duration,
 ) -> Result<Finding, AskError> {
     let question = Question { record: seen.clone() };
-    tokio::select! {
-        biased;
-        // A reconciler that panics must not abort other questions, or block later polls.
-        finding = AssertUnwindSafe(source.ask(&question)).catch_unwind() => {
-            finding.unwrap_or_else(|_| Err("the reconciler panicked".into()))
-        }
-        () = world.sleep(time) => Err("no answer in time".into()),
+    // A reconciler that panics must not abort other questions, or block later polls.
+    match world.within(time, AssertUnwindSafe(source.ask(&question)).catch_unwind()).await {
+        Some(Ok(finding)) => finding,
+        Some(Err(_)) => Err("the reconciler panicked".into()),
+        None => Err("no answer in time".into()),
     }
 }

@@ -326,7 +326,7 @@ mod tests {
     use crate::{
         backoff::Backoff,
         record::{
-            Head, ReservationRequest, UnknownCause, Worker,
+            Head, ReservationRequest, Worker,
             tests::{answer, reservation, reservation_for},
         },
     };
@@ -342,11 +342,8 @@ mod tests {
     };
 
     fn unknown() -> Record {
-        let record = Record::reserve(&reservation("k"), Revision::mint(), START);
-        record
-            .mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, START)
-            .unwrap()
-            .into()
+        let reservation = ReservationRequest { lease_until: START, ..reservation("k") };
+        Record::reserve(&reservation, Revision::mint(), START).expire(Revision::mint(), START).unwrap().into()
     }
 
     fn refusal() -> KeptAnswer {
@@ -360,10 +357,7 @@ mod tests {
     /// The next execution of the same operation, with an unknown outcome as well.
     fn unknown_again(record: &Record) -> Record {
         let again = released(record).again(&reservation("k"), Revision::mint(), START);
-        again
-            .mark_unknown(Worker::of(&again), Revision::mint(), UnknownCause::HandlerFailed, START)
-            .unwrap()
-            .into()
+        again.mark_unknown(Worker::of(&again), Revision::mint(), START).unwrap().into()
     }
 
     fn next(
@@ -406,8 +400,7 @@ mod tests {
     #[test]
     fn a_denial_holds_for_the_record_that_was_asked_about_alone() {
         let seen = unknown();
-        let alive =
-            seen.mark_unknown(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+        let alive = seen.mark_unknown(Worker::of(&seen), Revision::mint(), NOW).unwrap();
         for learned in [Learned::NotExecuted, Learned::NotFound] {
             assert_eq!(becomes(&seen, &alive, Asks::IfDue, &learned), "busy");
             assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &learned), "busy");
@@ -498,8 +491,7 @@ mod tests {
     fn proof_is_no_proof_about_another_request_under_the_key() {
         let seen = unknown();
         let other = Record::reserve(&reservation_for("k", "other"), Revision::mint(), START);
-        let other =
-            other.mark_unknown(Worker::of(&other), Revision::mint(), UnknownCause::Panicked, START).unwrap();
+        let other = other.mark_unknown(Worker::of(&other), Revision::mint(), START).unwrap();
         let proof = Learned::Executed(answer());
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             assert_eq!(becomes(&seen, &other, why, &proof), "busy");
@@ -585,8 +577,7 @@ mod tests {
     fn an_answer_about_one_execution_postpones_no_question_about_another() {
         let seen = unknown();
         assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &Learned::Later(None)), "busy");
-        let alive =
-            seen.mark_unknown(Worker::of(&seen), Revision::mint(), UnknownCause::HandlerFailed, NOW).unwrap();
+        let alive = seen.mark_unknown(Worker::of(&seen), Revision::mint(), NOW).unwrap();
         assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(None)), "unknown");
     }
 
@@ -595,23 +586,14 @@ mod tests {
     fn the_not_found_grace_starts_when_the_outcome_became_unknown() {
         let seen = unknown();
         let record = Record::reserve(&reservation("k"), Revision::mint(), START);
-        let just_unknown = record
-            .mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::LeaseExpired, NOW)
-            .unwrap();
+        let just_unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), NOW).unwrap();
         assert_eq!(becomes(&seen, &seen, Asks::IfDue, &Learned::NotFound), "failed_retryable");
         let waits = next(&just_unknown, &just_unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, asked, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!((reconcile_at, asked), (NOW.plus(GRACE), 1));
         // Later, it is waited for no longer than what is left.
         let second = Duration::from_secs(100);
-        let unknown = record
-            .mark_unknown(
-                Worker::of(&record),
-                Revision::mint(),
-                UnknownCause::LeaseExpired,
-                NOW.minus(second),
-            )
-            .unwrap();
+        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), NOW.minus(second)).unwrap();
         let waits = next(&unknown, &unknown, Asks::IfDue, &Learned::NotFound).unwrap();
         let State::Unknown { reconcile_at, .. } = waits.state else { panic!("{waits:?}") };
         assert_eq!(reconcile_at, NOW.plus(GRACE - second));

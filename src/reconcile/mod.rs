@@ -123,7 +123,7 @@ pub(crate) mod tests {
         operation::Operation,
         queue::MemoryQueue,
         record::{
-            KeptAnswer, ReservationRequest, Revision, UnknownCause, Worker,
+            KeptAnswer, ReservationRequest, Revision, Worker,
             tests::{RETAIN, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
@@ -176,7 +176,7 @@ pub(crate) mod tests {
 
     pub(crate) fn unknown() -> Record {
         let record = in_progress();
-        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), UnknownCause::Panicked, NOW);
+        let unknown = record.mark_unknown(Worker::of(&record), Revision::mint(), NOW);
         unknown.expect("it is in progress").into()
     }
 

@@ -26,11 +26,11 @@ pub struct ReservationRequest {
     pub origin: Option<Note>,
 }
 
-/// What to do about the current record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+/// What a request found in place of an execution that it may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
     /// The operation is completed: return its answer.
-    Replay,
+    Completed,
     /// It is accepted or in progress.
     InFlight,
     /// The key was used for another request.
@@ -39,15 +39,16 @@ pub enum Decision {
     Incomparable,
     /// It may have been executed: reconciliation finds out.
     Unknown,
-    /// Run it, but first replace the existing record with this one.
-    TakeOver(Transition),
+    /// The lease of its worker has expired: [end it](Record::expire).
+    DeadWorker,
     /// An execution would have to begin, but may not.
     MayNotBegin,
-    /// The worker seems dead: replace the existing record with this one, which is unknown or released by certainty.
-    Expire(Transition),
+    /// Too little time is left to begin.
+    TooLate,
 }
 
-/// Decides what `reservation` may do about the record that its key has, if there is one.
+/// Decides what `reservation` may do about the record that its key has, if there is one. If an execution may begin: the record of
+/// it, with this `revision`.
 ///
 /// In this order, because each step protects the next:
 /// 1. A settled record that has expired counts as absent: the reservation request starts anew.
@@ -56,47 +57,43 @@ pub enum Decision {
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
 /// 5. A reservation request that may not begin an execution gets the record's answer, and takes nothing over (T43).
-///
-/// The record to write, if there is one, has this `revision`.
 pub fn decide(
     existing: Option<&Record>,
     reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
     operation: &Operation,
-) -> Decision {
+) -> Result<Transition, Found> {
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
         return if reservation.may_begin {
-            Decision::TakeOver(Transition::to(Record::reserve(reservation, revision, now)))
+            Ok(Transition::to(Record::reserve(reservation, revision, now)))
         } else {
-            Decision::MayNotBegin
+            Err(Found::MayNotBegin)
         };
     };
     match reservation.fingerprints.matches(&existing.fingerprint) {
         Some(true) => {}
-        Some(false) => return Decision::Mismatch,
-        None => return Decision::Incomparable,
+        Some(false) => return Err(Found::Mismatch),
+        None => return Err(Found::Incomparable),
     }
-    let take_over = || Decision::TakeOver(Transition::to(existing.again(reservation, revision, now)));
+    let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
     let may_run_again =
         operation.may_run_again() && reservation.may_begin && existing.reported != Some(Evidence::Effect);
     match &existing.state {
-        State::Completed { .. } => Decision::Replay,
+        State::Completed { .. } => Err(Found::Completed),
         State::FailedRetryable { .. } if reservation.may_begin => take_over(),
-        State::FailedRetryable { .. } => Decision::MayNotBegin,
+        State::FailedRetryable { .. } => Err(Found::MayNotBegin),
         // The stale function found the dead worker first: the operation's configuration still applies.
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
-        State::Unknown { .. } => Decision::Unknown,
-        State::Pending => Decision::InFlight,
-        State::InProgress { lease_until } if now < *lease_until => Decision::InFlight,
+        State::Unknown { .. } => Err(Found::Unknown),
+        State::Pending => Err(Found::InFlight),
+        State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
         State::InProgress { .. } if may_run_again => take_over(),
         // The take-over proves that the dead worker's transaction has not committed, and never will.
         State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
             take_over()
         }
-        State::InProgress { .. } => {
-            existing.expire(revision, now).map_or(Decision::InFlight, Decision::Expire)
-        }
+        State::InProgress { .. } => Err(Found::DeadWorker),
     }
 }
 
@@ -106,7 +103,7 @@ mod tests {
     use crate::{
         operation::OnLeaseExpiry,
         record::{
-            AttemptId, SettledBy, Worker,
+            AttemptId, Worker,
             tests::{answer, reservation, reservation_for},
         },
     };
@@ -126,10 +123,7 @@ mod tests {
             Record::accept(&reservation("k"), Revision::mint(), NOW),
             reserved.complete(Worker::of(&reserved), Revision::mint(), answer(), NOW).unwrap().into(),
             reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
-            reserved
-                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
-                .unwrap()
-                .into(),
+            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap().into(),
             reserved,
         ]
     }
@@ -140,13 +134,13 @@ mod tests {
         for record in in_each_state() {
             let decision =
                 decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
-            assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
+            assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
         // Also once the lease has expired.
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let decision =
             decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
-        assert_eq!(decision, Decision::Mismatch);
+        assert_eq!(decision, Err(Found::Mismatch));
     }
 
     // T12
@@ -154,8 +148,7 @@ mod tests {
     fn a_settled_record_past_its_time_is_absent_whatever_was_asked() {
         for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
             for reservation in [reservation("k"), reservation_for("k", "other")] {
-                let Decision::TakeOver(next) =
-                    decide(Some(&record), &reservation, Revision::mint(), LATER, &operation())
+                let Ok(next) = decide(Some(&record), &reservation, Revision::mint(), LATER, &operation())
                 else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
@@ -170,8 +163,7 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
         let (reservation, revision) = (reservation("k"), Revision::mint());
-        let Decision::TakeOver(next) = decide(Some(&released), &reservation, revision, NOW, &operation())
-        else {
+        let Ok(next) = decide(Some(&released), &reservation, revision, NOW, &operation()) else {
             panic!("not taken over");
         };
         assert_eq!((next.attempt, next.attempts, next.revision), (reservation.attempt, 2, revision));
@@ -183,19 +175,15 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let after = |lease_expired| operation().on_lease_expiry(lease_expired);
         let unknown = after(OnLeaseExpiry::Unknown);
-        let Decision::Expire(next) =
-            decide(Some(&record), &reservation("k"), Revision::mint(), LATER, &unknown)
-        else {
-            panic!("not expired");
-        };
-        assert_eq!((next.state.name(), next.attempt), ("unknown", record.attempt));
-        for choice in [OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER, &unknown);
+        assert_eq!(decision, Err(Found::DeadWorker));
+        for choice in [OnLeaseExpiry::RunAgain] {
             let (reservation, operation) = (reservation("k"), after(choice));
             // Whether this caller finds the dead worker, or the stale function did before.
             let found_stale = record.expire(Revision::mint(), LATER).unwrap();
             for record in [&record, &found_stale] {
                 let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
-                let Decision::TakeOver(next) = decision else { panic!("not taken over: {decision:?}") };
+                let Ok(next) = decision else { panic!("not taken over: {decision:?}") };
                 assert_eq!(next.attempt, reservation.attempt);
             }
         }
@@ -207,29 +195,26 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let State::InProgress { lease_until } = record.state else { panic!("not in progress") };
         let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
             let operation = operation().on_lease_expiry(choice);
             let at = |now| decide(Some(&record), &reservation("k"), Revision::mint(), now, &operation);
-            assert_eq!(at(just_before), Decision::InFlight);
-            assert_ne!(at(lease_until), Decision::InFlight);
+            assert_eq!(at(just_before), Err(Found::InFlight));
+            assert_ne!(at(lease_until), Err(Found::InFlight));
         }
     }
 
     #[test]
     fn every_record_that_is_to_be_written_has_the_fresh_revision() {
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
+        for (choice, expected) in [(OnLeaseExpiry::Unknown, 2), (OnLeaseExpiry::RunAgain, 3)] {
             let (operation, mut written) = (operation().on_lease_expiry(choice), 0);
             for record in in_each_state() {
                 let revision = Revision::mint();
-                match decide(Some(&record), &reservation("k"), revision, LATER, &operation) {
-                    Decision::TakeOver(next) | Decision::Expire(next) => {
-                        assert_eq!(next.revision, revision, "{}", record.state.name());
-                        written += 1;
-                    }
-                    _ => {}
+                if let Ok(next) = decide(Some(&record), &reservation("k"), revision, LATER, &operation) {
+                    assert_eq!(next.revision, revision, "{}", record.state.name());
+                    written += 1;
                 }
             }
-            assert_eq!(written, 3);
+            assert_eq!(written, expected);
         }
     }
 
@@ -239,7 +224,7 @@ mod tests {
         let mut record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
         let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW, &operation());
-        assert_eq!(decision, Decision::Incomparable);
+        assert_eq!(decision, Err(Found::Incomparable));
     }
 
     #[test]
@@ -250,14 +235,14 @@ mod tests {
                 cause,
                 NOW,
             );
-            for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+            for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
                 let operation = operation().on_lease_expiry(choice);
                 let decision = decide(Some(&unknown), &reservation("k"), Revision::mint(), LATER, &operation);
                 // An expired lease is the one cause that the operation configures.
                 if cause == UnknownCause::LeaseExpired && choice != OnLeaseExpiry::Unknown {
-                    assert!(matches!(decision, Decision::TakeOver(_)), "{cause:?} {choice:?}");
+                    assert!(decision.is_ok(), "{cause:?} {choice:?}");
                 } else {
-                    assert_eq!(decision, Decision::Unknown, "{cause:?} {choice:?}");
+                    assert_eq!(decision, Err(Found::Unknown), "{cause:?} {choice:?}");
                 }
             }
         }
@@ -267,15 +252,15 @@ mod tests {
     #[test]
     fn an_old_key_gets_its_record_and_begins_nothing() {
         let old = ReservationRequest { may_begin: false, ..reservation("k") };
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
             let operation = operation().on_lease_expiry(choice);
             let decided =
                 |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now, &operation) {
-                    Decision::Replay => "replay",
-                    Decision::InFlight => "in flight",
-                    Decision::Unknown => "unknown",
-                    Decision::MayNotBegin => "may not begin",
-                    Decision::Expire(next) => next.state.name(),
+                    Err(Found::Completed) => "replay",
+                    Err(Found::InFlight) => "in flight",
+                    Err(Found::Unknown) => "unknown",
+                    Err(Found::MayNotBegin) => "may not begin",
+                    Err(Found::DeadWorker) => "dead",
                     other => panic!("{other:?}"),
                 };
             let lease_expired = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
@@ -287,7 +272,7 @@ mod tests {
             for record in in_each_state() {
                 let (live, late) = match record.state {
                     State::Pending => ("in flight", "in flight"),
-                    State::InProgress { .. } => ("in flight", "unknown"),
+                    State::InProgress { .. } => ("in flight", "dead"),
                     State::Completed { .. } => ("replay", "may not begin"),
                     State::FailedRetryable { .. } => ("may not begin", "may not begin"),
                     State::Unknown { .. } => ("unknown", "unknown"),
@@ -298,7 +283,7 @@ mod tests {
         let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };
         for record in in_each_state() {
             let decision = decide(Some(&record), &other, Revision::mint(), NOW, &operation());
-            assert_eq!(decision, Decision::Mismatch, "{}", record.state.name());
+            assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
     }
 
@@ -310,7 +295,7 @@ mod tests {
         for attempt in [AttemptId::mint(), record.attempt] {
             let redelivered = ReservationRequest { attempt, ..reservation("k") };
             let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW, &operation());
-            assert_eq!(decision, Decision::InFlight);
+            assert_eq!(decision, Err(Found::InFlight));
         }
     }
 
@@ -320,12 +305,12 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
         let expired = reported.expire(Revision::mint(), LATER).unwrap();
-        for choice in [OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+        for choice in [OnLeaseExpiry::RunAgain] {
             let operation = operation().on_lease_expiry(choice);
             let at_last =
                 |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
-            assert!(matches!(at_last(&reported), Decision::Expire(_)));
-            assert_eq!(at_last(&expired), Decision::Unknown);
+            assert!(at_last(&reported) == Err(Found::DeadWorker));
+            assert_eq!(at_last(&expired), Err(Found::Unknown));
         }
     }
 
@@ -338,8 +323,7 @@ mod tests {
             let request = ReservationRequest { may_begin, ..transactional.clone() };
             decide(Some(&record), &request, Revision::mint(), LATER, &operation())
         };
-        assert!(matches!(decided(true), Decision::TakeOver(_)));
-        let Decision::Expire(released) = decided(false) else { panic!("not fenced") };
-        assert_eq!(released.state.settled_by(), Some(SettledBy::Certainty));
+        assert!(decided(true).is_ok());
+        assert_eq!(decided(false), Err(Found::DeadWorker));
     }
 }

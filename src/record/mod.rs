@@ -28,10 +28,10 @@ use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
-pub(crate) use decide::{Decision, ReservationRequest, decide};
+pub(crate) use decide::{Found, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
-pub(crate) use own::{NOT_EXECUTED, Worker};
+pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED, Worker};
 pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};

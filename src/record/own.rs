@@ -14,6 +14,9 @@ use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 /// The note for an execution that certainly did nothing.
 pub(crate) const NOT_EXECUTED: &str = "not_executed";
 
+/// The note for a handler that reported a failure, answered 5xx, or gave an inconclusive answer.
+pub(crate) const HANDLER_FAILED: &str = "handler_failed";
+
 /// The worker that reports how an execution ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Worker {
@@ -150,8 +153,10 @@ impl Record {
         let effect = Some(Evidence::Effect);
         let (attempt, began_at) = (worker.attempt, self.began_at.min(worker.began_at));
         let known = matches!(self.state, State::Unknown { .. }) && self.reported == effect;
-        let unknown = self.unknown(revision, UnknownCause::HandlerFailed, now);
-        (!known).then(|| Transition::to(Self { attempt, began_at, reported: effect, ..unknown }))
+        let unknown = self.unknown(revision, UnknownCause::PerhapsExecuted, now);
+        let because = Some(Note::new("uncommitted"));
+        (!known)
+            .then(|| Transition::to(Self { attempt, began_at, reported: effect, ..unknown }).failed(because))
     }
 
     /// Certainly not executed: → failed, retryable. If another execution may have done it, or an effect was reported: → unknown.
@@ -165,24 +170,21 @@ impl Record {
         Transition::to(released).failed(Some(Note::new(NOT_EXECUTED)))
     }
 
-    /// Refused before anything was done: a [release](Self::released) that has already expired for every clock, so that the key is
-    /// free for any request.
+    /// Refused before anything was done: a [release](Self::released) that counts as absent at once, so that the key is free for
+    /// any request.
     ///
     /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
     pub(super) fn not_begun(&self, revision: Revision, now: Timestamp) -> Transition {
-        let mut released = *self.released(revision, now).into_record();
-        if let State::FailedRetryable { expires_at, .. } = &mut released.state
-            && self.attempts == 1
-        {
-            // Whole seconds, because time to live has them. Far enough in the past that a slower clock also sees it as expired.
-            *expires_at = Timestamp::from_secs(now.minus(CLOCK_SKEW * 2).as_millis() / 1000);
+        if self.attempts > 1 || !self.may_end_without_effect() {
+            return self.released(revision, now);
         }
-        Transition::to(released)
+        let absent = self.settled(Verdict::NotExecuted, SettledBy::NotBegun, revision, now);
+        Transition::to(absent).failed(Some(Note::new(NOT_EXECUTED)))
     }
 
     /// Whether its request was refused before anything was done: the record counts as absent.
     pub fn is_not_begun(&self) -> bool {
-        matches!(self.state, State::FailedRetryable { failed_at, expires_at, .. } if expires_at < failed_at)
+        self.state.settled_by() == Some(SettledBy::NotBegun)
     }
 
     /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
@@ -212,17 +214,12 @@ impl Record {
         Some(Transition::to(Self { revision, began_at, reported, state, ..self.clone() }))
     }
 
-    /// Perhaps executed: → unknown. If this execution counts as dead already, the worker's cause replaces `lease_expired`, and
+    /// Perhaps executed: → unknown. If this execution counts as dead already, this cause replaces `lease_expired`, and
     /// `since` starts again, because its last request may still be on its way.
     ///
     /// If the record is another execution's, this one replaces it, so that a later report of the other worker does not settle it.
-    pub(super) fn marked_unknown(
-        &self,
-        worker: Worker,
-        revision: Revision,
-        cause: UnknownCause,
-        now: Timestamp,
-    ) -> Transition {
+    pub(super) fn marked_unknown(&self, worker: Worker, revision: Revision, now: Timestamp) -> Transition {
+        let cause = UnknownCause::PerhapsExecuted;
         let unknown = self.unknown(revision, cause, now);
         match self.state {
             State::InProgress { .. } => Transition::to(unknown),
@@ -248,7 +245,8 @@ impl Record {
 
     /// Whether the record has expired, even if this clock is [`CLOCK_SKEW`] ahead: it counts as absent, deleted or not.
     pub fn expired(&self, now: Timestamp) -> bool {
-        self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
+        self.is_not_begun()
+            || self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
     }
 
     fn owned_by(&self, attempt: AttemptId) -> Option<()> {
@@ -334,14 +332,14 @@ mod tests {
         let record = reserved();
         let (mine, worker) = (record.attempt, Worker::of(&record));
         let theirs = again(&record);
-        let unknown = theirs.unknown(fresh(), UnknownCause::Panicked, NOW);
+        let unknown = theirs.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
         let completed = theirs.complete(Worker::of(&theirs), fresh(), answer(), NOW).unwrap();
         assert!(unknown.complete(worker, fresh(), answer(), NOW).is_some(), "it knows more");
         assert_eq!(unknown.release(mine, fresh(), NOW), None);
         for theirs in [theirs, completed.into()] {
             assert_eq!(theirs.complete(worker, fresh(), answer(), NOW), None);
             assert_eq!(theirs.release(mine, fresh(), NOW), None);
-            assert_eq!(theirs.mark_unknown(worker, fresh(), UnknownCause::Panicked, NOW), None);
+            assert_eq!(theirs.mark_unknown(worker, fresh(), NOW), None);
             assert_eq!(theirs.extend(mine, fresh(), NOW), None);
         }
     }
@@ -395,13 +393,12 @@ mod tests {
     fn an_unknown_overrides_an_assumption_but_no_report() {
         for by in EACH {
             let (released, revision) = (released(by), fresh());
-            let unknown =
-                released.mark_unknown(Worker::of(&released), revision, UnknownCause::Panicked, LATER);
+            let unknown = released.mark_unknown(Worker::of(&released), revision, LATER);
             let expected = match by {
                 SettledBy::Assumption => {
-                    let (cause, since) = (UnknownCause::Panicked, LATER);
+                    let (cause, since) = (UnknownCause::PerhapsExecuted, LATER);
                     let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
-                    let last_failure = Some(Note::new("panicked"));
+                    let last_failure = Some(Note::new("perhaps_executed"));
                     Some(Record { revision, last_failure, state, ..released.clone() })
                 }
                 _ => None,
@@ -410,7 +407,7 @@ mod tests {
         }
         let record = reserved();
         let completed = record.complete(Worker::of(&record), fresh(), answer(), NOW).unwrap();
-        let unknown = completed.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
+        let unknown = completed.mark_unknown(Worker::of(&record), fresh(), LATER);
         assert_eq!(unknown, None);
     }
 
@@ -422,13 +419,13 @@ mod tests {
             let other = again(&released(SettledBy::Assumption));
             let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
             let other = other.settle(Verdict::NotExecuted, by, fresh(), LATER).unwrap();
-            let unknown = other.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER);
+            let unknown = other.mark_unknown(Worker::of(&record), fresh(), LATER);
             // The provider and an operator settle the operation as a whole.
             let taken = matches!(by, SettledBy::Worker | SettledBy::Assumption);
             assert_eq!(unknown.is_some(), taken, "{by:?}");
             assert!(unknown.is_none() || unknown.unwrap().attempt == record.attempt);
             let anew = Worker { created_at: LATER.plus(RETAIN), ..Worker::of(&record) };
-            assert!(other.mark_unknown(anew, fresh(), UnknownCause::Panicked, LATER).is_none());
+            assert!(other.mark_unknown(anew, fresh(), LATER).is_none());
         }
     }
 
@@ -439,12 +436,15 @@ mod tests {
         let other = again(&released(SettledBy::Assumption));
         let other = other.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
         let (revision, later) = (fresh(), LATER.plus(RETAIN));
-        let unknown =
-            other.mark_unknown(Worker::of(&record), revision, UnknownCause::Panicked, later).unwrap();
-        let state =
-            State::Unknown { cause: UnknownCause::Panicked, since: later, reconcile_at: later, asked: 0 };
+        let unknown = other.mark_unknown(Worker::of(&record), revision, later).unwrap();
+        let state = State::Unknown {
+            cause: UnknownCause::PerhapsExecuted,
+            since: later,
+            reconcile_at: later,
+            asked: 0,
+        };
         let (attempt, began_at) = (record.attempt, NOW);
-        let last_failure = Some(Note::new("panicked"));
+        let last_failure = Some(Note::new("perhaps_executed"));
         assert_eq!(
             unknown,
             Transition::to(Record { revision, attempt, began_at, last_failure, state, ..other.clone() })
@@ -480,8 +480,7 @@ mod tests {
         ));
         let extended = contested.extend(other.attempt, fresh(), LATER).unwrap();
         assert_eq!(extended.reported, Some(Evidence::Perhaps));
-        let unknown =
-            released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
+        let unknown = released.mark_unknown(Worker::of(&record), fresh(), LATER).unwrap();
         assert_eq!(released.reported, Some(Evidence::Perhaps));
         assert_eq!(unknown.reported, None, "what was reported is in the record now");
         assert!(contested.complete(Worker::of(&other), fresh(), answer(), LATER).is_some());
@@ -489,8 +488,7 @@ mod tests {
         let effect = contested.contest(Worker::of(&record), Evidence::Effect, fresh(), LATER).unwrap();
         assert_eq!(effect.contest(Worker::of(&record), Evidence::Perhaps, fresh(), LATER), None);
         let released = effect.release(other.attempt, fresh(), LATER).unwrap();
-        let unknown =
-            released.mark_unknown(Worker::of(&record), fresh(), UnknownCause::Panicked, LATER).unwrap();
+        let unknown = released.mark_unknown(Worker::of(&record), fresh(), LATER).unwrap();
         assert_eq!((effect.reported, unknown.reported), (Some(Evidence::Effect), Some(Evidence::Effect)));
         // Its own is not contested.
         assert_eq!(other.contest(Worker::of(&other), Evidence::Perhaps, fresh(), LATER), None);
@@ -518,15 +516,14 @@ mod tests {
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
         let asked = lease_expired.postpone(fresh(), 3, LATER.plus(RETAIN), NOW).unwrap();
         let revision = fresh();
-        let unknown =
-            asked.mark_unknown(Worker::of(&record), revision, UnknownCause::HandlerFailed, LATER).unwrap();
-        let cause = UnknownCause::HandlerFailed;
+        let unknown = asked.mark_unknown(Worker::of(&record), revision, LATER).unwrap();
+        let cause = UnknownCause::PerhapsExecuted;
         let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
         assert_eq!(
             unknown,
             Transition::to(Record {
                 revision,
-                last_failure: Some(Note::new("handler_failed")),
+                last_failure: Some(Note::new("perhaps_executed")),
                 state,
                 ..asked.into()
             })
@@ -560,7 +557,7 @@ mod tests {
     #[test]
     fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
         let transactional = Record { transactional: true, ..reserved() };
-        let unknown = transactional.unknown(fresh(), UnknownCause::HandlerFailed, NOW);
+        let unknown = transactional.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
         for (open, by) in [
             (transactional, SettledBy::Certainty),
             (unknown, SettledBy::Worker),
@@ -577,7 +574,7 @@ mod tests {
         let record = Record { retention: RETAIN * 7, ..reserved() };
         let late = NOW.plus(RETAIN * 10);
         assert_eq!(record.state.expires_at(), None);
-        assert_eq!(record.unknown(fresh(), UnknownCause::Panicked, NOW).state.expires_at(), None);
+        assert_eq!(record.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW).state.expires_at(), None);
         assert_eq!(Record::accept(&reservation("k"), fresh(), NOW).state.expires_at(), None);
         let completed = record.complete(Worker::of(&record), fresh(), answer(), late).unwrap();
         assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN * 7)));
@@ -594,7 +591,7 @@ mod tests {
     fn what_never_began_is_absent_at_once_for_every_clock() {
         let record = reserved();
         for now in [NOW, Timestamp::from_millis(LATER.as_millis() + 1)] {
-            let (revision, behind) = (fresh(), now.minus(CLOCK_SKEW));
+            let (revision, behind) = (fresh(), now.minus(CLOCK_SKEW * 2));
             let refused = record.not_begun(revision, now);
             assert_eq!((refused.state.name(), refused.revision), ("failed_retryable", revision));
             assert!(refused.is_not_begun() && refused.expired(behind), "{now:?}");
@@ -643,7 +640,7 @@ mod tests {
         let state = State::InProgress { lease_until: until };
         let claimed = lease_expired.extend(record.attempt, revision, until).unwrap();
         assert_eq!(claimed, Transition::to(Record { revision, state, ..lease_expired.into() }));
-        let reported = record.unknown(fresh(), UnknownCause::Panicked, NOW);
+        let reported = record.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
         for over in [reported, released(SettledBy::Assumption)] {
             assert_eq!(over.extend(over.attempt, fresh(), until), None, "{over:?}");
         }
@@ -657,9 +654,8 @@ mod tests {
             (failure(&first), first.origin.as_ref().map(Note::as_str)),
             (None, Some("POST /payments"))
         );
-        let unknown =
-            first.mark_unknown(Worker::of(&first), fresh(), UnknownCause::HandlerFailed, NOW).unwrap();
-        assert_eq!(failure(&unknown).as_deref(), Some("handler_failed"));
+        let unknown = first.mark_unknown(Worker::of(&first), fresh(), NOW).unwrap();
+        assert_eq!(failure(&unknown).as_deref(), Some("perhaps_executed"));
         let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
         let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();
         let settled = settled.settled_because(Note::new("alex: asked the bank"));
@@ -678,7 +674,8 @@ mod tests {
     #[test]
     fn an_effect_without_its_rows_claims_no_later_generation() {
         let worker = Worker::of(&reserved());
-        let unknown = again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::Panicked, LATER);
+        let unknown =
+            again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::PerhapsExecuted, LATER);
         let claimed = Ended::Uncommitted.of(&unknown, worker, fresh(), LATER).unwrap();
         assert_eq!((claimed.attempt, claimed.reported), (unknown.attempt, Some(Evidence::Effect)));
         assert_eq!(Ended::Uncommitted.of(&claimed, worker, fresh(), LATER), None, "once is enough");

@@ -15,8 +15,8 @@ pub enum Ended {
     NotExecuted(Option<Note>),
     /// The request was refused before anything was done.
     NotBegun,
-    /// Something may have been done. A note for the record, if more than the cause is known.
-    PerhapsExecuted(UnknownCause, Option<Note>),
+    /// Something may have been done. A note for the record, if the reason is known.
+    PerhapsExecuted(Option<Note>),
     /// There was an effect, and its domain writes are not committed.
     Uncommitted,
 }
@@ -141,7 +141,7 @@ impl Ended {
             (State::FailedRetryable { by, .. }, Self::PerhapsExecuted(..)) => match by {
                 SettledBy::Provider | SettledBy::Operator => false,
                 SettledBy::Assumption => knows_more,
-                SettledBy::Worker | SettledBy::Certainty => !own && knows_more,
+                SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun => !own && knows_more,
             },
             (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
         };
@@ -152,8 +152,8 @@ impl Ended {
             Self::Completed(answer) => seen.completed(worker, revision, answer.clone(), now),
             Self::NotExecuted(because) => seen.released(revision, now).failed(because.clone()),
             Self::NotBegun => seen.not_begun(revision, now),
-            Self::PerhapsExecuted(cause, because) => {
-                seen.marked_unknown(worker, revision, *cause, now).failed(because.clone())
+            Self::PerhapsExecuted(because) => {
+                seen.marked_unknown(worker, revision, now).failed(because.clone())
             }
             Self::Uncommitted => return seen.uncommitted(worker, revision, now),
         })
@@ -330,10 +330,9 @@ impl Record {
         &self,
         worker: Worker,
         revision: Revision,
-        cause: UnknownCause,
         now: Timestamp,
     ) -> Option<Transition> {
-        Ended::PerhapsExecuted(cause, None).of(self, worker, revision, now)
+        Ended::PerhapsExecuted(None).of(self, worker, revision, now)
     }
 }
 
@@ -361,7 +360,7 @@ mod tests {
         Ended::Completed(answer())
     }
 
-    const PERHAPS: Ended = Ended::PerhapsExecuted(UnknownCause::Panicked, None);
+    const PERHAPS: Ended = Ended::PerhapsExecuted(None);
 
     /// Two executions of one key: the first was released as "not found", and the second is in progress.
     fn two() -> (Record, Record) {
@@ -521,9 +520,8 @@ mod tests {
         let (first, second) = two();
         let released =
             |seen: &Record, by| Record::from(seen.settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap());
-        let unknown = |seen: &Record| {
-            Record::from(seen.mark_unknown(Worker::of(seen), fresh(), UnknownCause::Panicked, NOW).unwrap())
-        };
+        let unknown =
+            |seen: &Record| Record::from(seen.mark_unknown(Worker::of(seen), fresh(), NOW).unwrap());
         let nothing = Ended::NotExecuted(None);
         let reports = [
             ("an effect", effect()),

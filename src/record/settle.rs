@@ -180,8 +180,10 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Self {
+        // A record that counts as absent is deleted at once.
+        let kept_for = if by == SettledBy::NotBegun { Duration::ZERO } else { self.retention };
         // In whole seconds, as the store's time to live is: so the record reads back as it was written.
-        let expires_at = now.plus(self.retention).rounded_up_to_second();
+        let expires_at = now.plus(kept_for).rounded_up_to_second();
         let state = match verdict {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
@@ -290,7 +292,7 @@ mod tests {
             // Its worker comes back.
             let worker = Worker::of(&claimed);
             assert_eq!(claimed.release(claimed.attempt, fresh(), late).unwrap().state.name(), "unknown");
-            let unknown = claimed.mark_unknown(worker, fresh(), UnknownCause::Panicked, late).unwrap();
+            let unknown = claimed.mark_unknown(worker, fresh(), late).unwrap();
             let refusal = KeptAnswer { head: Head::Http { status: 402, headers: [].into() }, ..answer() };
             let refused = claimed.complete(worker, fresh(), refusal, late).unwrap();
             assert_eq!(

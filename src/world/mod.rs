@@ -66,6 +66,16 @@ impl dyn World {
         Instant::from_beginning(self.running())
     }
 
+    /// What `work` returns; `None` if it takes longer than `time`.
+    pub(crate) async fn within<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            // Lazy: work that is done at once needs no timer.
+            () = async { self.sleep(time).await } => None,
+        }
+    }
+
     /// The moment after this duration.
     pub(crate) fn term(&self, duration: Duration) -> Term {
         Term { wall: self.now().plus(duration), running: self.instant().plus(duration) }

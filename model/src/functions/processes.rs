@@ -11,7 +11,7 @@ use lambda_idempotency::{
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
-    record::{Answer, UnknownCause},
+    record::Answer,
     time::Timestamp,
     world::World,
 };
@@ -164,7 +164,7 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
     let status = match effect {
         Effect::Executed => 201,
         Effect::Refused => 402,
-        Effect::NoAnswer => return (Report::PerhapsExecuted(UnknownCause::HandlerFailed), None),
+        Effect::NoAnswer => return (Report::PerhapsExecuted("handler_failed"), None),
         Effect::NotSent => return (Report::NotExecuted, None),
     };
     let answer = answer(status, number);

@@ -118,13 +118,7 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         (Head::Payload, KeptBody::Omitted { length: 0 }),
         (Head::Abandoned, KeptBody::Omitted { length: 0 }),
     ];
-    let causes = [
-        UnknownCause::LeaseExpired,
-        UnknownCause::HandlerFailed,
-        UnknownCause::Panicked,
-        UnknownCause::ResponseLost,
-        UnknownCause::Contested,
-    ];
+    let causes = [UnknownCause::LeaseExpired, UnknownCause::PerhapsExecuted, UnknownCause::Contested];
     let transactional = Record { transactional: true, ..reserved("key") };
     let mut records = vec![
         pending(&unique(), "key"),

@@ -115,7 +115,7 @@ async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn Unset
     let long_ago = Timestamp::from_millis(7);
     let escalated = |number: u64| -> Record {
         let record = in_progress(&tenant, &number.to_string(), NOW);
-        asked(&samples::unknown(&record, UnknownCause::Panicked, long_ago), 7, Timestamp::MAX)
+        asked(&samples::unknown(&record, UnknownCause::PerhapsExecuted, long_ago), 7, Timestamp::MAX)
     };
     let records: Vec<_> = (0..ESCALATED).map(escalated).chain([unknown(&tenant, "asked about")]).collect();
     for record in &records {
@@ -227,7 +227,7 @@ fn own(record: &Record, tenant: &str) -> bool {
 }
 
 fn unknown(tenant: &str, key: &str) -> Record {
-    samples::unknown(&in_progress(tenant, key, NOW), UnknownCause::Panicked, NOW)
+    samples::unknown(&in_progress(tenant, key, NOW), UnknownCause::PerhapsExecuted, NOW)
 }
 
 /// The same after this many questions, the next of which is due at `next`.

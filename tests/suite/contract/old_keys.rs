@@ -145,7 +145,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
         };
         let live = state(State::InProgress { lease_until: now.plus(HOUR) });
         let dead = state(State::InProgress { lease_until: now });
-        let unknown = samples::unknown(&seen, UnknownCause::HandlerFailed, now);
+        let unknown = samples::unknown(&seen, UnknownCause::PerhapsExecuted, now);
         let released = samples::released(&seen, now, RETENTION);
         let expired = samples::completed(&seen, Answer::json(201, "{}"), now.minus(RETENTION * 2), RETENTION);
         let mut current = seen;

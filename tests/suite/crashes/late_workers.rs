@@ -14,7 +14,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Evidence, Record, SettledBy, State, UnknownCause},
+    record::{Answer, Evidence, Record, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::RECONCILE_CONTRADICTED,
 };
@@ -44,7 +44,7 @@ fn reports() -> [(Report, &'static str); 3] {
     [
         (completed("late"), "completed"),
         (Report::NotExecuted, "failed_retryable"),
-        (Report::PerhapsExecuted(UnknownCause::Panicked), "unknown"),
+        (Report::PerhapsExecuted("panicked"), "unknown"),
     ]
 }
 
@@ -186,7 +186,7 @@ async fn a_workers_unknown_overrides_an_assumption_but_no_report(endpoint: &str)
         let request = request();
         let late = lease_expired(&guarded, &request).await;
         release(&guarded, &request, by).await;
-        let ended = guarded.executor().finish(late, Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+        let ended = guarded.executor().finish(late, Report::PerhapsExecuted("panicked")).await;
         let later_outcome = outcome_of(&guarded.executor().reserve(&request).await);
         match by {
             SettledBy::Assumption => {
@@ -348,7 +348,7 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(second, Report::PerhapsExecuted("handler_failed")).await);
     assert_eq!(finish_outcome(&executor.finish(late, completed("late")).await), "unknown");
     // Until the report is delivered, nothing runs, and no denial releases the record.
     let record = guarded.record(&request.key).await.unwrap();
@@ -365,7 +365,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    let unknown = || Report::PerhapsExecuted(UnknownCause::HandlerFailed);
+    let unknown = || Report::PerhapsExecuted("handler_failed");
     for (second_ends, later_outcome, dead_letters_then) in [
         (completed("second"), "replay", 1),
         // The second execution's report covers only that execution.
@@ -668,7 +668,7 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
     for (report, state) in
-        [(completed("late"), "completed"), (Report::PerhapsExecuted(UnknownCause::Panicked), "unknown")]
+        [(completed("late"), "completed"), (Report::PerhapsExecuted("panicked"), "unknown")]
     {
         let request = request();
         let late = owned(executor.reserve(&request).await);
@@ -743,7 +743,7 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
     for their_report in [None, Some(completed("theirs")), Some(Report::NotExecuted)] {
-        for report in [completed("ours"), Report::PerhapsExecuted(UnknownCause::Panicked)] {
+        for report in [completed("ours"), Report::PerhapsExecuted("panicked")] {
             let request = request();
             let late = owned(executor.reserve(&request).await);
             guarded.delete(&request.key).await;

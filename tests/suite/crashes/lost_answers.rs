@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{http::Outcome, internal::Report, operation::OnLeaseExpiry, record::UnknownCause};
+use lambda_idempotency::{http::Outcome, internal::Report, operation::OnLeaseExpiry};
 use macro_rules_attribute::apply;
 
 use crate::support::{
@@ -100,7 +100,7 @@ fn reports() -> [(Report, &'static str); 3] {
     [
         (completed("{}"), "completed"),
         (Report::NotExecuted, "failed_retryable"),
-        (Report::PerhapsExecuted(UnknownCause::HandlerFailed), "unknown"),
+        (Report::PerhapsExecuted("handler_failed"), "unknown"),
     ]
 }
 

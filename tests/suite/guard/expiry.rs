@@ -6,7 +6,6 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
     internal::{Executor, FinishOutcome, Report, Request},
-    record::UnknownCause,
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
@@ -42,7 +41,7 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
         "in_progress" => None,
         "completed" => Some(completed("{}")),
         "failed_retryable" => Some(Report::NotExecuted),
-        "unknown" => Some(Report::PerhapsExecuted(UnknownCause::HandlerFailed)),
+        "unknown" => Some(Report::PerhapsExecuted("handler_failed")),
         other => panic!("{other} is no state"),
     };
     let ours = owned(executor.reserve(&request).await);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::{
     internal::{Executor, FinishOutcome, Report},
     operation::OnLeaseExpiry,
-    record::{Record, State, UnknownCause},
+    record::{Record, State},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
     world::ManualWorld,
@@ -24,11 +24,9 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 #[apply(on_each_store)]
 async fn an_expired_lease_is_handled_as_the_operation_chose(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (choice, reported_then, state) in [
-        (OnLeaseExpiry::Unknown, "unknown", "unknown"),
-        (OnLeaseExpiry::RunAgain, "owned", "in_progress"),
-        (OnLeaseExpiry::Resume, "owned", "in_progress"),
-    ] {
+    for (choice, reported_then, state) in
+        [(OnLeaseExpiry::Unknown, "unknown", "unknown"), (OnLeaseExpiry::RunAgain, "owned", "in_progress")]
+    {
         let (executor, request) = (guarded.executor_of(operation().on_lease_expiry(choice)), request());
         drop(owned(executor.reserve(&request).await));
         guarded.clock.advance(LEASE + GRACE - MILLISECOND);
@@ -51,10 +49,10 @@ async fn an_outcome_the_handler_left_unknown_stays_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
     let before = guarded.item(&request.key).await;
 
-    for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain, OnLeaseExpiry::Resume] {
+    for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
         let executor = guarded.executor_of(operation().on_lease_expiry(choice));
         guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
         assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown", "{choice:?}");

@@ -66,7 +66,7 @@ async fn refusals_that_are_inconclusive_are_not_kept(endpoint: &str) {
             assert_eq!((first.status, first.header("idempotency-expires")), (status, None));
             let kept = record(&store, &key).await.unwrap();
             assert!(
-                matches!(kept.state, State::Unknown { cause: UnknownCause::HandlerFailed, .. }),
+                matches!(kept.state, State::Unknown { cause: UnknownCause::PerhapsExecuted, .. }),
                 "{status}: {kept:?}"
             );
             send(&app, request()).await.assert_problem(409, "outcome-unknown");

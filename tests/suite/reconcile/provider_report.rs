@@ -14,7 +14,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, UnknownCause},
+    record::Answer,
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
@@ -224,7 +224,7 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
     let guarded = Guarded::on(endpoint).await;
     for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
-        for report in [Report::NotExecuted, Report::PerhapsExecuted(UnknownCause::Panicked)] {
+        for report in [Report::NotExecuted, Report::PerhapsExecuted("panicked")] {
             let listening = Listening::with(guarded.clone(), charged());
             let request = listening.ended(report).await;
             listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
@@ -288,7 +288,7 @@ impl Reconciler for Retried {
 // T46: fetching the answer takes time, and the function can be killed meanwhile.
 #[apply(on_each_store)]
 async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str) {
-    let ended = [Report::NotExecuted, Report::PerhapsExecuted(UnknownCause::Panicked)];
+    let ended = [Report::NotExecuted, Report::PerhapsExecuted("panicked")];
     for report in ended {
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(report).await;
@@ -310,7 +310,7 @@ async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str)
 #[apply(on_each_store)]
 async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::NotExecuted))).await;
-    let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
     let effect = |source| ProviderReport::executed(201, Fixed::new(source));
     assert_eq!(listening.report(&request, effect(Err("away"))).await, ReconcileOutcome::NotDue);
     let asked = listening.reconciliation.ask(&request.key).await.unwrap();
@@ -340,7 +340,7 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
         .operation(operation(), Fixed::new(Ok(Finding::NotFound)));
     assert_eq!(forgets.ask(&request.key).await.unwrap(), ReconcileOutcome::Resolved("failed_retryable"));
     let second = owned(listening.reserve(&request).await);
-    written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(second, Report::PerhapsExecuted("handler_failed")).await);
     listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
     let ended = executor.finish(late, refusal()).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
@@ -388,13 +388,13 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
     let refused = || Fixed::new(Ok(Finding::Executed(Answer::json(402, "{}"))));
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, refused())] {
         let listening = Listening::on(endpoint, refused()).await;
-        let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+        let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
         assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Resolved("completed"));
         assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
         assert_eq!((listening.provider.asked(), listening.reasons().len()), (1, 0));
     }
     let listening = Listening::on(endpoint, charged()).await;
-    let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
     listening.report(&request, ProviderReport::not_executed()).await;
     assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
 }
@@ -403,7 +403,7 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
-    let request = listening.ended(Report::PerhapsExecuted(UnknownCause::Panicked)).await;
+    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
     let unregistered = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
         .world(listening.guarded.clock.clone());
     for (reported, outcome, dead_letters) in [
@@ -442,8 +442,8 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     for provider in [not_found.clone(), denied.clone(), refused, Ok(Finding::AskAgain(None)), Err("away")] {
         for (report, late) in [
             (Some(Report::NotExecuted), Duration::ZERO),
-            (Some(Report::PerhapsExecuted(UnknownCause::Panicked)), Duration::ZERO),
-            (Some(Report::PerhapsExecuted(UnknownCause::Panicked)), grace),
+            (Some(Report::PerhapsExecuted("panicked")), Duration::ZERO),
+            (Some(Report::PerhapsExecuted("panicked")), grace),
             (None, Duration::ZERO),
             (None, grace),
         ] {
@@ -501,7 +501,7 @@ async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: 
     let listening = Listening::on(endpoint, charged()).await;
     let request = listening.ended(Report::NotExecuted).await;
     let again = owned(listening.reserve(&request).await);
-    let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
+    let unknown = Report::PerhapsExecuted("handler_failed");
     written(listening.guarded.executor().finish(again, unknown).await);
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, charged())] {
         let outcome = listening.report(&request, reported).await;
@@ -579,8 +579,8 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
 #[apply(on_each_store)]
 async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
-    let (unknown, source) = (UnknownCause::HandlerFailed, charged());
-    let request = listening.ended(Report::PerhapsExecuted(unknown)).await;
+    let source = charged();
+    let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;
     let effect = || ProviderReport::executed(201, source.clone());
     assert_eq!(
         listening.report(&request, effect().under(PHASE, "forged")).await,

@@ -19,7 +19,7 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Evidence, State, UnknownCause},
+    record::{Answer, Evidence, State},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
@@ -107,7 +107,7 @@ impl Reconciling {
     async fn unknown(&self) -> Request {
         let (executor, request) = (self.guarded.executor(), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
         request
     }
 
@@ -676,7 +676,7 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
         written(executor.finish(first, Report::NotExecuted).await);
         guarded.clock.advance(HOUR);
         let second = owned(executor.reserve(&request).await);
-        written(executor.finish(second, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(second, Report::PerhapsExecuted("handler_failed")).await);
         guarded.clock.advance(after);
         let asked = reconciliation.ask_if_due(&request.key).await.expect("an answer");
         assert_eq!(asked, outcome, "{why_not_at_once}");
@@ -709,7 +709,7 @@ async fn a_late_report_begins_the_grace_anew(endpoint: &str) {
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
     // The worker's last request may still be under way.
-    written(executor.finish(slow, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(slow, Report::PerhapsExecuted("handler_failed")).await);
     guarded.clock.advance(Duration::from_secs(1));
     assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
@@ -726,7 +726,7 @@ async fn every_settlement_keeps_the_answer_for_the_records_retention(endpoint: &
     let unknown = async || {
         let (executor, request) = (guarded.executor_of(operation().retain(week)), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
         request
     };
     let kept_for = async |request: &Request| {
@@ -785,7 +785,7 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
     for (by_operator, expected) in [(false, vec!["location", "x-request-id"]), (true, vec!["location"])] {
         let (executor, request) = (guarded.executor_of(operation()), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
         if by_operator {
             let seen = guarded.record(&request.key).await.expect("a record");
             let correction = Correction::Executed { answer: answer(), retain: None };
@@ -837,7 +837,7 @@ async fn not_found_counts_from_the_time_of_the_question(endpoint: &str) {
         .operation(operation(), Slow(guarded.clock.clone()));
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
     let asked = reconciliation.ask(&request.key).await.expect("an answer");
     assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
 }

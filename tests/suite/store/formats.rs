@@ -25,7 +25,7 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
-    record::{Answer, Head, Note, Record, UnknownCause},
+    record::{Answer, Head, Note, Record},
     store::{Item, Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, SystemWorld, World},
@@ -180,7 +180,7 @@ fn request(key: &str) -> Request {
 }
 
 fn unsure() -> Report {
-    Report::PerhapsExecuted(UnknownCause::HandlerFailed)
+    Report::PerhapsExecuted("handler_failed")
 }
 
 fn paid() -> Answer {

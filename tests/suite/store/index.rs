@@ -4,7 +4,7 @@ use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
     internal::Report,
     key::RecordKey,
-    record::{Revision, UnknownCause},
+    record::Revision,
     store::{Survey, Unsettled},
     time::Timestamp,
 };
@@ -29,7 +29,7 @@ fn number(number: u64) -> AttributeValue {
 async fn unknown(guarded: &Guarded) -> (RecordKey, Item) {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
     let item = guarded.item(&request.key).await.expect("a record");
     (request.key, item)
 }

@@ -1,10 +1,7 @@
 //! Items that this version cannot read as a record. They are never guessed at, never run, never overwritten.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
-use lambda_idempotency::{
-    internal::{FinishOutcome, Report, Request},
-    record::UnknownCause,
-};
+use lambda_idempotency::internal::{FinishOutcome, Report, Request};
 use macro_rules_attribute::apply;
 
 use crate::support::{
@@ -30,12 +27,8 @@ fn bytes(bytes: impl Into<Vec<u8>>) -> AttributeValue {
 /// A request with its record's item, for each state that the executor leaves.
 async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
     let executor = guarded.executor();
-    let reports = [
-        None,
-        Some(completed("{}")),
-        Some(Report::NotExecuted),
-        Some(Report::PerhapsExecuted(UnknownCause::Panicked)),
-    ];
+    let reports =
+        [None, Some(completed("{}")), Some(Report::NotExecuted), Some(Report::PerhapsExecuted("panicked"))];
     let mut records = Vec::new();
     for report in reports {
         let request = request();

@@ -15,7 +15,7 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Record, Revision, SettledBy, UnknownCause},
+    record::{Answer, Record, Revision, SettledBy},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };
@@ -581,7 +581,7 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(transfer());
     let request = request();
-    for report in [Report::PerhapsExecuted(UnknownCause::Panicked), Report::NotExecuted] {
+    for report in [Report::PerhapsExecuted("panicked"), Report::NotExecuted] {
         let ours = owned(executor.reserve(&request).await);
         ours.execution().write(bank.take(30)).unwrap();
         written(executor.finish(ours, report).await);
@@ -724,7 +724,7 @@ async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let ours = bank.begin(&request).await;
-        written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+        written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
         let write = if refused { bank.take(101) } else { bank.take(30) };
         let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
             .world(bank.guarded.clock.clone())
@@ -755,7 +755,7 @@ async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
 async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
     // Not the record: DynamoDB refuses two writes to one item.
     let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
@@ -923,7 +923,7 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
     let asking = |reconciler: Confirms| {
         Reconciliation::new(bank.guarded.store(), dead_letters.clone())
             .world(bank.guarded.clock.clone())

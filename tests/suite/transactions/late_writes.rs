@@ -11,7 +11,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::{Answer, Evidence, UnknownCause},
+    record::{Answer, Evidence},
     telemetry::DOUBLE_EXECUTION,
     time_budget::MAX_SENDING_TIME,
 };
@@ -222,7 +222,7 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
         bank.settle(&request, Finding::NotExecuted).await;
         let second = bank.begin(&request).await;
         if unknown {
-            let unknown = Report::PerhapsExecuted(UnknownCause::HandlerFailed);
+            let unknown = Report::PerhapsExecuted("handler_failed");
             written(bank.executor().finish(second, unknown).await);
         }
         let ended = executor.finish(late, completed("charged")).await;
@@ -262,7 +262,7 @@ async fn a_single_transaction_duplicate_is_replayed_although_its_write_is_refuse
 async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Report::PerhapsExecuted(UnknownCause::HandlerFailed)).await);
+    written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
     for (status, claimed) in [(402, false), (201, true)] {
         let answer = Answer::json(status, "{}");
         bank.settle(&request, Finding::ExecutedWith(answer, vec![bank.take(1), bank.take(2)])).await;
