@@ -444,8 +444,8 @@ async fn a_record_whose_request_never_began_is_shown_as_free() {
     let table = table().await;
     let record = table.in_progress("k-1").await;
     let mut refused = samples::released(&record, SystemWorld.now(), RETENTION);
-    let State::FailedRetryable { expires_at, .. } = &mut refused.state else { panic!("{refused:?}") };
-    *expires_at = SystemWorld.now().minus(RETENTION);
+    let State::FailedRetryable { by, .. } = &mut refused.state else { panic!("{refused:?}") };
+    *by = SettledBy::NotBegun;
     refused.revision = fresh();
     table.store.put(Some(record.revision), &refused, &[]).await.unwrap();
     let name = table.name("k-1");
