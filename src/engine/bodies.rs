@@ -7,10 +7,14 @@ use bytes::Bytes;
 use super::{Engine, Replay, codec};
 use crate::{
     backoff::Retry,
+    key::RecordKey,
     record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{StoreError, StoreErrorKind},
-    time::Timestamp,
-    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, WRITE_BACKOFF, body_share},
+    time::{Instant, Timestamp},
+    time_budget::{
+        BODY_OUTLIVES_RECORD, CLOCK_SKEW, OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT, WRITE_BACKOFF,
+        body_share,
+    },
 };
 
 /// The most bytes of headers that a record keeps. No front of Lambda delivers more (API Gateway 10 KB, a load balancer 64 KB),
@@ -114,12 +118,34 @@ impl Engine {
         })
     }
 
+    /// As [`try_keep`](Self::try_keep), for an answer that comes again if this returns `None`. But no longer than
+    /// [`QUEUED_BODY_TIMEOUT`] since it came first: the record matters more than its body (T16).
+    pub(crate) async fn keep_since(
+        &self,
+        first: Timestamp,
+        record: &Record,
+        answer: &Answer,
+        also: &[String],
+    ) -> Option<KeptAnswer> {
+        match self.try_keep(record, answer, also, OFFLINE_WRITE_TIMEOUT).await {
+            Ok(kept) => Some(kept),
+            Err((error, _)) if self.world.now() <= first.plus(QUEUED_BODY_TIMEOUT) => {
+                tracing::warn!(cause = error.cause(), "the body of an answer could not be stored yet");
+                None
+            }
+            Err((error, omitted)) => {
+                tracing::error!(cause = error.cause(), "the body cannot be stored: replays omit it");
+                Some(omitted)
+            }
+        }
+    }
+
     /// Chooses a place for the body and stores it there. The body is omitted if it is too large for every place, or refused for
     /// good.
     ///
     /// # Errors
     /// If the store fails, and may take the body later. With the answer without its body.
-    pub(crate) async fn try_keep(
+    async fn try_keep(
         &self,
         record: &Record,
         answer: &Answer,
@@ -180,25 +206,38 @@ impl Engine {
         }
     }
 
-    /// The kept answer with its body; `None` if the record is not completed.
-    pub(crate) async fn replay(&self, record: &Record) -> Result<Option<Replay>, StoreError> {
+    /// The kept answer with its body; `None` if the record is not completed. Bounded as a [call](Self::bounded).
+    pub(crate) async fn replay(
+        &self,
+        record: &Record,
+        until: Option<Instant>,
+    ) -> Result<Option<Replay>, StoreError> {
         let State::Completed { answer: kept, expires_at, .. } = &record.state else { return Ok(None) };
+        let body = self.body(&record.key, kept, until).await?;
+        let body_omitted = body.is_none();
+        let answer = Answer { head: kept.head.clone(), body: body.unwrap_or_default() };
+        Ok(Some(Replay { answer, body_omitted, expires_at: *expires_at }))
+    }
+
+    /// The body of a kept answer; `None` if it is not kept, or is gone.
+    pub(crate) async fn body(
+        &self,
+        key: &RecordKey,
+        kept: &KeptAnswer,
+        until: Option<Instant>,
+    ) -> Result<Option<Bytes>, StoreError> {
         let (bytes, encoding, length) = match &kept.body {
-            KeptBody::Omitted { .. } => (None, Encoding::Identity, 0),
-            KeptBody::Inline { bytes, encoding, length } => (Some(bytes.clone()), *encoding, *length),
+            KeptBody::Omitted { .. } => return Ok(None),
+            KeptBody::Inline { bytes, encoding, length } => (bytes.clone(), *encoding, *length),
             KeptBody::Outside { id, place, encoding, length } => {
-                let bytes = self.store.load_body(&record.key, *id, *place).await?;
-                if bytes.is_none() {
+                let Some(bytes) = self.bounded(until, self.store.load_body(key, *id, *place)).await? else {
                     tracing::error!("the kept body is gone: the replay omits it");
-                }
+                    return Ok(None);
+                };
                 (bytes, *encoding, *length)
             }
         };
-        let body = bytes.map(|bytes| codec::decode(bytes, encoding, length)).transpose();
-        let body = body.map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?;
-        let (head, expires_at) = (kept.head.clone(), *expires_at);
-        let body_omitted = body.is_none();
-        let answer = Answer { head, body: body.unwrap_or_default() };
-        Ok(Some(Replay { answer, body_omitted, expires_at }))
+        let body = codec::decode(bytes, encoding, length);
+        Ok(Some(body.map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?))
     }
 }

@@ -25,30 +25,12 @@ pub(crate) fn completing(mut next: Transition, writes: &[DomainWrite]) -> Change
     Change::with(next, writes.iter().cloned().map(Companion::Domain).collect())
 }
 
-/// What the failed conditions of some writes mean together.
-pub(super) enum Refusal {
-    /// Compute them again.
-    Recompute,
-    /// The operation is refused with this answer.
-    Answer(Answer),
-    /// No answer is set for this refusal.
-    NoAnswerSet,
-}
-
 /// What it means that the writes at these places were denied. Recomputing comes first: the other refusals were computed from an
-/// outdated read.
-pub(super) fn refusal(writes: &[DomainWrite], denied: &[usize]) -> Refusal {
+/// outdated read. If one of them has no answer, the answer of another is not the whole truth.
+pub(super) fn refusal<'a>(writes: &'a [DomainWrite], denied: &[usize]) -> &'a IfRefused {
     let denied = || denied.iter().filter_map(|place| writes.get(*place)).map(|write| &write.if_refused);
-    if denied().any(|meaning| *meaning == IfRefused::Recompute) {
-        return Refusal::Recompute;
-    }
-    match denied().next() {
-        // If one of them has no answer, the answer of another is not the whole truth.
-        Some(IfRefused::Answer(answer)) if !denied().any(|meaning| *meaning == IfRefused::Fail) => {
-            Refusal::Answer(answer.clone())
-        }
-        _ => Refusal::NoAnswerSet,
-    }
+    let is = |meaning: IfRefused| denied().find(|refused| **refused == meaning);
+    is(IfRefused::Recompute).or(is(IfRefused::Fail)).or(denied().next()).unwrap_or(&IfRefused::Fail)
 }
 
 /// A report whose write was tried.
@@ -115,14 +97,14 @@ impl Executor {
             };
             computations += 1;
             match refusal(&kept.writes, &denied) {
-                Refusal::Recompute
+                IfRefused::Recompute
                     if computations < MAX_COMPUTATIONS && self.engine.world.instant() < stop_at => {}
-                Refusal::Answer(answer) => {
+                IfRefused::Answer(answer) => {
                     let answer = self.as_replayed(answer);
                     instead = Some(FinishOutcome::Refused { answer: answer.clone(), expires_at: None });
                     report = Report::Completed(answer);
                 }
-                Refusal::Recompute | Refusal::NoAnswerSet => {
+                IfRefused::Recompute | IfRefused::Fail => {
                     self.no_answer_set(&kept.writes, &denied);
                     let refused = report.clone();
                     (report, instead) = self.without_answer(seen, &report);
@@ -139,8 +121,8 @@ impl Executor {
     }
 
     /// The answer with only those headers that its replays have.
-    pub(super) fn as_replayed(&self, Answer { head, body }: Answer) -> Answer {
-        Answer { head: head.kept(&self.operation().kept_headers), body }
+    pub(super) fn as_replayed(&self, Answer { head, body }: &Answer) -> Answer {
+        Answer { head: head.kept(&self.operation().kept_headers), body: body.clone() }
     }
 
     /// Logs and counts that writes were refused, and that no answer is set for that.
@@ -227,9 +209,9 @@ mod tests {
             (&[], "none"),
         ] {
             let means = match refusal(&writes, denied) {
-                Refusal::Recompute => "recompute",
-                Refusal::Answer(_) => "answer",
-                Refusal::NoAnswerSet => "none",
+                IfRefused::Recompute => "recompute",
+                IfRefused::Answer(_) => "answer",
+                IfRefused::Fail => "none",
             };
             assert_eq!(means, expected, "{denied:?}");
         }

@@ -43,24 +43,17 @@ impl Executor {
         report: &Report,
         kept: &Kept,
     ) -> bool {
-        let sent = self.try_to_send(execution, seen, report, kept).await;
+        let sending = async {
+            // First, because the message takes time, which the answer needs if nothing can be sent.
+            let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
+            let message = Message::DeferredReport(Box::new(self.deferred(seen, report, kept)?)).to_json();
+            let world = &self.engine.world;
+            let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
+            let sent = world.within(time, queue.send(&message, Duration::ZERO)).await;
+            sent.ok_or("no answer in time")?.map_err(|error| error.cause())
+        };
+        let sent: Result<(), String> = sending.await;
         sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
-    }
-
-    async fn try_to_send(
-        &self,
-        execution: &Execution,
-        seen: &Record,
-        report: &Report,
-        kept: &Kept,
-    ) -> Result<(), String> {
-        // First, because the message takes time, which the answer needs if nothing can be sent.
-        let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
-        let message = Message::DeferredReport(Box::new(self.deferred(seen, report, kept)?)).to_json();
-        let world = &self.engine.world;
-        let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
-        let sent = world.within(time, queue.send(&message, Duration::ZERO)).await;
-        sent.ok_or("no answer in time")?.map_err(|error| error.cause())
     }
 
     /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.

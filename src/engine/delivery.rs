@@ -3,50 +3,51 @@
 use std::sync::Arc;
 
 use super::{
-    Executor, Start, codec,
-    commit::{self, Refusal},
+    Executor, Start, codec, commit,
     report::{Finished, Kept},
 };
 use crate::{
-    domain::{DomainWrite, Writes},
+    domain::{DomainWrite, IfRefused, Writes},
     message::DeferredReport,
     queue::WorkError,
-    record::{
-        Answer, Ended, Evidence, GONE, KeptAnswer, KeptBody, Overtaken, Record, Safe, SettledBy, State,
-    },
+    record::{Answer, Ended, Evidence, GONE, KeptAnswer, KeptBody, Overtaken, Record, Safe, State},
     store::StoreError,
     time::{Instant, Timestamp},
-    time_budget::{OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT},
+    time_budget::OFFLINE_WRITE_TIMEOUT,
 };
 
 const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
 const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
 
-/// What became of a deferred report.
-pub(crate) enum Delivered {
-    /// It is written, or the record has moved on without it, and does not contradict it.
-    Done,
-    /// It has to be escalated for this reason. The record as it is, if there is one.
-    Escalated(Option<Box<Record>>, &'static str),
-    /// It has to be escalated that this record's execution certainly or possibly ran the operation too, and then applied again.
-    Double(Box<Record>),
-    /// It could not be written; a retry may succeed.
-    Unwritten,
+/// Why a report is escalated, and then applied again.
+pub(crate) const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
+
+/// A deferred report that has to be escalated.
+pub(crate) struct Escalation {
+    /// Why.
+    pub(crate) reason: &'static str,
+    /// The record as it is, if there is one.
+    pub(crate) current: Option<Box<Record>>,
 }
 
 impl Executor {
     /// Applies a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes. Applying
-    /// it twice is harmless. It is [`Safe::Alarm`] once a [double execution](Delivered::Double) of it has been escalated.
+    /// it twice is harmless. It is [`Safe::Alarm`] once a [double execution](DOUBLE_EXECUTION) of it has been escalated.
     ///
     /// # Errors
-    /// If the message is malformed: no retry helps.
-    pub(crate) async fn apply(&self, report: &DeferredReport, safe: Safe) -> Result<Delivered, WorkError> {
+    /// If it could not be written, and a retry may succeed; or if the message is malformed.
+    pub(crate) async fn apply(
+        &self,
+        report: &DeferredReport,
+        safe: Safe,
+    ) -> Result<Option<Escalation>, WorkError> {
         let wanted = report.record()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
         let not_begun = wanted.is_not_begun();
         let because = wanted.last_failure;
+        let escalated = |current, reason| Ok(Some(Escalation { reason, current }));
         let mut kept = match wanted.state {
             State::Completed { answer, completed_at, .. } => {
                 let is_effect = answer.head.is_effect();
@@ -64,7 +65,7 @@ impl Executor {
                             // If this fails too, the message comes again.
                             let _ = self.mark_effect(&base, report.writes().into(), stop_at).await;
                         }
-                        return Ok(Delivered::Unwritten);
+                        return Err(WorkError::Unwritten);
                     }
                 }
             }
@@ -79,62 +80,60 @@ impl Executor {
         loop {
             let reported = self.reported(&base, &kept, safe);
             let current = match self.write(start, &base, &kept, stop_at, safe).await {
-                Ok(Finished::Written(_)) => return Ok(Delivered::Done),
+                Ok(Finished::Written(_)) => return Ok(None),
                 Ok(Finished::Refused(current)) => current,
                 // Nothing was done: a retry may run.
-                Ok(Finished::Gone) if !reported.matters() => return Ok(Delivered::Done),
+                Ok(Finished::Gone) if !reported.matters() => return Ok(None),
                 Ok(Finished::Gone) => {
                     if kept.ended.reports_an_effect() && !kept.writes.is_empty() {
                         // Its rows are lost with its generation, but the effect is not.
                         let _ = self.mark_effect(&base, kept.writes, stop_at).await;
                     }
-                    return Ok(Delivered::Escalated(None, GONE));
+                    return escalated(None, GONE);
                 }
                 Ok(Finished::Denied(denied)) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
-                    let Refusal::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
+                    let IfRefused::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
                         if !kept.ended.reports_an_effect() {
-                            return Ok(Delivered::Escalated(None, REFUSED));
+                            return escalated(None, REFUSED);
                         }
-                        return Ok(match self.mark_effect(&base, kept.writes, stop_at).await {
-                            Ok(current) => Delivered::Escalated(current, REFUSED),
-                            Err(_) => Delivered::Unwritten,
-                        });
+                        let marked = self.mark_effect(&base, kept.writes, stop_at).await;
+                        return escalated(marked.map_err(|_| WorkError::Unwritten)?, REFUSED);
                     };
                     let also = &self.operation().kept_headers;
-                    let answer = self.engine.keep(&base, &answer, also, OFFLINE_WRITE_TIMEOUT).await;
+                    let answer = self.engine.keep(&base, answer, also, OFFLINE_WRITE_TIMEOUT).await;
                     kept = Ended::Completed(answer).into();
                     start = Start::Unread(&base.key);
                     continue;
                 }
-                Err(_) => return Ok(Delivered::Unwritten),
+                Err(_) => return Err(WorkError::Unwritten),
             };
-            return Ok(match reported.overtaken_by(&current, self.engine.world.now()) {
+            return match reported.overtaken_by(&current, self.engine.world.now()) {
                 Overtaken::Waits => {
                     tracing::error!(
                         "another execution of this operation is not over: this report is retried"
                     );
-                    Delivered::Unwritten
+                    Err(WorkError::Unwritten)
                 }
-                Overtaken::Double => Delivered::Double(current),
-                Overtaken::Escalated(reason) => Delivered::Escalated(Some(current), reason),
+                Overtaken::Double => escalated(Some(current), DOUBLE_EXECUTION),
+                Overtaken::Escalated(reason) => escalated(Some(current), reason),
                 // If its domain writes could be refused, its caller got no answer.
                 Overtaken::Compared
-                    if !kept.can_be_refused() && self.differ(&base, &kept.ended, &current).await? =>
+                    if !kept.can_be_refused() && self.differ(&kept.ended, &current).await? =>
                 {
-                    Delivered::Escalated(Some(current), TWO_ANSWERS)
+                    escalated(Some(current), TWO_ANSWERS)
                 }
                 Overtaken::Nothing | Overtaken::Compared => {
                     let state = current.state.name();
                     tracing::warn!(state, "a report came too late: the record has moved on without it");
-                    Delivered::Done
+                    Ok(None)
                 }
-            });
+            };
         }
     }
 
     /// Whether the report has another answer than the record, as far as their bodies are kept.
-    async fn differ(&self, base: &Record, ended: &Ended, current: &Record) -> Result<bool, StoreError> {
+    async fn differ(&self, ended: &Ended, current: &Record) -> Result<bool, StoreError> {
         let (Ended::Completed(ours), State::Completed { answer: theirs, .. }) = (ended, &current.state)
         else {
             return Ok(false);
@@ -142,22 +141,13 @@ impl Executor {
         if ours.head.status() != theirs.head.status() || ours.body_length() != theirs.body_length() {
             return Ok(true);
         }
-        let (now, by) = (self.engine.world.now(), SettledBy::Worker);
-        let state =
-            State::Completed { answer: ours.clone(), completed_at: now, by, expires_at: Timestamp::MAX };
-        let ours = Record { state, ..base.clone() };
-        let mut bodies = [None, None];
-        for (record, body) in [&ours, current].into_iter().zip(&mut bodies) {
-            let replay = self.engine.bounded(None, self.engine.replay(record)).await;
-            match replay {
-                Ok(replay) => *body = replay.filter(|replay| !replay.body_omitted),
-                Err(error) if error.is_passing() => return Err(error),
-                // No retry can read it either.
-                Err(_) => {}
-            }
-        }
-        let [ours, theirs] = bodies.map(|replay| replay.map(|replay| replay.answer.body));
-        Ok(ours.is_some() && theirs.is_some() && ours != theirs)
+        let body = async |kept| match self.engine.body(&current.key, kept, None).await {
+            // No retry can read it either.
+            Err(error) if !error.is_passing() => Ok(None),
+            body => body,
+        };
+        let bodies = body(ours).await?.zip(body(theirs).await?);
+        Ok(bodies.is_some_and(|(ours, theirs)| ours != theirs))
     }
 
     /// Notes in the record an effect whose report cannot be applied, and returns the record. An operation that may run again is
@@ -197,22 +187,6 @@ impl Executor {
             return Ok(kept.ok().map(|body| KeptAnswer { head: head.kept(also), body }));
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| WorkError::Malformed("body"))?;
-        let placed = self.engine.place(record, &Answer { head, body }, also);
-        let head = placed.answer.head.clone();
-        let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
-        Ok(match self.engine.keep_placed(record, placed, OFFLINE_WRITE_TIMEOUT).await {
-            Ok(kept) => Some(kept.unwrap_or(omitted)),
-            // The message with its body is retried, but not so long that the effect could count as not executed (T16).
-            Err(error)
-                if error.is_passing() && self.engine.world.now() <= kept_at.plus(QUEUED_BODY_TIMEOUT) =>
-            {
-                tracing::warn!(cause = error.cause(), "the body of a report could not be stored yet");
-                None
-            }
-            Err(error) => {
-                tracing::error!(cause = error.cause(), "the body cannot be stored: replays omit it");
-                Some(omitted)
-            }
-        })
+        Ok(self.engine.keep_since(kept_at, record, &Answer { head, body }, also).await)
     }
 }

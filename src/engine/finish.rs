@@ -1,6 +1,6 @@
 //! Ends an execution: writes its report, with retries as long as there is time.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
@@ -57,10 +57,7 @@ impl Executor {
             Report::Completed(answer) => {
                 let also = &self.operation().kept_headers;
                 let ended = Ended::Completed(self.engine.keep(seen, answer, also, time).await);
-                return Kept {
-                    ended,
-                    writes: if writes.is_empty() { Arc::default() } else { writes.into() },
-                };
+                return Kept { ended, writes: writes.into() };
             }
             Report::NotExecuted => Ended::NotExecuted(Some(because(NOT_EXECUTED, status))),
             Report::NotBegun => Ended::NotBegun,
@@ -216,7 +213,7 @@ impl Executor {
     /// The record has moved on without us. Returns the answer that every caller gets now, if there is one and it can be read.
     async fn fenced(&self, current: &Record, stop_at: Instant) -> Option<Replay> {
         tracing::error!(state = current.state.name(), "the record has moved on without this execution");
-        let replay = self.engine.bounded(Some(stop_at), self.engine.replay(current)).await;
+        let replay = self.engine.replay(current, Some(stop_at)).await;
         replay
             .inspect_err(|error| {
                 let (kind, cause) = (error.kind(), error.cause());

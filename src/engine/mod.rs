@@ -35,7 +35,7 @@ pub(crate) mod tests;
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::Placed;
 pub(crate) use commit::completing;
-pub(crate) use delivery::Delivered;
+pub(crate) use delivery::{DOUBLE_EXECUTION, Escalation};
 pub use execution::Execution;
 pub(crate) use executor::{Executor, Request};
 pub(crate) use finish::double_execution;

@@ -274,8 +274,7 @@ impl Executor {
                 }
             }
             (Err(Found::Completed), Some(record)) => {
-                let replay = self.engine.replay(&record);
-                let replay = self.engine.bounded(times.answer_by, replay).await?;
+                let replay = self.engine.replay(&record, times.answer_by).await?;
                 let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
                 if replay.is_some() {
                     telemetry::replayed(record.attempts);

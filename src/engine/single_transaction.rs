@@ -12,13 +12,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 
 use super::{
-    Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step,
-    collected::Collected,
-    commit::{self, Refusal},
-    reserve::Times,
+    Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step, collected::Collected,
+    commit, reserve::Times,
 };
 use crate::{
-    domain::{DomainWrite, DomainWriteError},
+    domain::{DomainWrite, DomainWriteError, IfRefused},
     key::{IdempotencyKey, RecordKey, Tenant},
     record::{Answer, AttemptId, Found, Record, State},
     store::{StoreError, StoreErrorKind},
@@ -193,26 +191,25 @@ impl Executor {
                     return SingleTransactionOutcome::Committed { reply, expires_at };
                 }
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
-                    Refusal::Recompute if run + 1 < MAX_COMPUTATIONS => run += 1,
-                    Refusal::Answer(answer) => {
-                        return self.refuse(served, self.as_replayed(answer)).await;
+                    IfRefused::Recompute if run + 1 < MAX_COMPUTATIONS => run += 1,
+                    IfRefused::Answer(answer) => {
+                        // Inserted without domain writes, if there is still no record.
+                        let answer = self.as_replayed(answer);
+                        return match self.transact(served, true, &answer, &[]).await {
+                            Ok(Sent::Committed(expires_at)) => {
+                                SingleTransactionOutcome::Refused { answer, expires_at }
+                            }
+                            Ok(Sent::Denied(_)) => SingleTransactionOutcome::Unconfirmed,
+                            Err(outcome) => outcome,
+                        };
                     }
-                    Refusal::Recompute | Refusal::NoAnswerSet => {
+                    IfRefused::Recompute | IfRefused::Fail => {
                         self.no_answer_set(&writes, &denied);
                         return SingleTransactionOutcome::Unconfirmed;
                     }
                 },
                 Err(outcome) => return outcome,
             }
-        }
-    }
-
-    /// Inserts a refusal as the operation's answer, without domain writes, if there is still no record.
-    async fn refuse<T>(&self, served: Served<'_>, answer: Answer) -> SingleTransactionOutcome<T> {
-        match self.transact(served, true, &answer, &[]).await {
-            Ok(Sent::Committed(expires_at)) => SingleTransactionOutcome::Refused { answer, expires_at },
-            Ok(Sent::Denied(_)) => SingleTransactionOutcome::Unconfirmed,
-            Err(outcome) => outcome,
         }
     }
 

@@ -141,7 +141,7 @@ impl Operator {
     /// # Errors
     /// If the store fails, or the body cannot be decoded.
     pub async fn answer(&self, record: &Record) -> Result<Option<Answer>, StoreError> {
-        let replay = self.engine.bounded(None, self.engine.replay(record));
+        let replay = self.engine.replay(record, None);
         let replay = replay.instrument(telemetry::record_span(&record.key)).await?;
         Ok(replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer))
     }

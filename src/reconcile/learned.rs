@@ -7,7 +7,8 @@ use crate::{
     message::ReportedEffect,
     operation::Operation,
     record::{
-        Evidence, KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict,
+        Evidence, Head, KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Transition,
+        Verdict,
     },
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_WINDOW,
@@ -33,24 +34,30 @@ pub enum Learned {
     /// The provider does not know it.
     NotFound,
     /// Nothing yet: ask again after this time or the backoff, whichever is longer.
-    Later(Option<Duration>),
+    Later(Duration),
     /// No reconciler knows the operation.
     NoReconciler,
-    /// It was executed, and its domain writes were refused. `true` if it had an effect.
-    Denied(bool),
-    /// It was executed, and the store does not take its body or its domain writes now. `true` if it had an effect.
-    Unwritable(bool),
+    /// It was executed with this status, and its domain writes were refused.
+    Denied(u16),
+    /// It was executed with this status, and the store does not take its body or its domain writes now.
+    Unwritable(u16),
 }
 
 impl Learned {
+    /// What it says about the effect, if it says anything.
+    fn effect(&self) -> Option<ReportedEffect> {
+        match self {
+            Self::Executed(answer) => Some(ReportedEffect::Executed(status(&answer.head))),
+            Self::Denied(status) | Self::Unwritable(status) => Some(ReportedEffect::Executed(*status)),
+            Self::NotExecuted => Some(ReportedEffect::NotExecuted),
+            Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
+        }
+    }
+
     /// Whether it proves an effect, in whatever state the record is now. A refusal proves none: it says how one execution
     /// ended, and no other.
     pub(crate) fn is_proof(&self) -> bool {
-        match self {
-            Self::Executed(answer) => answer.head.is_effect(),
-            Self::Denied(effect) | Self::Unwritable(effect) => *effect,
-            _ => false,
-        }
+        self.effect().is_some_and(ReportedEffect::is_effect)
     }
 
     /// Whether it says that there was no effect.
@@ -65,17 +72,10 @@ impl Learned {
         current: &Record,
         now: Timestamp,
     ) -> Option<(ReportedEffect, &'static str)> {
-        let effect = match self {
-            // A payload is an effect, and has no status.
-            Self::Executed(answer) => ReportedEffect::Executed(answer.head.status().unwrap_or(200)),
-            Self::Denied(true) | Self::Unwritable(true) => ReportedEffect::Executed(200),
-            Self::NotExecuted => ReportedEffect::NotExecuted,
-            _ => return None,
-        };
+        let effect = self.effect()?;
         if current.fingerprint != seen.fingerprint {
-            return self
-                .is_proof()
-                .then_some((effect, "it reports an effect whose key is another request's now"));
+            let reason = "it reports an effect whose key is another request's now";
+            return self.is_proof().then_some((effect, reason));
         }
         match effect.meaning_for(current, now) {
             Meaning::Contradicts(reason) => Some((effect, reason)),
@@ -84,12 +84,9 @@ impl Learned {
     }
 }
 
-/// What to do about an outcome that is not known yet.
-enum Then {
-    /// Ask again, after this time at least.
-    AskAgain(Option<Duration>),
-    /// Stop asking: it needs an operator.
-    Escalation,
+/// The status of an answer. A payload is an effect, and has none.
+pub(super) fn status(head: &Head) -> u16 {
+    head.status().unwrap_or(200)
 }
 
 /// A question, with all that decides what its answer changes.
@@ -149,7 +146,6 @@ impl Asked<'_> {
         revision: Revision,
         now: Timestamp,
     ) -> Result<Transition, ReconcileOutcome> {
-        let same = current.attempt == self.seen.attempt;
         let proof = learned.is_proof();
         if proof && current.fingerprint != self.seen.fingerprint {
             // The record has expired, and the key belongs to another request now.
@@ -169,14 +165,16 @@ impl Asked<'_> {
             }
             Err(outcome) => return Err(outcome),
         };
-        if (learned.denies() && current.revision != self.seen.revision) || (!same && !proof) {
+        if (learned.denies() && current.revision != self.seen.revision)
+            || (current.attempt != self.seen.attempt && !proof)
+        {
             return Err(ReconcileOutcome::Busy);
         }
         // A proven effect is claimed if its domain writes cannot be made: only proof of it, or an operator, then settles the
         // record.
         let at = match learned {
-            Learned::Denied(true) => Some(Timestamp::MAX),
-            Learned::Unwritable(true) => {
+            Learned::Denied(_) if proof => Some(Timestamp::MAX),
+            Learned::Unwritable(_) if proof => {
                 let wait = self.schedule.after(asked.saturating_add(1), revision);
                 Some(wait.map_or(Timestamp::MAX, |wait| now.plus(wait)))
             }
@@ -194,7 +192,8 @@ impl Asked<'_> {
             Err(SettleError::Pending | SettleError::Settled(_)) => Err(ReconcileOutcome::Settled),
             Err(_) => Err(ReconcileOutcome::InFlight(now)),
         };
-        let then = match learned {
+        // Ask again, after this time at least. `None`: stop asking, because it needs an operator.
+        let later = match learned {
             Learned::Executed(answer) if proof || current.may_end_without_effect() => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
@@ -202,40 +201,32 @@ impl Asked<'_> {
                 return settled(Verdict::NotExecuted, SettledBy::Provider);
             }
             // The answer contradicts what was reported.
-            Learned::Executed(_) | Learned::NotExecuted => Then::Escalation,
+            Learned::Executed(_) | Learned::NotExecuted => None,
             // The provider may have forgotten the key by now (T40).
-            Learned::NotFound if !self.is_remembered(current) => Then::Escalation,
+            Learned::NotFound if !self.is_remembered(current) => None,
             Learned::NotFound => match self.waited(current) {
-                waited if waited < self.not_found.grace => {
-                    Then::AskAgain(Some(self.not_found.grace - waited))
-                }
-                _ if !self.not_found.releases => Then::AskAgain(None),
+                waited if waited < self.not_found.grace => Some(self.not_found.grace - waited),
+                _ if !self.not_found.releases => Some(Duration::ZERO),
                 // The provider, or an execution, has reported an effect.
-                _ if !current.may_end_without_effect() => Then::Escalation,
+                _ if !current.may_end_without_effect() => None,
                 _ => return settled(Verdict::NotExecuted, SettledBy::Assumption),
             },
-            Learned::Later(after) => Then::AskAgain(*after),
-            Learned::Unwritable(_) => Then::AskAgain(None),
-            Learned::NoReconciler | Learned::Denied(_) => Then::Escalation,
+            Learned::Later(after) => Some(*after),
+            Learned::Unwritable(_) => Some(Duration::ZERO),
+            Learned::NoReconciler | Learned::Denied(_) => None,
         };
         if self.why == Asks::ProviderReported && escalates(current) {
             // It is escalated already. Each poll reports it until an operator settles it.
-            return Err(match then {
-                Then::AskAgain(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
-                Then::Escalation => ReconcileOutcome::Escalated,
+            return Err(match later {
+                Some(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
+                None => ReconcileOutcome::Escalated,
             });
         }
-        let (asked, at) = match then {
-            Then::Escalation => (asked, Timestamp::MAX),
-            Then::AskAgain(_) if self.is_old(current) => (asked.saturating_add(1), Timestamp::MAX),
-            Then::AskAgain(later) => {
-                let asked = asked.saturating_add(1);
-                let wait = self.schedule.after(asked, revision);
-                let at = |wait| {
-                    now.plus(later.unwrap_or_default().max(wait)).min(self.escalate_at(current).max(now))
-                };
-                (asked, wait.map_or(Timestamp::MAX, at))
-            }
+        let asked = asked.saturating_add(u32::from(later.is_some()));
+        let wait = later.and_then(|later| Some(later.max(self.schedule.after(asked, revision)?)));
+        let at = match wait.filter(|_| !self.is_old(current)) {
+            Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)),
+            None => Timestamp::MAX,
         };
         current.postpone(revision, asked, at, now).ok_or(ReconcileOutcome::Settled)
     }
@@ -265,7 +256,7 @@ impl Asked<'_> {
     /// Whether it has been unknown for so long that it is escalated even after few questions, because polls may have failed
     /// for a while (T50). An operator who asks anew knows that.
     fn is_old(&self, current: &Record) -> bool {
-        self.why == Asks::IfDue && self.waited(current) > self.schedule.max_unknown_age
+        self.escalate_at(current) <= self.at
     }
 
     /// The record's note: who settled it, and why.
@@ -389,7 +380,7 @@ mod tests {
             (Learned::Executed(answer()), "completed"),
             (Learned::NotExecuted, "failed_retryable"),
             (Learned::NotFound, "failed_retryable"),
-            (Learned::Later(None), "unknown"),
+            (Learned::Later(Duration::ZERO), "unknown"),
             (Learned::NoReconciler, "unknown"),
         ] {
             assert_eq!(becomes(&seen, &seen, Asks::IfDue, &learned), state);
@@ -461,7 +452,7 @@ mod tests {
                 let next = next(&claimed, &claimed, why, &learned).unwrap();
                 assert!(escalates(&next) && next.reported.is_some(), "{next:?}");
             }
-            let later = next(&claimed, &claimed, why, &Learned::Later(None)).unwrap();
+            let later = next(&claimed, &claimed, why, &Learned::Later(Duration::ZERO)).unwrap();
             assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
             // The provider has an incident.
@@ -507,7 +498,7 @@ mod tests {
         let seen = unknown();
         let later = seen.postpone(Revision::mint(), 1, NOW.plus(GRACE), NOW).unwrap();
         assert_eq!(becomes(&seen, &later, Asks::IfDue, &Learned::Executed(answer())), "completed");
-        for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Later(None)] {
+        for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Later(Duration::ZERO)] {
             assert_eq!(becomes(&seen, &later, Asks::IfDue, &learned), "not due");
         }
     }
@@ -576,9 +567,12 @@ mod tests {
     #[test]
     fn an_answer_about_one_execution_postpones_no_question_about_another() {
         let seen = unknown();
-        assert_eq!(becomes(&seen, &unknown_again(&seen), Asks::IfDue, &Learned::Later(None)), "busy");
+        assert_eq!(
+            becomes(&seen, &unknown_again(&seen), Asks::IfDue, &Learned::Later(Duration::ZERO)),
+            "busy"
+        );
         let alive = seen.mark_unknown(Worker::of(&seen), Revision::mint(), NOW).unwrap();
-        assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(None)), "unknown");
+        assert_eq!(becomes(&seen, &alive, Asks::Anew, &Learned::Later(Duration::ZERO)), "unknown");
     }
 
     // T41
@@ -602,8 +596,8 @@ mod tests {
     #[test]
     fn the_last_question_escalates_and_an_operators_question_counts_anew() {
         let seen = unknown().postpone(Revision::mint(), 2, START, NOW).unwrap();
-        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(None)).unwrap()));
-        assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(None)).unwrap()));
+        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap()));
+        assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(Duration::ZERO)).unwrap()));
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));
     }
 
@@ -612,10 +606,10 @@ mod tests {
     fn an_effect_whose_rows_are_not_made_is_claimed() {
         let seen = unknown();
         for (learned, reported, escalated) in [
-            (Learned::Denied(true), Some(Evidence::Effect), true),
-            (Learned::Unwritable(true), Some(Evidence::Effect), false),
-            (Learned::Denied(false), None, true),
-            (Learned::Unwritable(false), None, false),
+            (Learned::Denied(201), Some(Evidence::Effect), true),
+            (Learned::Unwritable(201), Some(Evidence::Effect), false),
+            (Learned::Denied(402), None, true),
+            (Learned::Unwritable(402), None, false),
         ] {
             let next = next(&seen, &seen, Asks::IfDue, &learned).unwrap();
             assert_eq!(
@@ -623,6 +617,18 @@ mod tests {
                 ("unknown", reported, escalated)
             );
         }
+    }
+
+    // T46: a refusal too, even if its body or its rows cannot be written.
+    #[test]
+    fn a_refusal_that_cannot_be_written_contradicts_an_effect() {
+        let seen = unknown();
+        let completed = Record::from(next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap());
+        for learned in [Learned::Unwritable(402), Learned::Denied(402), Learned::Executed(refusal())] {
+            let (effect, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
+            assert_eq!(effect, ReportedEffect::Executed(402));
+        }
+        assert_eq!(Learned::Unwritable(202).contradicted_by(&seen, &completed, NOW), None);
     }
 
     // T54: to settle it would prove that its transaction did not commit. If the proof is dropped, a retry runs.
@@ -640,7 +646,7 @@ mod tests {
     // T50: polls may fail for a while, and a reconciler may ask for any wait.
     #[test]
     fn no_question_comes_later_than_the_longest_unknown_age() {
-        let (seen, later) = (unknown(), Learned::Later(Some(SCHEDULE.max_unknown_age * 2)));
+        let (seen, later) = (unknown(), Learned::Later(SCHEDULE.max_unknown_age * 2));
         let next = next(&seen, &seen, Asks::IfDue, &later).unwrap();
         let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
         assert_eq!(reconcile_at, START.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
@@ -661,7 +667,7 @@ mod tests {
     fn a_report_that_comes_again_leaves_the_record_escalated() {
         let claimed = unknown().claim(Revision::mint(), START, START).unwrap();
         let escalated = claimed.postpone(Revision::mint(), 1, Timestamp::MAX, NOW).unwrap();
-        for learned in [Learned::Later(None), Learned::NotFound, Learned::NoReconciler] {
+        for learned in [Learned::Later(Duration::ZERO), Learned::NotFound, Learned::NoReconciler] {
             assert!(next(&escalated, &escalated, Asks::ProviderReported, &learned).is_err());
         }
     }

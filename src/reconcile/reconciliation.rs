@@ -7,34 +7,28 @@ use tracing::Instrument;
 use super::{
     Finding, ReconcileOutcome, Reconciler,
     ask::{AskError, Known, ask},
-    learned::{Asked, Asks, Learned, NotFound, escalates, questions},
+    learned::{Asked, Asks, Learned, NotFound, escalates, questions, status},
     schedule::Schedule,
 };
 use crate::{
     backoff::Backoff,
     domain::{DomainWrite, Writes},
     engine::{
-        Applied, Delivered, Effort, Engine, Executor, Moment, Retries, Start, Step, completing,
-        double_execution,
+        Applied, DOUBLE_EXECUTION, Effort, Engine, Escalation, Executor, Moment, Retries, Start, Step,
+        completing, double_execution,
     },
     error_chain::error_chain,
     key::{OperationName, RecordKey},
     message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{Record, Safe, State},
+    record::{KeptAnswer, Record, Safe, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
-    time_budget::{
-        ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT,
-        WRITE_BACKOFF,
-    },
+    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
-
-/// Why a report is escalated before it is applied.
-const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
 
 /// Settles records whose outcome is unknown.
 pub struct Reconciliation {
@@ -216,22 +210,16 @@ impl Reconciliation {
     async fn apply(&self, key: &RecordKey, deferred: &DeferredReport) -> Result<(), WorkError> {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
         let mut safe = Safe::Report;
-        loop {
-            let delivered = executor.apply(deferred, safe).await?;
-            let (current, reason) = match &delivered {
-                Delivered::Done => return Ok(()),
-                Delivered::Unwritten => return Err(WorkError::Unwritten),
-                Delivered::Escalated(current, reason) => (current.as_deref(), *reason),
-                Delivered::Double(current) => (Some(&**current), DOUBLE_EXECUTION),
-            };
+        while let Some(Escalation { reason, current }) = executor.apply(deferred, safe).await? {
             let report = Some(Box::new(deferred.clone()));
-            let contradiction = Contradiction { report, ..Contradiction::about(key, current, reason) };
+            let about = Contradiction::about(key, current.as_deref(), reason);
             // Escalated first: twice is better than never. Counted once that has succeeded.
-            self.contradicted(key, contradiction).await?;
-            let Delivered::Double(current) = &delivered else { return Ok(()) };
-            double_execution(current);
+            self.contradicted(key, Contradiction { report, ..about }).await?;
+            let Some(current) = current.filter(|_| reason == DOUBLE_EXECUTION) else { break };
+            double_execution(&current);
             safe = Safe::Alarm(current.attempt);
         }
+        Ok(())
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
@@ -260,15 +248,19 @@ impl Reconciliation {
         if let Err(outcome) = questions(seen, why, at) {
             return Ok(outcome);
         }
-        let (learned, writes) = match source {
+        let learned = match source {
             Some((known, reconciler)) => {
                 let finding = ask(&*self.engine.world, seen, reconciler, time).await;
                 self.learned(seen, known, finding).await
             }
             None => {
                 tracing::error!("no reconciler knows this operation");
-                (Learned::NoReconciler, Vec::new())
+                Err(Learned::NoReconciler)
             }
+        };
+        let (learned, writes) = match learned {
+            Ok((answer, writes)) => (Learned::Executed(answer), writes),
+            Err(learned) => (learned, Vec::new()),
         };
         let asked = Asked {
             seen,
@@ -340,80 +332,65 @@ impl Reconciliation {
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
                 Ok((ReconcileOutcome::Busy, None))
             }
-            Err(unapplied) if !unapplied.denied.is_empty() => {
+            Err(unapplied)
+                if !unapplied.denied.is_empty()
+                    && let Learned::Executed(answer) = learned =>
+            {
                 let denied: Vec<_> = unapplied.denied.iter().filter_map(|place| writes.get(*place)).collect();
                 tracing::error!(?denied, "the domain writes of a completion were refused: it is escalated");
                 Count::Denied.add(asked.seen.key.operation());
-                Box::pin(self.write(asked, &Learned::Denied(learned.is_proof()), &[])).await
+                Box::pin(self.write(asked, &Learned::Denied(status(&answer.head)), &[])).await
             }
             // A missing permission, or a malformed expression. It may be repaired, and the number of questions is bounded.
-            Err(unapplied) if !writes.is_empty() && unapplied.error.kind() == StoreErrorKind::Refused => {
+            Err(unapplied)
+                if !writes.is_empty()
+                    && unapplied.error.kind() == StoreErrorKind::Refused
+                    && let Learned::Executed(answer) = learned =>
+            {
                 let cause = unapplied.error.cause();
                 tracing::error!(cause, "the store does not take the domain writes of a completion");
-                Box::pin(self.write(asked, &Learned::Unwritable(learned.is_proof()), &[])).await
+                Box::pin(self.write(asked, &Learned::Unwritable(status(&answer.head)), &[])).await
             }
             Err(unapplied) => Err(unapplied.error.into()),
         }
     }
 
-    /// What a finding means, and the domain writes that come with it.
+    /// The answer of a finding, and the domain writes that come with it. As an error: what it means if it has none.
     async fn learned(
         &self,
         seen: &Record,
         known: &Known,
         finding: Result<Finding, AskError>,
-    ) -> (Learned, Vec<DomainWrite>) {
+    ) -> Result<(KeptAnswer, Vec<DomainWrite>), Learned> {
         let (answer, writes) = match finding {
             Ok(Finding::Executed(answer)) => (answer, Vec::new()),
             Ok(Finding::ExecutedWith(answer, writes)) => (answer, writes),
-            Ok(Finding::NotExecuted) => return (Learned::NotExecuted, Vec::new()),
-            Ok(Finding::NotFound) => return (Learned::NotFound, Vec::new()),
-            Ok(Finding::AskAgain(after)) => return (Learned::Later(after), Vec::new()),
+            Ok(Finding::NotExecuted) => return Err(Learned::NotExecuted),
+            Ok(Finding::NotFound) => return Err(Learned::NotFound),
+            Ok(Finding::AskAgain(after)) => return Err(Learned::Later(after.unwrap_or_default())),
             Err(error) => {
                 // Without its causes: they are not ours, and may hold a caller's data.
                 tracing::warn!(%error, "a question about an unknown outcome was not answered");
-                return (Learned::Later(None), Vec::new());
-            }
-        };
-        // It was executed nevertheless.
-        let unwritable =
-            || (Learned::Unwritable(answer.head.is_final() && answer.head.is_effect()), Vec::new());
-        let writes = match Writes::of(writes, self.engine.store.records_table()) {
-            Ok(writes) => writes.into_vec(),
-            // The reconciler may be repaired.
-            Err(error) => {
-                tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
-                return unwritable();
+                return Err(Learned::Later(Duration::ZERO));
             }
         };
         if !answer.head.is_final() {
             tracing::error!("a reconciler's answer has no valid response status: it is not used");
-            return (Learned::Later(None), Vec::new());
+            return Err(Learned::Later(Duration::ZERO));
         }
-        let kept_headers = &known.operation.kept_headers;
-        match self.engine.try_keep(seen, &answer, kept_headers, OFFLINE_WRITE_TIMEOUT).await {
-            Ok(kept) => (Learned::Executed(kept), writes),
-            // The record matters more than its body (T16).
-            Err((error, omitted)) if self.has_waited_for_a_body(seen) => {
-                tracing::error!(
-                    cause = error.cause(),
-                    "the body of a reconciler's answer cannot be stored: replays omit it"
-                );
-                (Learned::Executed(omitted), writes)
-            }
-            Err((error, _)) => {
-                tracing::warn!(
-                    cause = error.cause(),
-                    "the body of a reconciler's answer could not be stored yet"
-                );
-                unwritable()
-            }
-        }
-    }
-
-    /// Whether the outcome has been unknown for as long as a body is waited for.
-    fn has_waited_for_a_body(&self, seen: &Record) -> bool {
-        matches!(seen.state, State::Unknown { since, .. } if since.plus(QUEUED_BODY_TIMEOUT) < self.now())
+        // It was executed nevertheless.
+        let unwritable = || Learned::Unwritable(status(&answer.head));
+        // The reconciler may be repaired.
+        let writes = Writes::of(writes, self.engine.store.records_table()).map_err(|error| {
+            tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");
+            unwritable()
+        })?;
+        let since = match seen.state {
+            State::Unknown { since, .. } => since,
+            _ => self.now(),
+        };
+        let kept = self.engine.keep_since(since, seen, &answer, &known.operation.kept_headers).await;
+        Ok((kept.ok_or_else(unwritable)?, writes.into_vec()))
     }
 
     /// Logs and counts what was written.

@@ -106,8 +106,8 @@ impl Record {
         revision: Revision,
         lease_until: Timestamp,
     ) -> Option<Transition> {
-        self.owned_by(attempt)?;
         let lease_until = match &self.state {
+            _ if self.attempt != attempt => return None,
             // A heartbeat never shortens a lease: one that follows Lambda's deadline may reach further.
             State::InProgress { lease_until: before } => lease_until.max(*before),
             State::Unknown { cause: UnknownCause::LeaseExpired, .. } => lease_until,
@@ -247,10 +247,6 @@ impl Record {
     pub fn expired(&self, now: Timestamp) -> bool {
         self.is_not_begun()
             || self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
-    }
-
-    fn owned_by(&self, attempt: AttemptId) -> Option<()> {
-        (self.attempt == attempt).then_some(())
     }
 }
 

@@ -55,26 +55,21 @@ impl Record {
         }
     }
 
-    /// Ends accepted work that no worker has taken within `bound`: pending → completed, with an answer that says so. Otherwise
-    /// `None`.
-    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp, bound: Duration) -> Option<Transition> {
-        match &self.state {
-            State::Pending if self.created_at.plus(bound) <= now => {
-                let verdict = Verdict::Executed(KeptAnswer::abandoned());
-                Some(Transition::to(self.settled(verdict, SettledBy::Assumption, revision, now)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Ends a dead worker's lease, or accepted work that no worker has taken within `bound`.
+    /// Ends a dead worker's lease, or accepted work that no worker has taken within `bound`: pending → completed, with an answer
+    /// that says so. Otherwise `None`.
     pub(crate) fn expire_or_abandon(
         &self,
         revision: Revision,
         now: Timestamp,
         bound: Duration,
     ) -> Option<Transition> {
-        self.expire(revision, now).or_else(|| self.abandon(revision, now, bound))
+        match &self.state {
+            State::Pending if self.created_at.plus(bound) <= now => {
+                let verdict = Verdict::Executed(KeptAnswer::abandoned());
+                Some(Transition::to(self.settled(verdict, SettledBy::Assumption, revision, now)))
+            }
+            _ => self.expire(revision, now),
+        }
     }
 
     /// Settles an unknown outcome: unknown → completed, or failed and retryable.
@@ -314,7 +309,7 @@ mod tests {
     #[test]
     fn accepted_work_is_abandoned_after_its_bound_and_not_before() {
         let (pending, revision) = (Record::accept(&reservation("k"), fresh(), NOW), fresh());
-        let abandon = |at| pending.abandon(revision, at, RETAIN);
+        let abandon = |at| pending.expire_or_abandon(revision, at, RETAIN);
         assert_eq!(abandon(Timestamp::from_millis(NOW.plus(RETAIN).as_millis() - 1)), None);
         let abandoned = abandon(NOW.plus(RETAIN)).unwrap();
         let state = State::Completed {
@@ -324,7 +319,7 @@ mod tests {
             expires_at: NOW.plus(RETAIN * 2),
         };
         assert_eq!(abandoned, Transition::to(Record { revision, state, ..pending }));
-        assert_eq!(reserved().abandon(fresh(), Timestamp::MAX, RETAIN), None);
+        assert_eq!(reserved().expire_or_abandon(fresh(), NOW, Duration::ZERO), None);
     }
 
     // T42

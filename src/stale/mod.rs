@@ -16,7 +16,6 @@
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
 mod checkpoint;
-mod due;
 mod stream;
 mod sweep;
 mod unmatched;
@@ -34,7 +33,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, WRITE_BACKOFF},
+    time_budget::{DEFAULT_PENDING_BOUND, MIN_CHECK_DELAY, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 
@@ -156,8 +155,7 @@ impl Stale {
                     return Step::Stop(CheckOutcome::Settled);
                 }
             };
-            let look_at = due::look_at(lease_until, current.created_at, self.pending_bound);
-            Step::Stop(CheckOutcome::Live(look_at))
+            Step::Stop(CheckOutcome::Live(self.due_at(lease_until, current.created_at)))
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Unread(key), effort, step).await {
@@ -177,9 +175,17 @@ impl Stale {
         }
     }
 
+    /// Looks again at the right time, at least a second later. A queue delays a message by 15 minutes at most, so a longer wait
+    /// takes several messages.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
-        let delay = due::wait(look_at, self.engine.world.now());
+        let delay = look_at.since(self.engine.world.now()).max(MIN_CHECK_DELAY);
         Ok(self.checks.send(&Message::Check { key, look_at }.to_json(), delay).await?)
+    }
+
+    /// When to look at a record: once its lease, which includes the grace, has expired. At accepted work: once it has waited for the
+    /// pending bound.
+    fn due_at(&self, lease_until: Option<Timestamp>, created_at: Timestamp) -> Timestamp {
+        lease_until.unwrap_or_else(|| created_at.plus(self.pending_bound))
     }
 
     fn until(&self, time: Duration) -> Instant {

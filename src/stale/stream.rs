@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use serde_json::value::RawValue;
 
-use super::{Stale, due, unmatched::unmatched_inserts};
+use super::{Stale, unmatched::unmatched_inserts};
 use crate::{
     error_chain::error_chain,
     message::{Message, Poison},
@@ -53,7 +53,7 @@ impl Stale {
 
     /// Returns whether the check was sent.
     async fn send_check(&self, open: &Seen) -> bool {
-        let look_at = due::look_at(open.lease_until, open.created_at, self.pending_bound);
+        let look_at = self.due_at(open.lease_until, open.created_at);
         let check = Message::Check { key: open.key.clone(), look_at };
         let sent = self.checks.send(&check.to_json(), look_at.since(self.engine.world.now())).await;
         sent.inspect_err(|error| tracing::error!(error = error_chain(error), "a check could not be sent"))
