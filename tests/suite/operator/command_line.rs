@@ -15,7 +15,7 @@ use std::fs;
 use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
 use lambda_idempotency::{
     internal::Scope,
-    record::State,
+    record::{SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples},
     world::{SystemWorld, World},
 };
