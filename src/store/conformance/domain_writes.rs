@@ -1,5 +1,7 @@
 //! Checks that domain writes commit with their record, or not at all.
 
+use std::slice::from_ref;
+
 use serde_json::json;
 
 use super::{load, put, refused, released, reserved, samples::fresh, unique};
@@ -90,7 +92,7 @@ impl Account<'_> {
         put(self.store, None, &record).await;
         let other = Record { key: record.key.clone(), ..reserved("key") };
         for write in [self.add(1), self.put(0).if_absent()] {
-            assert_eq!(self.write(None, &other, &[write.clone()]).await, refused(&record));
+            assert_eq!(self.write(None, &other, from_ref(&write)).await, refused(&record));
             assert_eq!(self.write(Some(fresh()), &released(&record), &[write]).await, refused(&record));
         }
         let absent = reserved("key");
@@ -109,7 +111,7 @@ impl Account<'_> {
 
     async fn every_action_does_what_it_says(&self) {
         let gone = self.table.delete(self.key()).if_present();
-        assert_eq!(self.write(None, &reserved("key"), &[gone.clone()]).await, WriteOutcome::Written);
+        assert_eq!(self.write(None, &reserved("key"), from_ref(&gone)).await, WriteOutcome::Written);
         assert_eq!(self.write(None, &reserved("key"), &[gone]).await, WriteOutcome::Denied(vec![0]));
         let created = self.table.update(self.key(), "ADD cents :cents").value(":cents", 7);
         assert_eq!(self.write(None, &reserved("key"), &[created]).await, WriteOutcome::Written);
