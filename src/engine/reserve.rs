@@ -247,10 +247,10 @@ impl Executor {
             transactional: operation.transactional,
             origin: request.origin.clone(),
         };
-        decide(current, &reservation, revision, now, operation).or_else(|found| {
+        decide(current, &reservation, revision, now, operation).map_err(|found| {
             let dead = current.filter(|_| found == Found::DeadWorker);
             let ended = dead.and_then(|dead| dead.expire(revision, now));
-            Err(ended.map_or(Step::Stop(Err(found)), |ended| Step::Write(ended.into(), Err(found))))
+            ended.map_or(Step::Stop(Err(found)), |ended| Step::Write(ended.into(), Err(found)))
         })
     }
 

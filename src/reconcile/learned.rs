@@ -623,7 +623,7 @@ mod tests {
     #[test]
     fn a_refusal_that_cannot_be_written_contradicts_an_effect() {
         let seen = unknown();
-        let completed = Record::from(next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap());
+        let completed = next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap();
         for learned in [Learned::Unwritable(402), Learned::Denied(402), Learned::Executed(refusal())] {
             let (effect, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
             assert_eq!(effect, ReportedEffect::Executed(402));

@@ -305,13 +305,10 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
         let expired = reported.expire(Revision::mint(), LATER).unwrap();
-        for choice in [OnLeaseExpiry::RunAgain] {
-            let operation = operation().on_lease_expiry(choice);
-            let at_last =
-                |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
-            assert!(at_last(&reported) == Err(Found::DeadWorker));
-            assert_eq!(at_last(&expired), Err(Found::Unknown));
-        }
+        let operation = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+        let at_last = |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
+        assert_eq!(at_last(&reported), Err(Found::DeadWorker));
+        assert_eq!(at_last(&expired), Err(Found::Unknown));
     }
 
     // T43: the take-over would prove that nothing was done, but it would also begin.
