@@ -152,7 +152,7 @@ impl ReportedEffect {
                 }
                 _ => Meaning::Nothing,
             },
-            (State::FailedRetryable { by: SettledBy::Certainty, .. }, Self::Executed(200..=399)) => {
+            (State::FailedRetryable { .. }, Self::Executed(200..=399)) if current.certainly_did_nothing() => {
                 Meaning::Contradicts(
                     "it reports an effect, and the operation says that all its effects are in its transaction",
                 )
