@@ -18,7 +18,7 @@ use std::{fmt, time::Duration};
 use super::{Question, Reconciler};
 use crate::{
     message::{QueuedReport, ReportedEffect},
-    record::{Record, SettledBy, State},
+    record::{Record, State},
     time::Timestamp,
     time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
@@ -169,6 +169,7 @@ impl ReportedEffect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::SettledBy;
     use crate::record::{
         Ended, Head, KeptAnswer, Revision, Verdict, Worker,
         tests::{answer, reservation},
