@@ -215,7 +215,7 @@ mod tests {
         record.settle(verdict, SettledBy::Provider, fresh(), NOW).map(Record::from)
     }
 
-    // T55: nor one that a transactional worker refused before anything was done.
+    // Also if its transactional worker refused the request before anything was done.
     #[test]
     fn no_proof_overturns_what_certainly_did_nothing() {
         let transactional = ReservationRequest { transactional: true, ..reservation("k") };
