@@ -1,7 +1,7 @@
 //! A custom store, and the suite that it must pass: `cargo run --example own_store --features conformance`.
 //!
-//! This one keeps records in memory and prints each write. A real one must keep the promises of `Store`: `insert` writes only if
-//! there is no record, `swap` only if the record still has the revision that was seen.
+//! This one keeps records in memory and prints each write. A real one must keep the promises of `Store`: `put` writes only if the
+//! record still has the revision that was seen, or if there is still none.
 
 use bytes::Bytes;
 use lambda_idempotency::{
@@ -16,19 +16,14 @@ struct Printing(MemoryStore);
 
 #[async_trait]
 impl Store for Printing {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        println!("insert {:?}: {}", record.key, record.state.name());
-        self.0.insert(record, with).await
-    }
-
-    async fn swap(
+    async fn put(
         &self,
-        seen: Revision,
+        seen: Option<Revision>,
         record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
-        println!("swap   {:?}: {}", record.key, record.state.name());
-        self.0.swap(seen, record, with).await
+        println!("put {:?}: {}", record.key, record.state.name());
+        self.0.put(seen, record, with).await
     }
 
     fn records_table(&self) -> Option<&str> {

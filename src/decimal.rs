@@ -1,9 +1,9 @@
 //! Exact decimal numbers.
 
-use std::fmt;
-
 /// A decimal number: an integer of the digits of both parts, times ten to the exponent. The integer has no zeros at either
-/// end, so that it and the exponent are unique. Zero has no digits.
+/// end, so that it and the exponent are unique: equal numbers have equal texts. Zero has no digits.
+#[derive(derive_more::Display)]
+#[display("{}{whole}{fraction}e{exponent}", if *negative { "-" } else { "" })]
 pub(crate) struct Decimal<'a> {
     negative: bool,
     whole: &'a str,
@@ -46,13 +46,5 @@ impl<'a> Decimal<'a> {
 
     pub(crate) fn digits(&self) -> impl Iterator<Item = u8> {
         self.whole.bytes().chain(self.fraction.bytes())
-    }
-}
-
-impl fmt::Display for Decimal<'_> {
-    /// Its only form: equal numbers have equal texts.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.negative { "-" } else { "" };
-        write!(f, "{sign}{}{}e{}", self.whole, self.fraction, self.exponent)
     }
 }

@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt,
 };
 
 use serde::{Deserialize, Serialize};
@@ -29,7 +28,9 @@ const MAX_DEPTH: usize = 32;
 const MAX_EXPRESSION: usize = 4 * 1024;
 
 /// A write to one of your tables. See [`Table`].
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize, derive_more::Debug)]
+// Without the item.
+#[debug("DomainWrite({action:?} in {table})")]
 #[must_use = "pass it to Execution::write"]
 pub struct DomainWrite {
     pub(crate) table: String,
@@ -72,13 +73,6 @@ pub(crate) enum IfRefused {
     Answer(#[serde(with = "super::answer")] Answer),
     /// It was computed from a stale read: compute it again.
     Recompute,
-}
-
-impl fmt::Debug for DomainWrite {
-    /// Without the item.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "DomainWrite({:?} in {})", self.action, self.table)
-    }
 }
 
 impl Table {

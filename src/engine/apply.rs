@@ -245,10 +245,7 @@ impl Engine {
     ) -> Result<Written, Unapplied> {
         let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
         loop {
-            let call = match seen {
-                None => self.store.insert(&change.record, &change.with),
-                Some(seen) => self.store.swap(seen.revision, &change.record, &change.with),
-            };
+            let call = self.store.put(revision(seen), &change.record, &change.with);
             let error = match self.bounded(effort.until, call).await {
                 Ok(WriteOutcome::Written) => return Ok(Ok(())),
                 Ok(WriteOutcome::Refused(current)) => return Ok(written(change, current)),

@@ -87,61 +87,12 @@ impl Faulty {
         self.faults.lock().unwrap().extend(faults);
     }
 
-    async fn apply(
-        &self,
-        seen: Option<Revision>,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome> {
-        match seen {
-            None => self.inner.insert(record, with).await,
-            Some(seen) => self.inner.swap(seen, record, with).await,
-        }
-    }
-
-    async fn write(
-        &self,
-        seen: Option<Revision>,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome> {
-        let failed = |kind| Err(StoreError::new(kind, "the test wants it"));
-        if self.is_away.load(Ordering::SeqCst) {
-            return failed(StoreErrorKind::Unavailable);
-        }
-        let fault = self.faults.lock().unwrap().pop_front();
-        match fault {
-            None | Some(Fault::None) => self.apply(seen, record, with).await,
-            Some(Fault::DropAnswer) => {
-                self.apply(seen, record, with).await?;
-                failed(StoreErrorKind::Unavailable)
-            }
-            Some(Fault::Late) => {
-                self.late.lock().unwrap().push((seen, record.clone()));
-                failed(StoreErrorKind::Unavailable)
-            }
-            Some(Fault::Contended) => failed(StoreErrorKind::Contended),
-            Some(Fault::Denied) => Ok(WriteOutcome::Denied(vec![0])),
-            Some(Fault::Slow(time)) => {
-                let outcome = self.apply(seen, record, with).await;
-                self.world.advance(time);
-                outcome
-            }
-            Some(Fault::Expired) => {
-                self.apply(seen, record, with).await?;
-                let expired = record.expire(Revision::mint(), Timestamp::MAX).unwrap();
-                self.inner.swap(record.revision, &expired, &[]).await?;
-                Ok(WriteOutcome::Refused(Some(expired.into_record())))
-            }
-        }
-    }
-
     /// The late writes land.
     async fn land(&self) {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
         assert!(!late.is_empty());
         for (seen, record) in late {
-            self.apply(seen, &record, &[]).await.unwrap();
+            self.inner.put(seen, &record, &[]).await.unwrap();
         }
     }
 
@@ -185,12 +136,36 @@ impl Faulty {
 
 #[async_trait]
 impl Store for Faulty {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.write(None, record, with).await
-    }
-
-    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.write(Some(seen), record, with).await
+    async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        let failed = |kind| Err(StoreError::new(kind, "the test wants it"));
+        if self.is_away.load(Ordering::SeqCst) {
+            return failed(StoreErrorKind::Unavailable);
+        }
+        let fault = self.faults.lock().unwrap().pop_front();
+        match fault {
+            None | Some(Fault::None) => self.inner.put(seen, record, with).await,
+            Some(Fault::DropAnswer) => {
+                self.inner.put(seen, record, with).await?;
+                failed(StoreErrorKind::Unavailable)
+            }
+            Some(Fault::Late) => {
+                self.late.lock().unwrap().push((seen, record.clone()));
+                failed(StoreErrorKind::Unavailable)
+            }
+            Some(Fault::Contended) => failed(StoreErrorKind::Contended),
+            Some(Fault::Denied) => Ok(WriteOutcome::Denied(vec![0])),
+            Some(Fault::Slow(time)) => {
+                let outcome = self.inner.put(seen, record, with).await;
+                self.world.advance(time);
+                outcome
+            }
+            Some(Fault::Expired) => {
+                self.inner.put(seen, record, with).await?;
+                let expired = record.expire(Revision::mint(), Timestamp::MAX).unwrap();
+                self.inner.put(Some(record.revision), &expired, &[]).await?;
+                Ok(WriteOutcome::Refused(Some(expired.into_record())))
+            }
+        }
     }
 
     fn records_table(&self) -> Option<&str> {
@@ -478,7 +453,7 @@ async fn a_deferred_refusal_is_an_answer_only_if_no_other_execution_ran() {
                     reported: Some(Evidence::Perhaps),
                     ..record.clone()
                 };
-                store.inner.swap(record.revision, &reported, &[]).await.unwrap();
+                store.inner.put(Some(record.revision), &reported, &[]).await.unwrap();
                 store.lease_ends();
                 ours = owned(executor.reserve(&request()).await);
             }
@@ -500,7 +475,7 @@ async fn a_refusal_over_a_claimed_effect_is_answered_as_unknown() {
     let ours = owned(executor.reserve(&request()).await);
     let record = store.record().await.unwrap();
     let claimed = record.claim(Revision::mint(), NOW, NOW).unwrap();
-    store.inner.swap(record.revision, &claimed, &[]).await.unwrap();
+    store.inner.put(Some(record.revision), &claimed, &[]).await.unwrap();
     let ended = executor.finish(ours, refused()).await;
     assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
 }
@@ -523,7 +498,7 @@ async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
     let wanted = first.complete(&first, first.revision, answer(), NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     let others = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
-    store.inner.insert(&others, &[]).await.unwrap();
+    store.inner.put(None, &others, &[]).await.unwrap();
     let delivered = store.executor(operation()).apply(&report, Safe::Report).await.unwrap();
     assert!(delivered.is_some());
     assert_eq!(store.record().await, Some(others));
@@ -537,7 +512,7 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let second = first.again(&reservation("k"), Revision::mint(), NOW);
     let worker = &second;
     let unknown = second.mark_unknown(worker, Revision::mint(), NOW).unwrap();
-    store.inner.insert(&unknown, &[]).await.unwrap();
+    store.inner.put(None, &unknown, &[]).await.unwrap();
     let wanted = first.complete(&first, first.revision, answer(), NOW).unwrap();
     let report = DeferredReport::of(wanted.into(), &[]).unwrap();
     let delivered = store.executor(operation()).apply(&report, Safe::Alarm(second.attempt)).await.unwrap();
@@ -616,7 +591,7 @@ async fn a_waiter_with_too_little_time_left_reserves_nothing() {
 async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
     let store = Faulty::new();
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    store.inner.insert(&first, &[]).await.unwrap();
+    store.inner.put(None, &first, &[]).await.unwrap();
     let bytes: Vec<u8> = (0..4_000).flat_map(|_| store.world.nonce()).collect();
     let bytes = Bytes::from(bytes);
     let length = bytes.len() as u64;

@@ -1,12 +1,14 @@
 //! The parts of a request that its fingerprint can cover.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 use super::media_type::essence;
 
 /// The parts of a request that its fingerprint can cover, and the argument of a
 /// [custom rule](super::FingerprintRule::custom).
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, derive_more::Debug)]
+// Without data of the caller.
+#[debug("Content {{ method: {method:?}, .. }}")]
 #[non_exhaustive]
 #[must_use]
 pub struct Content<'a> {
@@ -20,13 +22,6 @@ pub struct Content<'a> {
     pub header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync),
     /// The body as it came.
     pub body: &'a [u8],
-}
-
-impl fmt::Debug for Content<'_> {
-    /// Without data of the caller.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Content").field("method", &self.method).finish_non_exhaustive()
-    }
 }
 
 impl<'a> Content<'a> {

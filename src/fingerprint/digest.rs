@@ -1,9 +1,8 @@
 //! The fingerprint that a record keeps.
 
-use std::fmt;
-
 /// SHA-256 over operation and request, with the rule that made it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug)]
+#[debug("Fingerprint({rule:08x}, {:02x}{:02x}…)", digest[0], digest[1])]
 pub struct Fingerprint {
     rule: u32,
     digest: [u8; 32],
@@ -23,11 +22,5 @@ impl Fingerprint {
     /// The digest.
     pub const fn digest(&self) -> &[u8; 32] {
         &self.digest
-    }
-}
-
-impl fmt::Debug for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Fingerprint({:08x}, {:02x}{:02x}…)", self.rule, self.digest[0], self.digest[1])
     }
 }

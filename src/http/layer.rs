@@ -1,6 +1,6 @@
 //! The guard of one operation, as a layer.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use http::Method;
 use tower_layer::Layer;
@@ -46,7 +46,8 @@ use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, 
 /// Without a tenant resolver it is not a layer: that is a compile error.
 ///
 /// Clones share one circuit breaker.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Idempotency {{ executor: {:?}, .. }}", settings.executor)]
 #[must_use]
 pub struct Idempotency<T = ()> {
     /// Behind an `Arc`, because axum asks a layer for a new service for each request.
@@ -132,12 +133,6 @@ impl<T> Idempotency<T> {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().world(world);
         self
-    }
-}
-
-impl<T> fmt::Debug for Idempotency<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Idempotency").field("executor", &self.settings.executor).finish_non_exhaustive()
     }
 }
 

@@ -14,16 +14,11 @@ use http_body_util::{Either, Full};
 use super::{GuardedBody, IDEMPOTENCY_KEY, guard, run::ResponseBody, settings::Guard, single_transaction};
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Service {{ .. }}")]
 pub struct Service<I> {
     pub(super) guard: Guard,
     pub(super) inner: I,
-}
-
-impl<I> fmt::Debug for Service<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service").finish_non_exhaustive()
-    }
 }
 
 impl<I, B, R> tower_service::Service<Request<B>> for Service<I>

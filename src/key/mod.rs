@@ -71,22 +71,11 @@ fn checked(
     }
 }
 
-macro_rules! shown_as_hash {
-    ($type:ty) => {
-        /// Shows a hash: keys and tenants do not belong in logs.
-        impl fmt::Debug for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{}({})", stringify!($type), KeyHash::of(&self.0))
-            }
-        }
-    };
-}
-
 /// The client's name for one intended effect. Opaque; made by the client, never by the server.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+// Keys and tenants do not belong in logs.
+#[debug("IdempotencyKey({})", KeyHash::of(_0))]
 pub struct IdempotencyKey(Arc<str>);
-
-shown_as_hash!(IdempotencyKey);
 
 impl IdempotencyKey {
     /// Takes 1 to 255 characters without control characters.
@@ -103,10 +92,9 @@ impl IdempotencyKey {
 }
 
 /// The verified caller.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("Tenant({})", KeyHash::of(_0))]
 pub struct Tenant(Arc<str>);
-
-shown_as_hash!(Tenant);
 
 impl Tenant {
     /// Takes 1 to 255 bytes without control characters.
@@ -129,7 +117,7 @@ impl Tenant {
 }
 
 /// The name of an operation. The same key of two operations names two records.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, derive_more::Display)]
 pub struct OperationName(Arc<str>);
 
 impl OperationName {
@@ -150,25 +138,14 @@ impl OperationName {
     }
 }
 
-impl fmt::Display for OperationName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
 /// The identity of a record: one for each (tenant, operation, idempotency key), and scope, if there are scopes.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash, derive_more::Debug)]
+#[debug("RecordKey({operation}, {})", self.hash())]
 pub struct RecordKey {
     tenant: Tenant,
     operation: OperationName,
     scope: Option<Scope>,
     key: IdempotencyKey,
-}
-
-impl fmt::Debug for RecordKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RecordKey({}, {})", self.operation, self.hash())
-    }
 }
 
 impl RecordKey {
@@ -262,7 +239,8 @@ impl RecordKey {
 }
 
 /// A short hash that replaces a key in logs and metrics: 16 hex digits of SHA-256.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{:016x}", u64::from_be_bytes(*_0))]
 pub(crate) struct KeyHash([u8; 8]);
 
 impl KeyHash {
@@ -274,12 +252,6 @@ impl KeyHash {
     /// A byte that spreads keys evenly.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]
-    }
-}
-
-impl fmt::Display for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", u64::from_be_bytes(self.0))
     }
 }
 

@@ -1,14 +1,13 @@
 //! Keys that count for one path only.
 
-use std::fmt;
-
 use sha2::{Digest, Sha256};
 
 use super::digest::shortened;
 
 /// The path that was called, as a hash of 32 hex digits. It is part of a record's identity if the contract counts keys by
 /// path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, derive_more::Display)]
+#[display("{:032x}", u128::from_be_bytes(*_0))]
 pub struct Scope([u8; 16]);
 
 impl Scope {
@@ -23,11 +22,5 @@ impl Scope {
         hex::decode_to_slice(text, &mut scope).ok()?;
         let scope = Self(scope);
         (scope.to_string() == text).then_some(scope)
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! It does not remember signatures: within the tolerance, a copy is accepted again.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -23,15 +23,9 @@ const MIN_SECRET: usize = 16;
 
 /// Secrets that are valid at the same time. The first signs and any of them verifies, so that secrets can be rotated without a
 /// gap.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("Secrets({})", _0.len())]
 pub struct Secrets(Vec<Hmac<Sha256>>);
-
-impl fmt::Debug for Secrets {
-    /// Their number only.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Secrets({})", self.0.len())
-    }
-}
 
 /// Why a secret, or a signature, is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

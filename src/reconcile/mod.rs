@@ -140,7 +140,7 @@ pub(crate) mod tests {
     impl Reconciler for Restless {
         async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
             let changed = Record { revision: Revision::mint(), ..question.record().clone() };
-            self.0.swap(question.record().revision, &changed, &[]).await?;
+            self.0.put(Some(question.record().revision), &changed, &[]).await?;
             Ok(Finding::NotExecuted)
         }
     }
@@ -159,7 +159,7 @@ pub(crate) mod tests {
         reconciler: impl FnOnce(MemoryStore) -> R,
     ) -> (MemoryStore, Reconciliation) {
         let store = MemoryStore::new();
-        store.insert(record, &[]).await.expect("the store answers");
+        store.put(None, record, &[]).await.expect("the store answers");
         let reconciliation = Reconciliation::new(store.clone(), dead_letters)
             .world(ManualWorld::at(NOW))
             .operation(Operation::new(record.key.operation().as_str()), reconciler(store.clone()));
@@ -197,7 +197,7 @@ pub(crate) mod tests {
             let refused = KeptAnswer { head: refusal, ..answer() };
             let completed = record.complete(record, Revision::mint(), refused, NOW);
             let completed: Record = completed.ok_or("it is its own")?.into();
-            self.0.swap(record.revision, &completed, &[]).await?;
+            self.0.put(Some(record.revision), &completed, &[]).await?;
             Ok(Finding::Executed(Answer::json(201, "{}")))
         }
     }

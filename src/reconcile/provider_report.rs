@@ -18,7 +18,7 @@ use std::{fmt, time::Duration};
 use super::{Question, Reconciler};
 use crate::{
     message::{QueuedReport, ReportedEffect},
-    record::{Record, SettledBy, State},
+    record::{Record, State},
     time::Timestamp,
     time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
@@ -152,7 +152,7 @@ impl ReportedEffect {
                 }
                 _ => Meaning::Nothing,
             },
-            (State::FailedRetryable { by: SettledBy::Certainty, .. }, Self::Executed(200..=399)) => {
+            (State::FailedRetryable { .. }, Self::Executed(200..=399)) if current.certainly_did_nothing() => {
                 Meaning::Contradicts(
                     "it reports an effect, and the operation says that all its effects are in its transaction",
                 )
@@ -169,6 +169,7 @@ impl ReportedEffect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::SettledBy;
     use crate::record::{
         Ended, Head, KeptAnswer, Revision, Verdict,
         tests::{answer, reservation},

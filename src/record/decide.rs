@@ -39,7 +39,7 @@ pub enum Found {
     Incomparable,
     /// It may have been executed: reconciliation finds out.
     Unknown,
-    /// The lease of its worker has expired: [end it](Record::expire).
+    /// The lease of its worker has expired: that attempt must be ended first.
     DeadWorker,
     /// An execution would have to begin, but may not.
     MayNotBegin,

@@ -102,6 +102,15 @@ impl Record {
         in_progress && self.transactional && self.may_end_without_effect()
     }
 
+    /// Whether it is released, and its execution certainly did nothing, and never will: its transaction can no longer commit.
+    pub(crate) fn certainly_did_nothing(&self) -> bool {
+        match self.state.settled_by() {
+            Some(SettledBy::Certainty) => true,
+            Some(SettledBy::NotBegun) => self.transactional,
+            _ => false,
+        }
+    }
+
     /// Whether it can be settled as if nothing was done. A worker's release and refusal, the provider's denial and "not found"
     /// all ask this.
     pub(crate) const fn may_end_without_effect(&self) -> bool {

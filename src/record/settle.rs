@@ -93,11 +93,7 @@ impl Record {
                 Verdict::NotExecuted => SettledBy::Certainty,
             },
             (State::InProgress { .. } | State::Unknown { .. }, _) => by,
-            (State::FailedRetryable { by: released, .. }, Verdict::Executed(_))
-                if *released != SettledBy::Certainty =>
-            {
-                by
-            }
+            (State::FailedRetryable { .. }, Verdict::Executed(_)) if !self.certainly_did_nothing() => by,
             (settled, _) => return Err(SettleError::Settled(settled.name())),
         };
         Ok(Transition::to(self.settled(verdict, by, revision, now)))
@@ -136,7 +132,7 @@ impl Record {
             State::InProgress { lease_until } if *lease_until > now => Self { revision, ..self.clone() },
             State::InProgress { .. } => unknown(UnknownCause::LeaseExpired),
             // Nothing was done: no report can be true.
-            State::FailedRetryable { by: SettledBy::Certainty, .. } => return None,
+            State::FailedRetryable { .. } if self.certainly_did_nothing() => return None,
             State::FailedRetryable { .. } => unknown(UnknownCause::Contested),
             State::Unknown { cause, .. } => {
                 Self { last_failure: self.last_failure.clone(), ..unknown(*cause) }
@@ -191,7 +187,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, Note,
+        Head, Note, ReservationRequest,
         tests::{RETAIN, answer, reservation},
     };
 
@@ -217,6 +213,18 @@ mod tests {
 
     fn settle(record: &Record, verdict: Verdict) -> Result<Record, SettleError> {
         record.settle(verdict, SettledBy::Provider, fresh(), NOW).map(Record::from)
+    }
+
+    // Also if its transactional worker refused the request before anything was done.
+    #[test]
+    fn no_proof_overturns_what_certainly_did_nothing() {
+        let transactional = ReservationRequest { transactional: true, ..reservation("k") };
+        let seen = Record::reserve(&transactional, fresh(), NOW);
+        for released in [seen.released(fresh(), NOW), seen.not_begun(fresh(), NOW)] {
+            let settled = released.settle(Verdict::Executed(answer()), SettledBy::Operator, fresh(), NOW);
+            assert!(matches!(settled, Err(SettleError::Settled(_))), "{:?}", released.state);
+            assert_eq!(released.claim(fresh(), NOW, NOW), None);
+        }
     }
 
     #[test]

@@ -140,7 +140,7 @@ mod tests {
         let (store, sweeps) = (MemoryStore::new(), MemoryQueue::new());
         let now = Timestamp::from_secs(2_000);
         let dead = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
-        store.insert(&dead, &[]).await.expect("there is none");
+        store.put(None, &dead, &[]).await.expect("there is none");
         let left = Duration::from_millis(1);
         let theirs = Checkpoint {
             name: SWEEP.to_owned(),

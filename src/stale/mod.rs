@@ -202,7 +202,7 @@ mod tests {
         let (store, checks) = (MemoryStore::new(), MemoryQueue::new());
         let (reservation, now) = (reservation("k"), Timestamp::from_secs(1_000));
         let live = Record::reserve(&reservation, Revision::mint(), now);
-        store.insert(&live, &[]).await.expect("there is none");
+        store.put(None, &live, &[]).await.expect("there is none");
         let stale = Stale::new(store.clone(), checks.clone(), MemoryQueue::new(), MemoryQueue::new())
             .world(ManualWorld::at(now));
         for look_at in [now, reservation.lease_until] {

@@ -149,7 +149,7 @@ mod tests {
     async fn a_page_whose_records_were_skipped_is_not_swept() {
         let store = MemoryStore::new();
         let dead = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
-        store.insert(&dead, &[]).await.expect("there is none");
+        store.put(None, &dead, &[]).await.expect("there is none");
         let queue = MemoryQueue::new();
         let stale = Stale::new(store, queue.clone(), queue.clone(), queue)
             .world(ManualWorld::at(Timestamp::from_secs(2_000)));

@@ -31,7 +31,7 @@
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
 //! ignore it.
 
-use std::{fmt, ops::Not, time::Duration};
+use std::{ops::Not, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
@@ -108,7 +108,9 @@ fn shard(partition_key: &str, reconcile_at: Timestamp) -> &'static str {
 ///     Ok(Record::try_from(item)?)
 /// }
 /// ```
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize, derive_more::Debug)]
+// Without key and answer.
+#[debug("Item {{ state: {state:?}, .. }}")]
 pub struct Item {
     pk: String,
     sk: String,
@@ -170,13 +172,6 @@ pub struct Item {
     body_encoding: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body_length: Option<u64>,
-}
-
-impl fmt::Debug for Item {
-    /// Without key and answer.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Item").field("state", &self.state).finish_non_exhaustive()
-    }
 }
 
 impl From<&Record> for Item {

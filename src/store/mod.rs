@@ -1,4 +1,4 @@
-//! Stores keep records: two conditional writes and a read.
+//! Stores keep records: a conditional write and a read.
 //!
 //! 1. A [`Store`] inserts a record if there is none, swaps it if its revision is still the one seen, and loads it. A write
 //!    that is refused returns the current record.
@@ -70,8 +70,8 @@ pub enum Companion {
 /// Keeps records.
 ///
 /// # Promises
-/// - [`insert`](Self::insert) writes if there is no record, or returns the current one, in one atomic step.
-/// - [`swap`](Self::swap) writes if the revision is still the one seen, or returns the current record, in one atomic step.
+/// - [`put`](Self::put) writes if the revision is still the one seen, or returns the current record, in one atomic step. An
+///   *insert* has seen no record, a *swap* has seen one.
 /// - Companions are applied with their record, and never without it. That also holds for an earlier try of the same write whose
 ///   answer was lost.
 /// - [`load`](Self::load) returns the record of the last applied write.
@@ -82,11 +82,8 @@ pub enum Companion {
 /// reconciliation each take a store, so make it cheap to clone.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Writes `record` if there is none.
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome>;
-
-    /// Writes `record` if the revision is still `seen`.
-    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome>;
+    /// Writes `record` if the current one has the revision `seen`; if `seen` is `None`, only if there is no record.
+    async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome>;
 
     /// The table of records, which domain writes must not touch; `None` if the store has no table.
     fn records_table(&self) -> Option<&str>;

@@ -1,7 +1,5 @@
 //! Finds the records that need reconciliation, the stale function or an operator.
 
-use std::fmt;
-
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
@@ -90,15 +88,10 @@ impl Survey {
 }
 
 /// Where a page begins. Only the store that made it can read it.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, derive_more::Debug)]
+// Without its parts: they name keys.
+#[debug("Cursor(…)")]
 pub struct Cursor(Vec<String>);
-
-impl fmt::Debug for Cursor {
-    /// Without its parts: they name keys.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Cursor(…)")
-    }
-}
 
 impl Cursor {
     /// A cursor of these parts.

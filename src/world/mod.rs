@@ -68,11 +68,12 @@ impl dyn World {
 
     /// What `work` returns; `None` if it takes longer than `time`.
     pub(crate) async fn within<T>(&self, time: Duration, work: impl Future<Output = T>) -> Option<T> {
+        let ends = self.instant().plus(time);
         tokio::select! {
             biased;
             done = work => Some(done),
-            // Lazy: work that is done at once needs no timer.
-            () = async { self.sleep(time).await } => None,
+            // Lazy: work that is done at once needs no timer. Work that blocks at first gets no more time for that.
+            () = async { self.sleep(ends.since(self.instant())).await } => None,
         }
     }
 

@@ -119,27 +119,12 @@ fn error(kind: StoreErrorKind) -> StoreError {
 #[derive(Clone, Debug)]
 pub struct GatedStore(pub Machine);
 
-impl GatedStore {
-    async fn write(
-        &self,
-        seen: Option<Revision>,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome> {
+#[async_trait]
+impl Store for GatedStore {
+    async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
         let call = Call::Write(seen, Box::new(record.clone()), with.to_vec());
         let Reply::Written(outcome) = self.0.call(call).await else { unreachable!("a write is answered") };
         outcome.map_err(error)
-    }
-}
-
-#[async_trait]
-impl Store for GatedStore {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.write(None, record, with).await
-    }
-
-    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.write(Some(seen), record, with).await
     }
 
     fn records_table(&self) -> Option<&str> {

@@ -116,11 +116,9 @@ impl Shelf {
         if *self.sent.entry(record.revision).or_insert(written) != written {
             then.violation = Some(Violation::AnotherWrite);
         }
-        let outcome = match seen {
-            None => self.store.insert(record, with).now_or_never(),
-            Some(seen) => self.store.swap(seen, record, with).now_or_never(),
+        let Some(Ok(outcome)) = self.store.put(seen, record, with).now_or_never() else {
+            unreachable!("the store in memory answers at once")
         };
-        let Some(Ok(outcome)) = outcome else { unreachable!("the store in memory answers at once") };
         if outcome == WriteOutcome::Written {
             if !with.is_empty() {
                 self.rows = self.count_rows();

@@ -1,8 +1,10 @@
 //! Checks that domain writes commit with their record, or not at all.
 
+use std::slice::from_ref;
+
 use serde_json::json;
 
-use super::{insert, load, refused, released, reserved, samples::fresh, unique};
+use super::{load, put, refused, released, reserved, samples::fresh, unique};
 use crate::{
     domain::{DomainWrite, Table},
     record::{Record, Revision},
@@ -48,75 +50,71 @@ impl Account<'_> {
         self.table.check(self.key()).condition("cents = :has").value(":has", cents)
     }
 
-    async fn insert(&self, record: &Record, writes: impl IntoIterator<Item = DomainWrite>) -> WriteOutcome {
-        let with: Vec<_> = writes.into_iter().map(Companion::Domain).collect();
-        self.store.insert(record, &with).await.expect("an answer to an insert")
-    }
-
-    async fn swap(&self, seen: Revision, record: &Record, write: DomainWrite) -> WriteOutcome {
-        self.store.swap(seen, record, &[Companion::Domain(write)]).await.expect("an answer to a swap")
+    async fn write(&self, seen: Option<Revision>, record: &Record, writes: &[DomainWrite]) -> WriteOutcome {
+        let with: Vec<_> = writes.iter().cloned().map(Companion::Domain).collect();
+        self.store.put(seen, record, &with).await.expect("an answer to a write")
     }
 
     /// Fails unless the account has this much.
     async fn assert_has(&self, cents: u64) {
-        let outcome = self.insert(&reserved("check"), [self.has(cents)]).await;
+        let outcome = self.write(None, &reserved("check"), &[self.has(cents)]).await;
         assert_eq!(outcome, WriteOutcome::Written, "the account does not have {cents}");
     }
 
     async fn writes_commit_with_their_record(&self) {
         let (first, other) = (reserved("key"), Account { id: unique(), ..*self });
-        let written = self.insert(&first, [self.put(100).if_absent(), other.put(1)]).await;
+        let written = self.write(None, &first, &[self.put(100).if_absent(), other.put(1)]).await;
         assert_eq!(written, WriteOutcome::Written);
         assert_eq!(load(self.store, &first.key).await, Some(first.clone()));
         self.assert_has(100).await;
         other.assert_has(1).await;
         let next = released(&first);
-        assert_eq!(self.swap(first.revision, &next, self.add(11)).await, WriteOutcome::Written);
+        assert_eq!(self.write(Some(first.revision), &next, &[self.add(11)]).await, WriteOutcome::Written);
         assert_eq!(load(self.store, &first.key).await, Some(next));
         self.assert_has(111).await;
     }
 
     async fn a_failed_condition_writes_nothing_and_names_its_companion(&self) {
         let (record, other) = (reserved("key"), Account { id: unique(), ..*self });
-        let denied = self.insert(&record, [other.put(1), self.put(0).if_absent()]).await;
+        let denied = self.write(None, &record, &[other.put(1), self.put(0).if_absent()]).await;
         assert_eq!(denied, WriteOutcome::Denied(vec![1]));
         assert_eq!(load(self.store, &record.key).await, None);
         self.assert_has(111).await;
         let other_is_absent = other.put(2).if_absent();
-        assert_eq!(self.insert(&record, [other_is_absent]).await, WriteOutcome::Written);
-        let denied = self.swap(record.revision, &released(&record), self.has(110)).await;
+        assert_eq!(self.write(None, &record, &[other_is_absent]).await, WriteOutcome::Written);
+        let denied = self.write(Some(record.revision), &released(&record), &[self.has(110)]).await;
         assert_eq!(denied, WriteOutcome::Denied(vec![0]));
         assert_eq!(load(self.store, &record.key).await, Some(record));
     }
 
     async fn a_refused_record_comes_first(&self) {
         let record = reserved("key");
-        insert(self.store, &record).await;
+        put(self.store, None, &record).await;
         let other = Record { key: record.key.clone(), ..reserved("key") };
         for write in [self.add(1), self.put(0).if_absent()] {
-            assert_eq!(self.insert(&other, [write.clone()]).await, refused(&record));
-            assert_eq!(self.swap(fresh(), &released(&record), write).await, refused(&record));
+            assert_eq!(self.write(None, &other, from_ref(&write)).await, refused(&record));
+            assert_eq!(self.write(Some(fresh()), &released(&record), &[write]).await, refused(&record));
         }
         let absent = reserved("key");
-        assert_eq!(self.swap(fresh(), &absent, self.add(1)).await, WriteOutcome::Refused(None));
+        assert_eq!(self.write(Some(fresh()), &absent, &[self.add(1)]).await, WriteOutcome::Refused(None));
         self.assert_has(111).await;
     }
 
     /// As if its answer were lost. A store may recognise the transaction, or find its own record.
     async fn a_transaction_sent_twice_is_applied_once(&self) {
         let record = reserved("key");
-        assert_eq!(self.insert(&record, [self.add(1)]).await, WriteOutcome::Written);
-        let again = self.insert(&record, [self.add(1)]).await;
+        assert_eq!(self.write(None, &record, &[self.add(1)]).await, WriteOutcome::Written);
+        let again = self.write(None, &record, &[self.add(1)]).await;
         assert!(again == WriteOutcome::Written || again == refused(&record), "{again:?}");
         self.assert_has(112).await;
     }
 
     async fn every_action_does_what_it_says(&self) {
         let gone = self.table.delete(self.key()).if_present();
-        assert_eq!(self.insert(&reserved("key"), [gone.clone()]).await, WriteOutcome::Written);
-        assert_eq!(self.insert(&reserved("key"), [gone]).await, WriteOutcome::Denied(vec![0]));
+        assert_eq!(self.write(None, &reserved("key"), from_ref(&gone)).await, WriteOutcome::Written);
+        assert_eq!(self.write(None, &reserved("key"), &[gone]).await, WriteOutcome::Denied(vec![0]));
         let created = self.table.update(self.key(), "ADD cents :cents").value(":cents", 7);
-        assert_eq!(self.insert(&reserved("key"), [created]).await, WriteOutcome::Written);
+        assert_eq!(self.write(None, &reserved("key"), &[created]).await, WriteOutcome::Written);
         self.assert_has(7).await;
     }
 }

@@ -71,8 +71,8 @@ async fn an_insert_writes_only_if_there_is_no_record(store: &dyn Store) {
     let (first, second) = (reserved("key"), reserved("key"));
     let second = Record { key: first.key.clone(), ..second };
     assert_eq!(load(store, &first.key).await, None);
-    assert_eq!(insert(store, &first).await, WriteOutcome::Written);
-    assert_eq!(insert(store, &second).await, refused(&first));
+    assert_eq!(put(store, None, &first).await, WriteOutcome::Written);
+    assert_eq!(put(store, None, &second).await, refused(&first));
     assert_eq!(load(store, &first.key).await, Some(first));
 }
 
@@ -81,27 +81,27 @@ async fn a_swap_writes_only_over_the_revision_that_was_seen(store: &dyn Store) {
     let first = reserved("key");
     let second = released(&first);
     let late = released(&first);
-    insert(store, &first).await;
-    assert_eq!(swap(store, first.revision, &second).await, WriteOutcome::Written);
-    assert_eq!(swap(store, first.revision, &late).await, refused(&second));
+    put(store, None, &first).await;
+    assert_eq!(put(store, Some(first.revision), &second).await, WriteOutcome::Written);
+    assert_eq!(put(store, Some(first.revision), &late).await, refused(&second));
     assert_eq!(load(store, &first.key).await, Some(second));
 }
 
 /// A swap needs a current record.
 async fn a_swap_without_a_record_writes_nothing(store: &dyn Store) {
     let record = reserved("key");
-    assert_eq!(swap(store, record.revision, &released(&record)).await, WriteOutcome::Refused(None));
+    assert_eq!(put(store, Some(record.revision), &released(&record)).await, WriteOutcome::Refused(None));
     assert_eq!(load(store, &record.key).await, None);
 }
 
 /// A write that is sent again is refused, and returns the record that it wrote. This makes a lost answer harmless.
 async fn a_write_sent_twice_finds_its_own_revision(store: &dyn Store) {
     let first = reserved("key");
-    insert(store, &first).await;
-    assert_eq!(insert(store, &first).await, refused(&first));
+    put(store, None, &first).await;
+    assert_eq!(put(store, None, &first).await, refused(&first));
     let second = released(&first);
-    swap(store, first.revision, &second).await;
-    assert_eq!(swap(store, first.revision, &second).await, refused(&second));
+    put(store, Some(first.revision), &second).await;
+    assert_eq!(put(store, Some(first.revision), &second).await, refused(&second));
 }
 
 /// No part of a record is lost or changed in storage.
@@ -136,7 +136,7 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     records.extend(answers.map(|(head, body)| answered(&reserved("key"), head, body)));
     records.extend(causes.map(|cause| samples::unknown(&reserved("key"), cause, NOW)));
     for record in records {
-        insert(store, &record).await;
+        put(store, None, &record).await;
         let current = load(store, &record.key).await;
         assert_eq!(current.as_ref(), Some(&record), "{}", record.state.name());
     }
@@ -146,16 +146,16 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
 async fn of_a_hundred_racing_inserts_one_is_applied(store: &dyn Store) {
     let key = reserved("key").key;
     let records: Vec<_> = (0..RACERS).map(|_| Record { key: key.clone(), ..reserved("key") }).collect();
-    let answers = join_all(records.iter().map(|record| insert(store, record))).await;
+    let answers = join_all(records.iter().map(|record| put(store, None, record))).await;
     one_won(&records, &answers, load(store, &key).await);
 }
 
 /// Of many swaps one is applied, and all the others return its record.
 async fn of_a_hundred_racing_swaps_one_is_applied(store: &dyn Store) {
     let first = reserved("key");
-    insert(store, &first).await;
+    put(store, None, &first).await;
     let records: Vec<_> = (0..RACERS).map(|_| released(&first)).collect();
-    let answers = join_all(records.iter().map(|record| swap(store, first.revision, record))).await;
+    let answers = join_all(records.iter().map(|record| put(store, Some(first.revision), record))).await;
     one_won(&records, &answers, load(store, &first.key).await);
 }
 
@@ -169,7 +169,11 @@ async fn similar_keys_have_different_records(store: &dyn Store) {
         for operation in ["b", "c"] {
             for key in ["c", "b#c", "C", "\u{e9}", "e\u{301}"] {
                 let record = Record { key: record_key(tenant, operation, key), ..reserved("key") };
-                assert_eq!(insert(store, &record).await, WriteOutcome::Written, "{tenant} {operation} {key}");
+                assert_eq!(
+                    put(store, None, &record).await,
+                    WriteOutcome::Written,
+                    "{tenant} {operation} {key}"
+                );
                 revisions.insert(record.revision);
             }
         }
@@ -206,25 +210,25 @@ async fn a_body_of_any_size_is_kept_whole_or_not_at_all(store: &dyn Store) {
 /// Companions are applied with their record's write, and not if it is refused.
 async fn companions_are_written_with_their_record_or_not_at_all(store: &dyn Store) {
     let first = reserved("key");
-    insert(store, &first).await;
+    put(store, None, &first).await;
     let (key, id): (_, BodyId) = (&first.key, fresh());
     store.keep_body(key, id, Bytes::from_static(b"body"), NOW).await.expect("kept");
     let next = released(&first);
     let with = [Companion::Audit(line(1, &first, &next)), Companion::DeleteBody(id)];
 
-    let outcome = store.swap(fresh(), &next, &with).await.expect("an answer to a swap");
+    let outcome = store.put(Some(fresh()), &next, &with).await.expect("an answer to a write");
     assert_eq!(outcome, refused(&first));
     assert_eq!(store.audit_lines(key).await.expect("read"), []);
     assert!(store.load_body(key, id, Place::BodyItem).await.expect("read").is_some());
 
-    let outcome = store.swap(first.revision, &next, &with).await.expect("an answer to a swap");
+    let outcome = store.put(Some(first.revision), &next, &with).await.expect("an answer to a write");
     assert_eq!(outcome, WriteOutcome::Written);
     assert_eq!(load(store, key).await, Some(next.clone()));
     assert_eq!(store.audit_lines(key).await.expect("read"), [line(1, &first, &next)]);
     assert_eq!(store.load_body(key, id, Place::BodyItem).await.expect("read"), None);
 
     // It is sent again, as if its answer were lost. It finds its own record, and nothing is written twice.
-    let again = store.swap(first.revision, &next, &with).await.expect("an answer to a swap");
+    let again = store.put(Some(first.revision), &next, &with).await.expect("an answer to a write");
     assert!(again == WriteOutcome::Written || again == refused(&next), "{again:?}");
     assert_eq!(store.audit_lines(key).await.expect("read").len(), 1);
 }
@@ -258,12 +262,8 @@ fn refused(current: &Record) -> WriteOutcome {
     WriteOutcome::Refused(Some(Box::new(current.clone())))
 }
 
-async fn insert(store: &dyn Store, record: &Record) -> WriteOutcome {
-    store.insert(record, &[]).await.expect("an answer to an insert")
-}
-
-async fn swap(store: &dyn Store, seen: Revision, record: &Record) -> WriteOutcome {
-    store.swap(seen, record, &[]).await.expect("an answer to a swap")
+async fn put(store: &dyn Store, seen: Option<Revision>, record: &Record) -> WriteOutcome {
+    store.put(seen, record, &[]).await.expect("an answer to a write")
 }
 
 async fn load(store: &dyn Store, key: &RecordKey) -> Option<Record> {

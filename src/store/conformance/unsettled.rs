@@ -3,9 +3,9 @@
 use std::{collections::HashSet, time::Duration};
 
 use super::{
-    HOUR, NOW, answered, in_progress, insert, load, pending, released,
+    HOUR, NOW, answered, in_progress, load, pending, put, released,
     samples::{self, fresh},
-    swap, unique,
+    unique,
 };
 use crate::{
     key::Tenant,
@@ -36,13 +36,13 @@ async fn unknown_outcomes_are_due_once_their_time_has_come(store: &dyn Unsettled
     let record = unknown(&tenant, "due");
     let later = asked(&unknown(&tenant, "later"), 1, NOW.plus(HOUR));
     for record in [&record, &later, &in_progress(&tenant, "in progress", NOW)] {
-        insert(store, record).await;
+        put(store, None, record).await;
     }
     let due = async |now| due_of(store, &tenant, now).await;
     assert_eq!(due(NOW.minus(HOUR)).await, [] as [&str; 0]);
     assert_eq!(due(NOW).await, ["due"]);
     assert_eq!(due(NOW.plus(HOUR)).await, ["due", "later"]);
-    swap(store, record.revision, &released(&record)).await;
+    put(store, Some(record.revision), &released(&record)).await;
     assert_eq!(due(NOW.plus(HOUR)).await, ["later"]);
 }
 
@@ -52,19 +52,19 @@ async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettl
     let due = async |now| due_of(store, &tenant, now).await;
     let (later, end) = (NOW.plus(HOUR), NOW.plus(2 * HOUR));
     let record = in_progress(&tenant, "due", NOW);
-    insert(store, &record).await;
+    put(store, None, &record).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 
     let unknown = samples::unknown(&record, UnknownCause::LeaseExpired, NOW);
-    swap(store, record.revision, &unknown).await;
+    put(store, Some(record.revision), &unknown).await;
     assert_eq!(due(NOW).await, ["due"]);
 
     let asked = asked(&unknown, 1, later);
-    swap(store, unknown.revision, &asked).await;
+    put(store, Some(unknown.revision), &asked).await;
     assert_eq!(due(later.minus(Duration::from_millis(1))).await, [] as [&str; 0]);
     assert_eq!(due(later).await, ["due"]);
 
-    swap(store, asked.revision, &released(&asked)).await;
+    put(store, Some(asked.revision), &released(&asked)).await;
     assert_eq!(due(end).await, [] as [&str; 0]);
 }
 
@@ -79,7 +79,7 @@ async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled) {
     let numbers = (MANY / 2..MANY).chain(0..MANY / 2);
     let records: Vec<_> = numbers.map(record).collect();
     for record in &records {
-        insert(store, record).await;
+        put(store, None, record).await;
     }
     for now in [at(MANY), NOW] {
         let due = store.due(now, LIMIT).await.expect("an answer");
@@ -96,14 +96,14 @@ async fn escalated_outcomes_are_listed_and_never_due(store: &dyn Unsettled) {
     let tenant = Tenant::parse(&name).expect("a tenant");
     let record = unknown(&name, "for an operator");
     let escalated = asked(&record, 7, Timestamp::MAX);
-    insert(store, &record).await;
-    swap(store, record.revision, &escalated).await;
+    put(store, None, &record).await;
+    put(store, Some(record.revision), &escalated).await;
     assert_eq!(due_of(store, &name, NOW.plus(HOUR)).await, [] as [&str; 0]);
     let again = asked(&escalated, 0, NOW);
     let seen = escalated.revision;
     assert_eq!(unknown_of_tenant(store, &tenant).await, [escalated]);
 
-    swap(store, seen, &again).await;
+    put(store, Some(seen), &again).await;
     assert_eq!(due_of(store, &name, NOW).await, ["for an operator"]);
     assert_eq!(unknown_of_tenant(store, &tenant).await, [again]);
 }
@@ -119,7 +119,7 @@ async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn Unset
     };
     let records: Vec<_> = (0..ESCALATED).map(escalated).chain([unknown(&tenant, "asked about")]).collect();
     for record in &records {
-        insert(store, record).await;
+        put(store, None, record).await;
     }
     let survey = store.survey().await.expect("an answer");
     assert!(survey.escalated >= ESCALATED && survey.unknown > survey.escalated, "{survey:?}");
@@ -130,7 +130,7 @@ async fn a_survey_counts_unknown_outcomes_and_finds_the_oldest(store: &dyn Unset
 /// Settles these records, so that other checks do not find them.
 async fn release_all(store: &dyn Unsettled, records: &[Record]) {
     for record in records {
-        swap(store, record.revision, &released(record)).await;
+        put(store, Some(record.revision), &released(record)).await;
     }
 }
 
@@ -147,10 +147,10 @@ async fn due_of(store: &dyn Unsettled, tenant: &str, now: Timestamp) -> Vec<Stri
 async fn unknown_outcomes_are_listed_page_by_page(store: &dyn Unsettled) {
     let name = unique();
     for number in 0..MANY {
-        insert(store, &unknown(&name, &format!("{number}"))).await;
-        insert(store, &unknown(&format!("{name}#"), &format!("{number}"))).await;
+        put(store, None, &unknown(&name, &format!("{number}"))).await;
+        put(store, None, &unknown(&format!("{name}#"), &format!("{number}"))).await;
     }
-    insert(store, &in_progress(&name, "in progress", NOW)).await;
+    put(store, None, &in_progress(&name, "in progress", NOW)).await;
     let tenant = Tenant::parse(&name).expect("a tenant");
     let found = unknown_of_tenant(store, &tenant).await;
     let distinct: HashSet<_> = found.iter().map(|record| record.key.partition_key()).collect();
@@ -183,7 +183,7 @@ async fn a_scan_finds_pending_records_and_those_of_dead_workers(store: &dyn Unse
     let live = in_progress(&tenant, "live", NOW.plus(HOUR));
     let unknown = unknown(&tenant, "unknown");
     for record in [&dead, &pending, &completed, &live, &unknown] {
-        insert(store, record).await;
+        put(store, None, record).await;
     }
     for segments in [1, 3] {
         let mut found = Vec::new();
@@ -201,7 +201,7 @@ async fn a_scan_finds_pending_records_and_those_of_dead_workers(store: &dyn Unse
 async fn a_limit_holds_for_each_page_and_hides_nothing(store: &dyn Unsettled) {
     let tenant = unique();
     for number in 0..MANY {
-        insert(store, &in_progress(&tenant, &format!("{number}"), NOW.minus(HOUR))).await;
+        put(store, None, &in_progress(&tenant, &format!("{number}"), NOW.minus(HOUR))).await;
     }
     let (found, pages) = scan(store, (0, 1), 50).await;
     assert_eq!(found.iter().filter(|record| own(record, &tenant)).count(), MANY);

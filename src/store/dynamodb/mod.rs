@@ -141,21 +141,6 @@ impl DynamoDbStore {
     async fn put_new(&self, item: Attributes) -> Result<()> {
         conditions::put(&self.client, &self.table, None, item).await.map(|_| ())
     }
-
-    async fn write(
-        &self,
-        seen: Option<Revision>,
-        record: &Record,
-        with: &[Companion],
-    ) -> Result<WriteOutcome> {
-        if !with.is_empty() {
-            return self.transact(seen, record, with).await;
-        }
-        match conditions::put(&self.client, &self.table, seen, to_item(record)?).await? {
-            Ok(()) => Ok(WriteOutcome::Written),
-            Err(current) => refused(current),
-        }
-    }
 }
 
 /// The outcome of a refused write, with the current item if there is one.
@@ -169,12 +154,14 @@ fn to_item(record: &Record) -> Result<Attributes> {
 
 #[async_trait]
 impl Store for DynamoDbStore {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.write(None, record, with).await
-    }
-
-    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.write(Some(seen), record, with).await
+    async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        if !with.is_empty() {
+            return self.transact(seen, record, with).await;
+        }
+        match conditions::put(&self.client, &self.table, seen, to_item(record)?).await? {
+            Ok(()) => Ok(WriteOutcome::Written),
+            Err(current) => refused(current),
+        }
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {

@@ -12,8 +12,7 @@ mod domain;
 mod expression;
 
 use std::{
-    collections::{BTreeMap, HashMap, btree_map::Entry},
-    fmt,
+    collections::{BTreeMap, HashMap},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -45,7 +44,8 @@ const MAX_BODY_BYTES: usize = 406_000;
 const PAGE: usize = 100;
 
 /// Keeps records in this process's memory. Clones are one store. It guards nothing across processes: it is not for production.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("MemoryStore {{ records: {}, .. }}", self.tables().records.len())]
 pub struct MemoryStore {
     tables: Arc<Mutex<Tables>>,
 }
@@ -66,30 +66,10 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
-                // `write` applies these first, because they can be denied.
+                // `put` applies these first, because they can be denied.
                 Companion::Domain(_) => {}
             }
         }
-    }
-
-    /// Writes a record and its companions if its current revision is `seen`, or nothing.
-    fn write(&mut self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        let entry = self.records.entry(record.key.partition_key());
-        let current = match &entry {
-            Entry::Occupied(current) => Some(current.get()),
-            Entry::Vacant(_) => None,
-        };
-        if current.map(|current| current.revision) != seen {
-            return Ok(WriteOutcome::Refused(current.cloned().map(Box::new)));
-        }
-        let changes = self.domain.changes(with);
-        match changes.map_err(StoreError::refused)? {
-            Ok(changes) => self.domain.apply(changes),
-            Err(denied) => return Ok(WriteOutcome::Denied(denied)),
-        }
-        entry.insert_entry(record.clone());
-        self.accompany(&record.key, with);
-        Ok(WriteOutcome::Written)
     }
 
     /// The records after this cursor.
@@ -104,13 +84,6 @@ impl Tables {
             State::Unknown { since, reconcile_at, .. } => Some((record, since, reconcile_at)),
             _ => None,
         })
-    }
-}
-
-impl fmt::Debug for MemoryStore {
-    /// The number of records only.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("records", &self.tables().records.len()).finish_non_exhaustive()
     }
 }
 
@@ -155,12 +128,19 @@ impl MemoryStore {
 
 #[async_trait]
 impl Store for MemoryStore {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.tables().write(None, record, with)
-    }
-
-    async fn swap(&self, seen: Revision, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        self.tables().write(Some(seen), record, with)
+    async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
+        let mut tables = self.tables();
+        let current = tables.records.get(&record.key.partition_key());
+        if current.map(|current| current.revision) != seen {
+            return Ok(WriteOutcome::Refused(current.cloned().map(Box::new)));
+        }
+        match tables.domain.changes(with).map_err(StoreError::refused)? {
+            Ok(changes) => tables.domain.apply(changes),
+            Err(denied) => return Ok(WriteOutcome::Denied(denied)),
+        }
+        tables.records.insert(record.key.partition_key(), record.clone());
+        tables.accompany(&record.key, with);
+        Ok(WriteOutcome::Written)
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {

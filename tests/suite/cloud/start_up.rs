@@ -140,7 +140,7 @@ async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
     let key = record_key("acme", "create-payment", &Uuid::new_v4().to_string());
     let began = samples::in_progress(key.clone(), fingerprints("{}"), since, since);
     let record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
-    assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
+    assert_eq!(sample.store().put(None, &record, &[]).await.unwrap(), WriteOutcome::Written);
     key
 }
 

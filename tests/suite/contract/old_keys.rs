@@ -157,7 +157,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
             (expired, 400, "key-too-old"),
         ] {
             next.revision = fresh();
-            let put = store.swap(current.revision, &next, &[]).await.expect("the store answers");
+            let put = store.put(Some(current.revision), &next, &[]).await.expect("the store answers");
             assert_eq!(put, WriteOutcome::Written);
             let refused = send(&app, request()).await;
             refused.assert_problem(status, problem);
@@ -223,7 +223,7 @@ async fn an_old_key_never_takes_over_a_record(endpoint: &str) {
     let mut dead = seen.clone();
     dead.state = State::InProgress { lease_until: guarded.now() };
     dead.revision = fresh();
-    guarded.undisturbed_store().swap(seen.revision, &dead, &[]).await.expect("the store answers");
+    guarded.undisturbed_store().put(Some(seen.revision), &dead, &[]).await.expect("the store answers");
     for _ in 0..2 {
         send(&app, request()).await.assert_problem(409, "outcome-unknown");
     }

@@ -88,7 +88,7 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
         }
         // A pending operation is accepted but not begun; its record is written here as a front would write it.
         let pending = pending(&store, &key("in_progress"), &key("pending")).await;
-        store.insert(&pending, &[]).await.unwrap();
+        store.put(None, &pending, &[]).await.unwrap();
         send(&app, pay_other(&key("pending"))).await.assert_code(mismatch, reused);
         assert_eq!(runs.count(), 4);
         gate.open();

@@ -174,7 +174,7 @@ async fn a_report_overrides_only_sources_that_know_less(endpoint: &str) {
         let seen = lost.guarded.record(&request.key).await.unwrap();
         // Released by the provider's report.
         let released = samples::released(&seen, lost.guarded.now(), RETENTION);
-        lost.guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.unwrap();
+        lost.guarded.undisturbed_store().put(Some(seen.revision), &released, &[]).await.unwrap();
         lost.reconciliation.receive(&lost.message()).await.unwrap();
         assert_eq!((lost.outcome(&request).await, lost.dead_letters.take().len()), (after, 0));
     }

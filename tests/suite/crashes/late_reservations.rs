@@ -12,7 +12,7 @@ use lambda_idempotency::{
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::Record,
+    record::{Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     world::World,
 };
@@ -60,13 +60,21 @@ impl Meddling for Frozen {
         &self.store
     }
 
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        let answer = self.store.insert(record, with).await;
+    async fn put(
+        &self,
+        seen: Option<Revision>,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        let answer = self.store.put(seen, record, with).await;
+        if seen.is_some() {
+            return answer;
+        }
         let meanwhile = self.meanwhile.lock().unwrap().take();
         if let Some(meanwhile) = meanwhile {
             meanwhile.await;
             if self.again {
-                return self.store.insert(record, with).await;
+                return self.store.put(None, record, with).await;
             }
         }
         answer

@@ -66,7 +66,7 @@ async fn a_worker_report_after_its_record_became_unknown_is_believed(endpoint: &
 /// Settles the record as reconciliation does: load, compute the next record, swap.
 async fn settle(guarded: &Guarded, request: &Request, next: impl FnOnce(&Record) -> Record) {
     let record = guarded.record(&request.key).await.expect("a record to settle");
-    let put = guarded.undisturbed_store().swap(record.revision, &next(&record), &[]).await;
+    let put = guarded.undisturbed_store().put(Some(record.revision), &next(&record), &[]).await;
     assert_eq!(put.expect("the store answers"), WriteOutcome::Written);
 }
 
@@ -706,7 +706,7 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
         let mut refused = samples::released(&seen, guarded.now(), RETENTION);
         let State::FailedRetryable { expires_at, .. } = &mut refused.state else { panic!("{refused:?}") };
         *expires_at = guarded.now().minus(RETENTION * 9);
-        guarded.undisturbed_store().swap(seen.revision, &refused, &[]).await.unwrap();
+        guarded.undisturbed_store().put(Some(seen.revision), &refused, &[]).await.unwrap();
         let next = if same { request.fingerprints.clone() } else { fingerprints("corrected") };
         let next = owned(executor.reserve(&Request { fingerprints: next, ..request.clone() }).await);
         written(executor.finish(next, completed("the corrected one")).await);

@@ -33,7 +33,7 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
             let (key, fingerprints) = (request.key.clone(), request.fingerprints.clone());
             let accepted = samples::pending(key, fingerprints, guarded.now());
             assert_eq!(
-                guarded.store().insert(&accepted, &[]).await.expect("an answer"),
+                guarded.store().put(None, &accepted, &[]).await.expect("an answer"),
                 WriteOutcome::Written
             );
             return request;

@@ -249,7 +249,7 @@ async fn a_handler_that_lost_its_record_sends_no_answer_of_its_own(endpoint: &st
             let seen = store.load(&key).await.unwrap().expect("its own record");
             let mut other = seen.clone();
             (other.revision, other.attempt) = (fresh(), fresh());
-            store.swap(seen.revision, &other, &[]).await.unwrap();
+            store.put(Some(seen.revision), &other, &[]).await.unwrap();
             let answers = [StatusCode::CREATED, StatusCode::INTERNAL_SERVER_ERROR];
             let status = answers[usize::from(parts.headers["idempotency-key"] == "fails")];
             (status, "a second answer")

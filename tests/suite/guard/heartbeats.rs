@@ -154,7 +154,7 @@ async fn heartbeats_do_not_revive_a_settled_record(endpoint: &str) {
     let guarded = &beating.guarded;
     let seen = guarded.record(&beating.request.key).await.expect("a record");
     let released = samples::released(&seen, guarded.now(), RETENTION);
-    guarded.undisturbed_store().swap(seen.revision, &released, &[]).await.expect("the store answers");
+    guarded.undisturbed_store().put(Some(seen.revision), &released, &[]).await.expect("the store answers");
     let before = guarded.item(&beating.request.key).await;
 
     guarded.clock.advance(EVERY);

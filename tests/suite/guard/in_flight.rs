@@ -280,7 +280,7 @@ async fn retry_after_of_an_unknown_outcome_is_the_next_question() {
         };
         *reconcile_at = clock.now().plus(Duration::from_secs(until));
         record.revision = fresh();
-        store.swap(seen, &record, &[]).await.unwrap();
+        store.put(Some(seen), &record, &[]).await.unwrap();
         let refused = send(&app, pay("order-1")).await;
         refused.assert_problem(409, "outcome-unknown");
         assert_eq!(refused.header("retry-after"), Some(seconds), "asked about in {until} s");

@@ -292,7 +292,7 @@ async fn no_answer_of_an_inner_guard_is_kept_by_the_outer() {
             let seen = record.revision;
             record.state = State::InProgress { lease_until: clock().now().plus(Duration::from_secs(60)) };
             record.revision = crate::support::guarded::fresh();
-            inners.swap(seen, &record, &[]).await.unwrap();
+            inners.put(Some(seen), &record, &[]).await.unwrap();
         }
         let runs = Counter::default();
         let counter = runs.clone();

@@ -47,7 +47,7 @@ async fn swap(
     at: Timestamp,
 ) -> Result<WriteOutcome, StoreError> {
     let line = AuditLine::new(AUDIT_FIELDS, at, Some(seen), Some(next));
-    store.swap(seen.revision, next, &[Companion::Audit(line)]).await
+    store.put(Some(seen.revision), next, &[Companion::Audit(line)]).await
 }
 
 /// Through `Operator`, which computes the next record.

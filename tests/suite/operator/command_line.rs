@@ -15,7 +15,7 @@ use std::fs;
 use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
 use lambda_idempotency::{
     internal::Scope,
-    record::State,
+    record::{SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples},
     world::{SystemWorld, World},
 };
@@ -322,7 +322,7 @@ async fn a_record_with_unusual_names_is_shown_unchanged() {
     let key = record_key("ten#ant", "a key # with = all");
     let mut record = table.unknown("k").await;
     record.key = key.clone();
-    assert_eq!(table.store.insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
+    assert_eq!(table.store.put(None, &record, &[]).await.unwrap(), WriteOutcome::Written);
     let shown = table.cli.json(&["show", &key.partition_key()]).await;
     assert_eq!(shown["record"]["tenant"], "ten#ant");
     let by_parts = ["show", "-t", "ten#ant", "-o", "create-payment", "a key # with = all"];
@@ -368,7 +368,7 @@ async fn a_settled_record_is_kept_for_its_own_retention() {
         let seen = table.unknown(key).await;
         let mut record = seen.clone();
         (record.retention, record.revision) = (week, fresh());
-        let put = table.store.swap(seen.revision, &record, &[]).await.expect("the store answers");
+        let put = table.store.put(Some(seen.revision), &record, &[]).await.expect("the store answers");
         assert_eq!(put, WriteOutcome::Written);
         let name = table.name(key);
         let settle = ["settle", &name, "--not-executed"];
@@ -389,7 +389,7 @@ async fn a_path_scoped_record_is_found_by_path_or_listed_name() {
     let mut scoped = table.unknown("k-2").await;
     scoped.key = plain.key.clone().within(Scope::of(path.as_bytes()));
     (scoped.revision, scoped.attempt) = (fresh(), fresh());
-    table.store.insert(&scoped, &[]).await.unwrap();
+    table.store.put(None, &scoped, &[]).await.unwrap();
     let names = ["-t", TENANT, "-o", "create-payment", "k-1"];
     let shown =
         table.cli.json(&[&["show"], &names[..], &["--path", path, "--phase", "charge"]].concat()).await;
@@ -419,7 +419,7 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     let seen = table.completed("with", "kept").await;
     let mut record = seen.clone();
     (record.transactional, record.with_writes, record.revision) = (true, true, fresh());
-    let put = table.store.swap(seen.revision, &record, &[]).await.expect("the store answers");
+    let put = table.store.put(Some(seen.revision), &record, &[]).await.expect("the store answers");
     assert_eq!(put, WriteOutcome::Written);
 
     for (key, marked) in [("with", true), ("without", false)] {
@@ -444,10 +444,10 @@ async fn a_record_whose_request_never_began_is_shown_as_free() {
     let table = table().await;
     let record = table.in_progress("k-1").await;
     let mut refused = samples::released(&record, SystemWorld.now(), RETENTION);
-    let State::FailedRetryable { expires_at, .. } = &mut refused.state else { panic!("{refused:?}") };
-    *expires_at = SystemWorld.now().minus(RETENTION);
+    let State::FailedRetryable { by, .. } = &mut refused.state else { panic!("{refused:?}") };
+    *by = SettledBy::NotBegun;
     refused.revision = fresh();
-    table.store.swap(record.revision, &refused, &[]).await.unwrap();
+    table.store.put(Some(record.revision), &refused, &[]).await.unwrap();
     let name = table.name("k-1");
     assert_eq!(table.cli.json(&["show", &name]).await["record"]["not_begun"], json!(true));
     let shown = table.cli.run(&["show", &name]).await.stdout;

@@ -412,7 +412,7 @@ impl Reconciler for ReleasedMeanwhile {
         let seen = question.record();
         if seen.state.name() == "unknown" {
             let released = samples::released(seen, self.1, RETENTION);
-            self.0.swap(seen.revision, &released, &[]).await.unwrap();
+            self.0.put(Some(seen.revision), &released, &[]).await.unwrap();
         }
         Ok(Finding::Executed(Answer::json(201, r#"{"id":"pay_1"}"#)))
     }
@@ -442,7 +442,7 @@ impl Reconciler for TakenOverMeanwhile {
         let seen = question.record();
         if seen.attempts == 1 {
             let released = samples::released(seen, self.2, RETENTION);
-            self.0.swap(seen.revision, &released, &[]).await.unwrap();
+            self.0.put(Some(seen.revision), &released, &[]).await.unwrap();
             let again = Request { key: seen.key.clone(), ..request() };
             *self.3.lock().unwrap() = Some(owned(self.1.reserve(&again).await));
         }
@@ -633,7 +633,7 @@ impl Reconciler for AskedTwice {
             counted.revision = fresh();
             let State::Unknown { asked, .. } = &mut counted.state else { panic!("{counted:?}") };
             *asked += 1;
-            self.0.swap(question.record().revision, &counted, &[]).await.unwrap();
+            self.0.put(Some(question.record().revision), &counted, &[]).await.unwrap();
         }
         Ok(Finding::AskAgain(None))
     }

@@ -271,7 +271,7 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     let hook = Hook::new().await;
     let (key, now) = (record_key(TENANT, CREATE_PAYMENT, "order-8"), now());
     let live = samples::in_progress(key.clone(), fingerprints("{}"), now, now.plus(Duration::from_secs(60)));
-    hook.api.store().insert(&live, &[]).await.unwrap();
+    hook.api.store().put(None, &live, &[]).await.unwrap();
     let mut event = hook.event();
     event["metadata"]["record"] = sealing_keys().seal(&key).into();
     event["key"] = key.downstream_key(&live.fingerprint, CHARGE_PHASE).into();

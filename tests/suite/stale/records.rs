@@ -134,7 +134,7 @@ async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
     let now = found.guarded.now();
     let record = samples::in_progress(late.key.clone(), fingerprints(BODY), now, now.plus(LEASE));
     found.guarded.clock.advance(LEASE * 10);
-    assert_eq!(store.insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
+    assert_eq!(store.put(None, &record, &[]).await.unwrap(), WriteOutcome::Written);
     let batch = [change(found.guarded.item(&late.key).await.unwrap(), 1)];
     assert_eq!(found.stream(&batch).await, [""; 0]);
     let (check, delay) = found.check();
@@ -170,7 +170,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let request = Request { key, fingerprints, ..request() };
     let pending = samples::pending(request.key.clone(), request.fingerprints.clone(), found.guarded.now());
     let store = found.guarded.undisturbed_store();
-    assert_eq!(store.insert(&pending, &[]).await.unwrap(), WriteOutcome::Written);
+    assert_eq!(store.put(None, &pending, &[]).await.unwrap(), WriteOutcome::Written);
     let batch = [change(found.guarded.item(&request.key).await.unwrap(), 1)];
     found.stream(&batch).await;
     assert_eq!(found.check().1, BOUND);

@@ -231,7 +231,7 @@ async fn items_are_written_as_in_the_fixtures() {
     for name in ["pending", "completed_abandoned"] {
         let mut pending = samples::pending(keyed(name), fingerprints(BODY), NOW);
         (pending.revision, pending.attempt) = (writer.world.nonce().into(), writer.world.nonce().into());
-        writer.store().insert(&pending, &[]).await.expect("the store answers");
+        writer.store().put(None, &pending, &[]).await.expect("the store answers");
     }
     writer.keep_items("pending").await;
     writer.world.clock.advance(HOUR * 24 * 30);
@@ -583,7 +583,7 @@ async fn every_message_is_read_and_none_of_another_version() {
         let (store, has_writes) = (store(), message["writes"].is_array());
         // Over a record that is gone, domain writes are never applied.
         if has_writes {
-            store.insert(&begun(message), &[]).await.expect("the store answers");
+            store.put(None, &begun(message), &[]).await.expect("the store answers");
         }
         let received = deliver(&store, message, queue).await;
         assert_eq!(received.is_err(), queue.is_none(), "{name}: {received:?}");

@@ -14,17 +14,13 @@ use lambda_idempotency::{
 pub trait Meddling: Send + Sync + 'static {
     fn store(&self) -> &DynamoDbStore;
 
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        self.store().insert(record, with).await
-    }
-
-    async fn swap(
+    async fn put(
         &self,
-        seen: Revision,
-        to: &Record,
+        seen: Option<Revision>,
+        record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
-        self.store().swap(seen, to, with).await
+        self.store().put(seen, record, with).await
     }
 }
 
@@ -33,17 +29,13 @@ pub struct Meddled<M>(pub M);
 
 #[async_trait]
 impl<M: Meddling> Store for Meddled<M> {
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
-        self.0.insert(record, with).await
-    }
-
-    async fn swap(
+    async fn put(
         &self,
-        seen: Revision,
-        to: &Record,
+        seen: Option<Revision>,
+        record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
-        self.0.swap(seen, to, with).await
+        self.0.put(seen, record, with).await
     }
 
     fn records_table(&self) -> Option<&str> {

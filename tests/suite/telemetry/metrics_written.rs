@@ -99,7 +99,7 @@ async fn escalated(sample: &Sample, ago: Duration) {
     let mut record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
     let State::Unknown { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
     *reconcile_at = Timestamp::MAX;
-    assert_eq!(sample.store().insert(&record, &[]).await.unwrap(), WriteOutcome::Written);
+    assert_eq!(sample.store().put(None, &record, &[]).await.unwrap(), WriteOutcome::Written);
 }
 
 #[tokio::test]

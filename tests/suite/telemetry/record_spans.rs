@@ -75,7 +75,7 @@ fn hour_ago() -> Timestamp {
 /// The record of a worker that died an hour ago.
 async fn dead(store: &MemoryStore, key: &RecordKey) -> Record {
     let record = samples::in_progress(key.clone(), fingerprints("{}"), hour_ago(), hour_ago());
-    assert_eq!(store.insert(&record, &[]).await.expect("a memory store answers"), WriteOutcome::Written);
+    assert_eq!(store.put(None, &record, &[]).await.expect("a memory store answers"), WriteOutcome::Written);
     record
 }
 
@@ -83,7 +83,7 @@ async fn dead(store: &MemoryStore, key: &RecordKey) -> Record {
 async fn unknown(store: &MemoryStore, key: &RecordKey) -> Record {
     let dead = dead(store, key).await;
     let record = samples::unknown(&dead, UnknownCause::LeaseExpired, hour_ago());
-    let swapped = store.swap(dead.revision, &record, &[]).await;
+    let swapped = store.put(Some(dead.revision), &record, &[]).await;
     assert_eq!(swapped.expect("a memory store answers"), WriteOutcome::Written);
     record
 }
@@ -163,7 +163,7 @@ async fn a_heartbeat_has_the_span_of_its_request() {
             let ours = store.load(&key).await.expect("a memory store answers").expect("a record");
             let mut theirs = ours.clone();
             (theirs.attempt, theirs.revision) = (fresh(), fresh());
-            let swapped = store.swap(ours.revision, &theirs, &[]).await;
+            let swapped = store.put(Some(ours.revision), &theirs, &[]).await;
             assert_eq!(swapped.expect("a memory store answers"), WriteOutcome::Written);
             until(|| clock.sleepers() > 0).await;
             clock.advance(EVERY);

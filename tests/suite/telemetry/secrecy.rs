@@ -267,7 +267,7 @@ async fn no_function_logs_or_counts_caller_data() {
     for flow in ["dead", "swept"] {
         let long_ago = Timestamp::from(SystemTime::now()).minus(Duration::from_secs(600));
         let dead = samples::in_progress(record(flow), fingerprints(&secrets.order(1)), long_ago, long_ago);
-        assert_eq!(sample.store().insert(&dead, &[]).await.unwrap(), WriteOutcome::Written);
+        assert_eq!(sample.store().put(None, &dead, &[]).await.unwrap(), WriteOutcome::Written);
     }
     let mut stale = start("stale").await;
     let poison = json!({ "dynamodb": { "Keys": marker, "SequenceNumber": "2" } });

@@ -510,15 +510,16 @@ impl Meddling for Lying {
         &self.store
     }
 
-    async fn swap(
+    async fn put(
         &self,
-        seen: Revision,
+        seen: Option<Revision>,
         to: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome, StoreError> {
+        let Some(seen) = seen else { return self.store.put(None, to, with).await };
         if !with.is_empty() && self.lied.fetch_add(1, Ordering::SeqCst) == 0 {
             if self.lands_first {
-                self.store.swap(seen, to, with).await?;
+                self.store.put(Some(seen), to, with).await?;
             } else {
                 *self.late.lock().unwrap() = Some((seen, to.clone(), with.to_vec()));
             }
@@ -526,9 +527,9 @@ impl Meddling for Lying {
         }
         let late = self.late.lock().unwrap().take();
         if let Some((seen, to, with)) = late {
-            assert_eq!(self.store.swap(seen, &to, &with).await?, WriteOutcome::Written);
+            assert_eq!(self.store.put(Some(seen), &to, &with).await?, WriteOutcome::Written);
         }
-        self.store.swap(seen, to, with).await
+        self.store.put(Some(seen), to, with).await
     }
 }
 

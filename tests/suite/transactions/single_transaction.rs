@@ -18,7 +18,7 @@ use lambda_idempotency::{
         Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome, SingleTransactionOutcome,
     },
     operation::OnLeaseExpiry,
-    record::{Answer, Record},
+    record::{Answer, Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };
@@ -208,16 +208,24 @@ impl Meddling for LandsLate {
         &self.store
     }
 
-    async fn insert(&self, record: &Record, with: &[Companion]) -> Result<WriteOutcome, StoreError> {
+    async fn put(
+        &self,
+        seen: Option<Revision>,
+        record: &Record,
+        with: &[Companion],
+    ) -> Result<WriteOutcome, StoreError> {
+        if seen.is_some() {
+            return self.store.put(seen, record, with).await;
+        }
         if !with.is_empty() && !self.denied.swap(true, Ordering::SeqCst) {
             *self.late.lock().unwrap() = Some((record.clone(), with.to_vec()));
             return Ok(WriteOutcome::Denied(vec![0]));
         }
         let late = self.late.lock().unwrap().take();
         if let Some((record, with)) = late {
-            assert_eq!(self.store.insert(&record, &with).await?, WriteOutcome::Written);
+            assert_eq!(self.store.put(None, &record, &with).await?, WriteOutcome::Written);
         }
-        self.store.insert(record, with).await
+        self.store.put(None, record, with).await
     }
 }
 

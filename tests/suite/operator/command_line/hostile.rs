@@ -44,11 +44,11 @@ async fn no_command_prints_text_that_controls_a_terminal() {
     let before = now.minus(Duration::from_secs(60));
     let fingerprints = crate::support::guarded::fingerprints("{}");
     let of_dead = samples::in_progress(own("dead"), fingerprints.clone(), before, before);
-    table.store.insert(&of_dead, &[]).await.unwrap();
+    table.store.put(None, &of_dead, &[]).await.unwrap();
     let reserved = samples::in_progress(own("done"), fingerprints, before, before);
     let headers = vec![("link".to_owned(), WORSE.to_owned())];
     let completed = samples::completed(&reserved, Answer::http(201, headers, WORSE), now, RETENTION);
-    table.store.insert(&completed, &[]).await.unwrap();
+    table.store.put(None, &completed, &[]).await.unwrap();
     let operator = Operator::new(table.store.clone());
     operator.note(&own("done"), WORSE, WORSE, WORSE).await.unwrap();
 

@@ -82,7 +82,10 @@ impl OperatorsTable {
     }
 
     async fn insert(&self, record: Record) -> Record {
-        assert_eq!(self.store.insert(&record, &[]).await.expect("the store answers"), WriteOutcome::Written);
+        assert_eq!(
+            self.store.put(None, &record, &[]).await.expect("the store answers"),
+            WriteOutcome::Written
+        );
         record
     }
 
