@@ -53,6 +53,8 @@ counts! {
     Unguarded: UNGUARDED = "api.idempotency.unguarded.count";
     /// Answers such as 403 or 429, which do not say whether the operation was executed. Each leaves an unknown outcome.
     Inconclusive: COMPLETION_INCONCLUSIVE = "api.idempotency.completion.inconclusive.count";
+    /// Kept phases that do not fit the handler, because it was changed: each execution ends with 503.
+    PhaseMismatch: PHASE_MISMATCH = "api.idempotency.phase.mismatch.count";
     /// Completions whose domain writes were refused, if no answer is set for the refusal.
     Denied: COMPLETION_DENIED = "api.idempotency.completion.denied.count";
     /// Reports that could neither be written in time nor be deferred. Their callers got their answers.
@@ -111,6 +113,7 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
     let oldest = survey.oldest.map_or(Duration::ZERO, |since| now.since(since));
     metrics::histogram!(UNKNOWN_COUNT).record(number(survey.unknown));
     metrics::histogram!(UNKNOWN_OLDEST).record(oldest);
+    metrics::histogram!(BETWEEN_WORKERS_COUNT).record(number(survey.between_workers));
     metrics::histogram!(UNKNOWN_ESCALATED).record(number(survey.escalated));
     if survey.escalated > 0 {
         // At each poll until they are settled, because their dead letters are deleted in the end.
@@ -263,6 +266,9 @@ pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
 
 /// How many outcomes are unknown. Without label.
 pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
+
+/// How many interrupted operations wait between workers for a retry, as a sample of each poll.
+pub const BETWEEN_WORKERS_COUNT: &str = "api.idempotency.between_workers.operations";
 
 /// How many of them need an operator. Without label.
 pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";

@@ -164,6 +164,7 @@ impl Protocol {
             lease_until: Timestamp::MAX,
             retention: TICK * RETENTION.into(),
             may_begin: true,
+            resume_within: None,
             transactional: config.transactional,
             origin: None,
         };

@@ -52,10 +52,11 @@ impl Committed {
         kept: &Kept,
         uncertain: bool,
     ) -> FinishOutcome {
-        use FinishOutcome::{Deferred, Fenced, NotCommitted, Refused, Unknown, Unwritten, Written};
+        use FinishOutcome::{Deferred, Fenced, Interrupted, NotCommitted, Refused, Unknown, Unwritten, Written};
         match (instead, ended) {
             (Some(Refused { answer, .. }), Written { expires_at }) => Refused { answer, expires_at },
             (Some(NotCommitted), Written { .. } | Fenced) => NotCommitted,
+            (Some(Interrupted), _) => Interrupted,
             (None, Deferred) if uncertain => Unknown,
             (None, Fenced | Unwritten) if !kept.writes.is_empty() => Unknown,
             (None, ended) => ended,
@@ -177,6 +178,10 @@ impl Executor {
     fn without_answer(&self, seen: &Record, report: &Report) -> (Report, Option<FinishOutcome>) {
         if seen.transactional {
             return (Report::NotExecuted, Some(FinishOutcome::NotCommitted));
+        }
+        // What the handler did besides is kept. A retry computes its rows again, until the record is escalated.
+        if seen.phases.is_some() {
+            return (Report::NotExecuted, Some(FinishOutcome::Interrupted));
         }
         match report {
             // The next run of an operation that may run again repairs it.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Ended, KeptAnswer, KeptBody, Record},
+    record::{Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
     telemetry::Count,
     time_budget::TimeBudget,
 };
@@ -35,6 +35,25 @@ impl Executor {
         }
     }
 
+    /// Defers the result of a phase that its record could not take.
+    pub(super) async fn defer_phase(
+        &self,
+        execution: &Execution,
+        worker: &Record,
+        place: usize,
+        phase: &Phase,
+    ) {
+        let wanted = worker.keep(worker, place, phase, worker.revision, phase.at).map_err(|_| "it does not fit".to_owned());
+        let report = wanted.and_then(|wanted| {
+            DeferredReport::of(wanted.into(), &[]).map_err(|error| error.to_string())
+        });
+        let count = match self.send(execution, report).await {
+            true => Count::Deferred,
+            false => Count::Unwritten,
+        };
+        count.add(self.operation().name());
+    }
+
     /// Sends a report to the queue of deferred reports. Returns whether it was sent.
     pub(super) async fn send_report(
         &self,
@@ -43,10 +62,13 @@ impl Executor {
         report: &Report,
         kept: &Kept,
     ) -> bool {
+        self.send(execution, self.deferred(seen, report, kept)).await
+    }
+
+    async fn send(&self, execution: &Execution, report: Result<DeferredReport, String>) -> bool {
         let sending = async {
-            // First, because the message takes time, which the answer needs if nothing can be sent.
             let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
-            let message = Message::DeferredReport(Box::new(self.deferred(seen, report, kept)?)).to_json();
+            let message = Message::DeferredReport(Box::new(report?)).to_json();
             let world = &self.engine.world;
             let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
             let sent = world.within(time, queue.send(&message, Duration::ZERO)).await;

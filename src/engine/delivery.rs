@@ -3,21 +3,26 @@
 use std::sync::Arc;
 
 use super::{
-    Executor, Start, codec, commit,
+    Applied, Effort, Executor, Moment, Retries, Start, Step, codec, commit,
     report::{Finished, Kept},
 };
 use crate::{
     domain::{DomainWrite, IfRefused, Writes},
     message::DeferredReport,
     queue::WorkError,
-    record::{Answer, Ended, Evidence, GONE, KeptAnswer, KeptBody, Overtaken, Record, Safe, State},
+    record::{
+        Answer, Ended, Evidence, GONE, HANDLER_FAILED, KeptAnswer, KeptBody, NotTaken, Note, Overtaken, Phases, Record, Safe,
+        State,
+    },
     store::StoreError,
     time::{Instant, Timestamp},
-    time_budget::OFFLINE_WRITE_TIMEOUT,
+    time_budget::{OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
 };
 
 const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
 const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
+
+const OTHER_PHASE: &str = "a call was made whose result its record does not have, or has otherwise";
 
 /// Why a report is escalated, and then applied again.
 pub(crate) const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
@@ -43,6 +48,9 @@ impl Executor {
     ) -> Result<Option<Escalation>, WorkError> {
         let wanted = report.record()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
+        if let (State::InProgress { .. }, Some(phases)) = (&wanted.state, &wanted.phases) {
+            return self.apply_phase(&wanted, phases, stop_at).await;
+        }
         let base =
             Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
         let not_begun = wanted.is_not_begun();
@@ -73,6 +81,7 @@ impl Executor {
             State::FailedRetryable { .. } => Ended::NotExecuted(because).into(),
             State::Unknown { .. } if wanted.reported == Some(Evidence::Effect) => Ended::Uncommitted.into(),
             State::Unknown { .. } => Ended::PerhapsExecuted(because).into(),
+            State::BetweenWorkers { .. } => Ended::Interrupted(because).into(),
             State::Pending | State::InProgress { .. } => return Err(WorkError::Malformed("state")),
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
@@ -94,6 +103,11 @@ impl Executor {
                 Ok(Finished::Denied(denied)) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
                     let IfRefused::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
+                        if base.phases.is_some() {
+                            kept = Ended::NotExecuted(Some(Note::new(HANDLER_FAILED))).into();
+                            start = Start::Unread(&base.key);
+                            continue;
+                        }
                         if !kept.ended.reports_an_effect() {
                             return escalated(None, REFUSED);
                         }
@@ -129,6 +143,29 @@ impl Executor {
                     Ok(None)
                 }
             };
+        }
+    }
+
+    /// Keeps the last phase of `wanted`, which its worker could not write.
+    async fn apply_phase(
+        &self,
+        wanted: &Record,
+        phases: &Phases,
+        stop_at: Instant,
+    ) -> Result<Option<Escalation>, WorkError> {
+        let Some((phase, before)) = phases.kept.split_last() else { return Err(WorkError::Malformed("phases")) };
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current
+            .map(|current| current.keep(wanted, before.len(), phase, revision, now))
+        {
+            Some(Ok(next)) => Step::Write(next.into(), true),
+            Some(Err(NotTaken::Known)) => Step::Stop(true),
+            Some(Err(NotTaken::Differs)) | None => Step::Stop(false),
+        };
+        let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
+        match self.engine.apply(Start::Unread(&wanted.key), effort, step).await {
+            Ok(Applied::Written(..) | Applied::Stopped(true, _)) => Ok(None),
+            Ok(Applied::Stopped(false, current)) => Ok(Some(Escalation { reason: OTHER_PHASE, current })),
+            Err(_) => Err(WorkError::Unwritten),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{BoxError, Engine, collected::Collected};
+use super::{BoxError, Engine, collected::Collected, phase::Phasing};
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     fingerprint::Fingerprint,
@@ -39,6 +39,8 @@ struct Facts {
     owned_until: watch::Sender<Option<Term>>,
     /// What commits with the completion.
     collected: Mutex<Collected>,
+    /// How far it has got with its phases, if its operation resumes.
+    phasing: Option<Phasing>,
 }
 
 impl fmt::Debug for Execution {
@@ -49,7 +51,13 @@ impl fmt::Debug for Execution {
 
 impl Execution {
     /// The execution that owns `record`, until `until`, in an invocation that `ends`.
-    pub(super) fn new(record: &Record, ends: Option<Term>, until: Term, engine: &Engine) -> Self {
+    pub(super) fn new(
+        record: &Record,
+        ends: Option<Term>,
+        until: Term,
+        engine: &Engine,
+        phasing: Option<Phasing>,
+    ) -> Self {
         Self(Arc::new(Facts {
             key: record.key.clone(),
             fingerprint: record.fingerprint,
@@ -61,6 +69,7 @@ impl Execution {
             world: engine.world.clone(),
             owned_until: watch::Sender::new(Some(until)),
             collected: Mutex::new(Collected::new(engine.store.records_table())),
+            phasing,
         }))
     }
 
@@ -150,6 +159,10 @@ impl Execution {
 
     pub(super) fn collected(&self) -> MutexGuard<'_, Collected> {
         self.0.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn phasing(&self) -> Option<&Phasing> {
+        self.0.phasing.as_ref()
     }
 
     /// Whether this execution has lost its record, or may have: its lease has expired, or another execution has the record. Check

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
     commit::{self, Committed},
+    phase::{Failed, Phasing},
     report::{FinishOutcome, Finished, Kept, Report},
 };
 use crate::{
@@ -32,6 +33,13 @@ impl Executor {
     async fn write_report(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let Ownership { execution, record, heartbeat, status } = owned;
         execution.collected().close();
+        let failed = execution.phasing().and_then(Phasing::end);
+        let report = match failed {
+            None => report,
+            Some(Failed::Outside) => Report::NotExecuted,
+            Some(Failed::InCall) => Report::Interrupted,
+            Some(Failed::Unknown) => Report::Unknown,
+        };
         // First, so that no heartbeat follows. One in flight may still be applied. Then our write is refused, finds our attempt in
         // the record, and continues from there.
         drop(heartbeat);
@@ -41,7 +49,14 @@ impl Executor {
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
         let tried = self.commit(&execution, &seen, report, status, write, stop_at).await;
-        self.ended(execution, seen, tried, stop_at).await
+        let ended = self.ended(execution, seen, tried, stop_at).await;
+        match (failed, ended) {
+            (None, ended) => ended,
+            // Another execution's answer, or what reconciliation finds, counts for every caller.
+            (Some(_), ended @ (FinishOutcome::Superseded(_) | FinishOutcome::AnsweredElsewhere)) => ended,
+            (Some(Failed::Unknown), _) | (_, FinishOutcome::Unknown) => FinishOutcome::Unknown,
+            (Some(Failed::Outside | Failed::InCall), _) => FinishOutcome::Interrupted,
+        }
     }
 
     /// A report with its body stored.
@@ -61,8 +76,10 @@ impl Executor {
             }
             Report::NotExecuted => Ended::NotExecuted(Some(because(NOT_EXECUTED, status))),
             Report::NotBegun => Ended::NotBegun,
-            // Nothing was sent anywhere, and nothing is committed.
-            Report::PerhapsExecuted(why) if seen.transactional => {
+            Report::Interrupted => Ended::Interrupted(Some(because("interrupted", status))),
+            Report::Unknown => Ended::PerhapsExecuted(Some(because("perhaps_executed", status))),
+            // Nothing was sent anywhere that is not kept, and nothing is committed.
+            Report::PerhapsExecuted(why) if seen.contains_its_effects() => {
                 Ended::NotExecuted(Some(because(why, status)))
             }
             Report::PerhapsExecuted(why) => Ended::PerhapsExecuted(Some(because(why, status))),
@@ -161,6 +178,10 @@ impl Executor {
             }
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept).await;
+                // Until it is applied, a retry may resume, and may get another answer.
+                if seen.phases.is_some() && matches!(ended, Ended::Completed(_)) {
+                    return FinishOutcome::Interrupted;
+                }
                 // The caller gets the answer as if the report had been written. But an earlier execution, or a later one once the
                 // lease is over, may have had the effect that a refusal denies.
                 let alone = execution.attempts() == 1 && !execution.is_lost();
@@ -214,6 +235,7 @@ impl Executor {
             (Some(replay), _) => FinishOutcome::Superseded(replay),
             (None, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
             (None, State::Unknown { .. }) => FinishOutcome::Unknown,
+            (None, State::BetweenWorkers { .. }) => FinishOutcome::Interrupted,
             (None, _) => FinishOutcome::AnsweredElsewhere,
         }
     }
@@ -247,6 +269,8 @@ fn because(why: &str, status: Option<u16>) -> Note {
 fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
     match record.state {
         State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
+        // A phase is noted that its handler did not get to.
+        State::BetweenWorkers { .. } if matches!(kept.ended, Ended::Completed(_)) => FinishOutcome::Interrupted,
         State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
         _ => FinishOutcome::Written { expires_at: None },
     }

@@ -8,6 +8,7 @@
 //! 4. [`Executor::finish`] writes the report. It is fenced: it never ends another execution that is in progress, nor changes a
 //!    completed record. A report that cannot be written goes to a queue, and is applied from there under the same fence.
 //! 5. Every change of a record goes through one loop, in `apply`. It turns a pure function on a record into a conditional write.
+//! 6. An operation that resumes has phases, whose results are kept one by one: see [`Execution::phase`].
 //!
 //! Of all this, handlers see [`Execution`] or [`SingleTransaction`] alone. The engine does not settle unknown outcomes: see
 //! [`reconcile`](crate::reconcile).
@@ -25,6 +26,7 @@ pub(crate) mod executor;
 mod finish;
 mod heartbeat;
 pub(crate) mod ownership;
+pub(crate) mod phase;
 pub(crate) mod report;
 pub(crate) mod reserve;
 pub(crate) mod single_transaction;
@@ -40,6 +42,7 @@ pub use execution::Execution;
 pub(crate) use executor::{Executor, Request};
 pub(crate) use finish::double_execution;
 pub(crate) use ownership::Ownership;
+pub use phase::{CallError, Committed, Phase, PhaseError};
 pub(crate) use report::{FinishOutcome, Report};
 pub(crate) use reserve::{Replay, ReserveOutcome};
 pub use single_transaction::SingleTransaction;

@@ -18,6 +18,10 @@ pub enum Report {
     NotExecuted,
     /// The request was refused before anything was done: its key is free for any request.
     NotBegun,
+    /// It ended within a phase's call, which was perhaps made: a retry resumes.
+    Interrupted,
+    /// A phase's call was perhaps made, and nobody can say.
+    Unknown,
     /// Something may have been done, for this reason.
     PerhapsExecuted(&'static str),
     /// There was an effect, and its domain writes are not committed.
@@ -31,6 +35,8 @@ impl Report {
             Self::Completed(_) => "completed",
             Self::NotExecuted => "not_executed",
             Self::NotBegun => "not_begun",
+            Self::Interrupted => "interrupted",
+            Self::Unknown => "unknown",
             Self::PerhapsExecuted(_) => "perhaps_executed",
             Self::Uncommitted => "uncommitted",
         }
@@ -65,6 +71,8 @@ pub enum FinishOutcome {
     /// The record is settled without an answer, so that a retry runs; or it is another request's. The handler's answer is the
     /// best available.
     Fenced,
+    /// A retry resumes it behind what is kept. The handler's answer does not count.
+    Interrupted,
     /// Nothing is committed, and certainly nothing was done: a retry may run.
     NotCommitted,
     /// The report could not be written, and went to the queue of deferred reports, from which it is applied.
@@ -83,6 +91,7 @@ impl FinishOutcome {
             Self::Unknown => "unknown",
             Self::AnsweredElsewhere => "answered_elsewhere",
             Self::Fenced => "fenced",
+            Self::Interrupted => "interrupted",
             Self::NotCommitted => "not_committed",
             Self::Deferred => "deferred",
             Self::Unwritten => "unwritten",

@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
-    take_back::TakeBack,
+    phase::Phasing, take_back::TakeBack,
 };
 use crate::{
     operation::WhileInFlight,
@@ -245,6 +245,7 @@ impl Executor {
             retention: operation.retain,
             may_begin: request.may_begin,
             transactional: operation.transactional,
+            resume_within: operation.resume_within(),
             origin: request.origin.clone(),
         };
         decide(current, &reservation, revision, now, operation).map_err(|found| {
@@ -310,8 +311,9 @@ impl Executor {
             let _ = world.within(ANSWER_TIME, taken_back).await;
             return ReserveOutcome::TooLate;
         }
-        let execution = Execution::new(&record, times.ends, until, &self.engine);
-        let record = Arc::new(Mutex::new(*record));
+        let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));
+        let phasing = seen.phases.is_some().then(|| Phasing::new(self.clone(), record.clone()));
+        let execution = Execution::new(&seen, times.ends, until, &self.engine, phasing);
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
         ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })
     }

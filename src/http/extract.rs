@@ -12,7 +12,7 @@ use http::{Response, request::Parts};
 
 use super::{Outcome, Problem, ProblemType, Profile, replay};
 use crate::{
-    engine::{Execution, SingleTransaction},
+    engine::{Execution, PhaseError, SingleTransaction},
     record::Answer,
 };
 
@@ -57,6 +57,17 @@ impl IntoResponse for Answer {
     /// Looks like its replay, so that a handler and a reconciler can return the same answer.
     fn into_response(self) -> Response<Body> {
         replay::of_answer(self).map(Body::new)
+    }
+}
+
+impl IntoResponse for PhaseError {
+    /// The guard answers in its place, by its profile.
+    fn into_response(self) -> Response<Body> {
+        let problem = match self {
+            Self::Unknown => ProblemType::OutcomeUnknown,
+            _ => ProblemType::Interrupted,
+        };
+        Problem::new(problem).into_response(&Profile::default()).map(Body::new)
     }
 }
 

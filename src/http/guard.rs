@@ -107,6 +107,7 @@ impl Guard {
             FinishOutcome::Unknown => return self.problem(ProblemType::OutcomeUnknown),
             FinishOutcome::AnsweredElsewhere => return self.problem(ProblemType::AnsweredElsewhere),
             FinishOutcome::Refused { answer, expires_at } => return replay::first(answer, expires_at),
+            FinishOutcome::Interrupted => return self.problem(ProblemType::Interrupted),
             FinishOutcome::NotCommitted => return self.problem(ProblemType::StoreUnavailable),
             FinishOutcome::Written { expires_at } => expires_at,
             // Its key is not free yet: a corrected request would be refused as a mismatch.

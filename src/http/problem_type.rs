@@ -129,6 +129,11 @@ problems! {
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
          same request with the same key after the time in Retry-After.",
         retry: true, acp: kind("service_unavailable");
+    /// The execution ended between two phases; a retry resumes it.
+    Interrupted: "interrupted", SERVICE_UNAVAILABLE, "The operation was interrupted",
+        "Parts of it may be done. Do not use a new key: send the same request with the same key after the time in \
+         Retry-After, and the operation continues where it stopped.",
+        retry: true, outcome: Outcome::PerhapsExecuted, acp: kind("service_unavailable");
     /// The record cannot be read; this request did nothing.
     RecordUnreadable: "record-unreadable", SERVICE_UNAVAILABLE, "The record of this operation cannot be read now",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \

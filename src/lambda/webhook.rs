@@ -116,6 +116,7 @@ impl<E: Events> Webhook<E> {
         tracing::info!(?outcome, "the outcome of the provider's report");
         match outcome {
             ReconcileOutcome::Resolved(_) => (StatusCode::OK, "settled"),
+            ReconcileOutcome::Noted => (StatusCode::OK, "noted"),
             ReconcileOutcome::Escalated => ESCALATED,
             ReconcileOutcome::Scheduled(_) => (StatusCode::OK, "processed later"),
             ReconcileOutcome::Settled | ReconcileOutcome::Gone => (StatusCode::OK, "nothing to settle"),

@@ -10,6 +10,9 @@ pub(crate) struct QueuedReport {
     /// The phase, and the downstream key that it sent to the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) under: Option<(String, String)>,
+    /// What the phase's call returned, as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<String>,
     /// In milliseconds since 1970, by the provider's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) made_at: Option<u64>,

@@ -30,15 +30,23 @@ impl Operation {
         wait.max(self.retry_after).min(MAX_RETRY_AFTER)
     }
 
-    /// Whether an expired lease permits another run. Until phases are recorded there is one recovery point, the start,
-    /// so to resume is to run again.
+    /// Whether an expired lease permits another run from the beginning.
     pub(crate) fn may_run_again(&self) -> bool {
         self.lease_expired == OnLeaseExpiry::RunAgain
+    }
+
+    /// How long after its last recovery point a record waits for a retry, if the operation resumes.
+    pub(crate) fn resume_within(&self) -> Option<Duration> {
+        if let OnLeaseExpiry::Resume(within) = self.lease_expired { Some(within) } else { None }
     }
 
     /// Panics if a single transaction could be tried for longer than it may be sent.
     pub(crate) fn assert_single_transaction(&self) {
         let (name, timeout) = (self.name.as_str(), self.completion_timeout);
+        assert!(
+            self.resume_within().is_none(),
+            "operation {name:?}: a single_transaction() has no phases to resume behind: drop OnLeaseExpiry::Resume"
+        );
         assert!(
             timeout <= MAX_SENDING_TIME,
             "operation {name:?}: completion_timeout({timeout:?}) is longer than a single_transaction() may be sent \
@@ -50,6 +58,10 @@ impl Operation {
     /// between two heartbeats, or no execution could begin. Called when all settings are made, so that their order does not matter.
     pub(crate) fn assert_consistent(&self) {
         let (name, lease, max) = (self.name.as_str(), self.lease, self.max_lease);
+        assert!(
+            !self.transactional || self.resume_within().is_none(),
+            "operation {name:?}: effects_in_transaction() has no phases to resume behind: drop OnLeaseExpiry::Resume"
+        );
         if let Some(min) = self.min_time {
             assert!(
                 min <= lease,

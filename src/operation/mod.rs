@@ -34,6 +34,12 @@ pub enum OnLeaseExpiry {
     Unknown,
     /// The next caller runs it again. For effects that are naturally idempotent only: the first worker may still live.
     RunAgain,
+    /// The next caller runs the handler again, behind the [phases](crate::engine::Execution::phase) that are kept. For handlers whose
+    /// effects are all in phases, or in the writes that commit with the answer: an execution that ends outside a call did nothing that is
+    /// not kept.
+    ///
+    /// If no retry comes within this time after the last recovery point, the record is escalated.
+    Resume(Duration),
 }
 
 /// What a duplicate of an operation in flight gets.

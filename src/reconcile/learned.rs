@@ -7,7 +7,7 @@ use crate::{
     message::ReportedEffect,
     operation::Operation,
     record::{
-        Evidence, Head, KeptAnswer, Note, Record, Revision, SettleError, SettledBy, State, Transition,
+        Evidence, Head, KeptAnswer, Note, Phase, Record, Revision, SettleError, SettledBy, State, Transition,
         Verdict,
     },
     time::Timestamp,
@@ -33,6 +33,10 @@ pub enum Learned {
     NotExecuted,
     /// The provider does not know it.
     NotFound,
+    /// This phase was executed.
+    Phase(Phase),
+    /// No retry has resumed it in time. Nobody is asked.
+    NotResumed,
     /// Nothing yet: ask again after this time or the backoff, whichever is longer.
     Later(Duration),
     /// No reconciler knows the operation.
@@ -50,7 +54,7 @@ impl Learned {
             Self::Executed(answer) => Some(ReportedEffect::Executed(status(&answer.head))),
             Self::Denied(status) | Self::Unwritable(status) => Some(ReportedEffect::Executed(*status)),
             Self::NotExecuted => Some(ReportedEffect::NotExecuted),
-            Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
+            Self::Phase(_) | Self::NotResumed | Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
         }
     }
 
@@ -122,6 +126,10 @@ pub fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, Reco
         }
         State::Unknown { .. } if why == Asks::Anew => Ok(0),
         State::Unknown { asked, .. } => Ok(*asked),
+        State::BetweenWorkers { reconcile_at, .. } if why == Asks::IfDue && *reconcile_at > now => {
+            Err(ReconcileOutcome::NotDue)
+        }
+        State::BetweenWorkers { .. } => Ok(0),
         State::InProgress { lease_until } if *lease_until > now => {
             Err(ReconcileOutcome::InFlight(*lease_until))
         }
@@ -146,7 +154,8 @@ impl Asked<'_> {
         revision: Revision,
         now: Timestamp,
     ) -> Result<Transition, ReconcileOutcome> {
-        let proof = learned.is_proof();
+        // An effect that names no phase does not prove what became of an operation with phases.
+        let proof = learned.is_proof() && current.phases.is_none();
         if proof && current.fingerprint != self.seen.fingerprint {
             // The record has expired, and the key belongs to another request now.
             return Err(ReconcileOutcome::Busy);
@@ -170,6 +179,29 @@ impl Asked<'_> {
         {
             return Err(ReconcileOutcome::Busy);
         }
+        if current.phases.is_some() {
+            let phased = match (learned, &current.state) {
+                (Learned::NotResumed, State::BetweenWorkers { .. }) if self.why == Asks::Anew => {
+                    current.resume(revision, now)
+                }
+                (Learned::NotResumed, State::BetweenWorkers { .. }) => current.not_resumed(revision),
+                // Only its worker, or the next one, knows what follows.
+                (_, State::InProgress { .. } | State::BetweenWorkers { .. }) => current.expire(revision, now),
+                (Learned::Phase(phase), _) => current.note(phase, revision, now).ok(),
+                (Learned::NotExecuted, _) => current.nothing_follows(revision, now),
+                (Learned::NotFound, _)
+                    if self.is_remembered(current)
+                        && self.not_found.releases
+                        && self.waited(current) >= self.not_found.grace =>
+                {
+                    current.nothing_follows(revision, now)
+                }
+                _ => None,
+            };
+            if let Some(next) = phased {
+                return Ok(next);
+            }
+        }
         // A proven effect is claimed if its domain writes cannot be made: only proof of it, or an operator, then settles the
         // record.
         let at = match learned {
@@ -192,6 +224,12 @@ impl Asked<'_> {
         };
         // Ask again, after this time at least. `None`: stop asking, because it needs an operator.
         let later = match learned {
+            Learned::Executed(_) | Learned::NotExecuted | Learned::Phase(_) | Learned::NotResumed
+                if current.phases.is_some() =>
+            {
+                None
+            }
+            Learned::Phase(_) | Learned::NotResumed => None,
             Learned::Executed(answer) if proof || current.may_end_without_effect() => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
             }
@@ -232,6 +270,11 @@ impl Asked<'_> {
     /// Why the record is escalated.
     pub(crate) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
+            Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
+            Learned::Phase(_) => "a phase was executed that its record does not take",
+            Learned::Executed(_) if current.phases.is_some() => {
+                "its operation resumes, and the finding names no phase"
+            }
             Learned::NoReconciler => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
             Learned::Unwritable(_) => {
@@ -269,7 +312,8 @@ impl Asked<'_> {
             Learned::NotExecuted => "not executed",
             Learned::NotFound => "not found, and waited for long enough",
             Learned::Denied(_) | Learned::Unwritable(_) => "executed, without its domain writes",
-            Learned::Later(_) | Learned::NoReconciler => "nothing",
+            Learned::Phase(_) => "a phase was executed",
+            Learned::Later(_) | Learned::NotResumed | Learned::NoReconciler => "nothing",
         };
         Note::new(&format!("{asked}: {answered}"))
     }
@@ -277,7 +321,8 @@ impl Asked<'_> {
     /// Whether "not found" is proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
         let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
-        self.at.since(current.began_at) <= window
+        let begun = current.phases.as_ref().and_then(|phases| phases.begun);
+        self.at.since(begun.unwrap_or(current.began_at)) <= window
     }
 
     /// For how long the outcome had been unknown when the question was asked.
@@ -306,7 +351,11 @@ impl Asked<'_> {
 
 /// Whether an operator has to settle this record.
 pub(crate) fn escalates(record: &Record) -> bool {
-    matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+    matches!(
+        record.state,
+        State::Unknown { reconcile_at: Timestamp::MAX, .. }
+            | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
+    )
 }
 
 #[cfg(test)]

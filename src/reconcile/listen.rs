@@ -104,6 +104,7 @@ impl Reconciliation {
             Meaning::Contradicts(reason) => {
                 return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
+            Meaning::Notes(_) => return self.note(key, queued).await.map(Some),
             Meaning::Later(current, until) => {
                 let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
                 return self.ask_later(queued, &claimed, until).await.map(Some);
@@ -190,6 +191,31 @@ impl Reconciliation {
             }
             Ok(Applied::Stopped(Some(_), claimed)) => Ok(claimed.map(|claimed| *claimed)),
             Ok(Applied::Stopped(None, _)) => Ok(None),
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
+    }
+
+    /// Notes the phase that is reported in the current record.
+    async fn note(&self, key: &RecordKey, queued: &QueuedReport) -> Result<ReconcileOutcome, WorkError> {
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match queued
+            .meaning_for(current, Duration::ZERO, now)
+        {
+            Meaning::Notes(phase) => match current.map(|current| current.note(&phase, revision, now)) {
+                Some(Ok(next)) => Step::Write(next.into(), ReconcileOutcome::Noted),
+                _ => Step::Stop(ReconcileOutcome::Busy),
+            },
+            Meaning::Nothing => Step::Stop(ReconcileOutcome::Settled),
+            // The report is read again.
+            _ => Step::Stop(ReconcileOutcome::Busy),
+        };
+        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
+        match self.engine.apply(Start::Unread(key), effort, step).await {
+            Ok(Applied::Written(outcome, _)) => {
+                tracing::info!("the provider's report of a phase is noted");
+                Ok(outcome)
+            }
+            Ok(Applied::Stopped(outcome, _)) => Ok(outcome),
             Err(unapplied) => Err(unapplied.error.into()),
         }
     }

@@ -103,7 +103,14 @@ pub enum Finding {
     /// would have made. Write without a condition, or with one that the handler's own row meets, because the worker may have
     /// written it. A refused write is escalated.
     ExecutedWith(Answer, Vec<DomainWrite>),
-    /// It was not executed, and will not be: the next retry runs it.
+    /// This phase of an operation that resumes was executed. The next retry uses the result when it gets there.
+    PhaseExecuted {
+        /// The phase.
+        phase: String,
+        /// What the handler's call would have returned, as JSON.
+        result: String,
+    },
+    /// It was not executed, and will not be: the next retry runs it. Of an operation that resumes: the call that follows what is kept.
     NotExecuted,
     /// The provider does not know it. That counts as not executed once a late request must have arrived
     /// ([`Reconciliation::not_found_grace`]), and only while the provider remembers keys

@@ -8,6 +8,8 @@ use crate::time::Timestamp;
 pub enum ReconcileOutcome {
     /// It is settled now, as this state.
     Resolved(&'static str),
+    /// Its record has the phase now that was reported. The next handler that gets there uses it.
+    Noted,
     /// It was settled before.
     Settled,
     /// A worker owns it until then.

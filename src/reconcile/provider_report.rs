@@ -8,6 +8,7 @@
 //! | completed, and the report says the same | nothing |
 //! | completed, and the report says the opposite | escalated: a completed record never changes |
 //! | younger than the effect, or another request's | an effect is escalated |
+//! | of an operation that resumes | the phase that the report names is noted; an effect without a phase is escalated |
 //! | none | an effect is escalated, unless it is older than two weeks and than the retention |
 //!
 //! Only proof of the effect, or an operator, settles a claimed record. No retry runs, even if its worker reports that it did
@@ -15,10 +16,12 @@
 
 use std::{fmt, time::Duration};
 
+use serde::Serialize;
+
 use super::{Question, Reconciler};
 use crate::{
     message::{QueuedReport, ReportedEffect},
-    record::{Record, State},
+    record::{NotTaken, Phase, Record, State},
     time::Timestamp,
     time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
@@ -35,6 +38,8 @@ pub struct ProviderReport {
 pub(super) enum Meaning<'a> {
     /// It settles this record.
     Settles(&'a Record),
+    /// It says what became of this phase.
+    Notes(Phase),
     /// The record says the same, or more.
     Nothing,
     /// A worker has this record until then.
@@ -57,6 +62,17 @@ impl ProviderReport {
     /// A status outside 200 to 399 is a refusal, like [`not_executed`](Self::not_executed), and `by` is not asked.
     pub fn executed(status: u16, by: impl Reconciler) -> Self {
         Self { by: Some(Box::new(by)), queued: QueuedReport::of(ReportedEffect::Executed(status)) }
+    }
+
+    /// This phase of an operation that resumes was executed under this [downstream key](crate::engine::Execution::downstream_key).
+    /// `result` is what the handler's call returns: the next execution that gets there uses it without a call.
+    ///
+    /// It proves that phase, and no more. A second report of it is absorbed, unless its result differs.
+    pub fn phase_executed(phase: &str, downstream_key: &str, result: &impl Serialize) -> Self {
+        let effect = QueuedReport::of(ReportedEffect::Executed(200));
+        // A result that cannot be written is asked about.
+        let result = serde_json::to_string(result).ok();
+        Self { by: None, queued: QueuedReport { result, ..effect } }.under(phase, downstream_key)
     }
 
     /// It was not executed, and will not be. The operation's reconciler is asked before that counts, because the report may be
@@ -87,7 +103,7 @@ impl ProviderReport {
 impl QueuedReport {
     /// This report, without a key or a time that proves what it is about.
     pub(super) const fn of(effect: ReportedEffect) -> Self {
-        Self { effect, under: None, made_at: None }
+        Self { effect, under: None, result: None, made_at: None }
     }
 
     /// What this means for the current record.
@@ -117,14 +133,37 @@ impl QueuedReport {
         {
             return mismatch("it reports an effect under the key of another request");
         }
-        match self.effect.meaning_for(current, now) {
-            Meaning::Settles(_) | Meaning::Later(..)
+        let meaning = match current.phases {
+            Some(_) => self.meaning_for_phases(current, now),
+            None => self.effect.meaning_for(current, now),
+        };
+        match meaning {
+            Meaning::Settles(_) | Meaning::Later(..) | Meaning::Notes(_)
                 if self.effect.is_effect()
                     && made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at) =>
             {
                 Meaning::Contradicts("it reports an effect that is older than the record")
             }
             meaning => meaning,
+        }
+    }
+
+    /// What this means for a record with phases. A refusal proves nothing: it is about one call, and only the handler knows what it
+    /// asked for.
+    fn meaning_for_phases(&self, current: &Record, now: Timestamp) -> Meaning<'static> {
+        if !self.effect.is_effect() {
+            return Meaning::Nothing;
+        }
+        let Some((name, _)) = &self.under else {
+            return Meaning::Contradicts("it reports an effect of an operation that resumes, and names no phase");
+        };
+        let phase = Phase::new(name.clone(), self.result.clone(), now);
+        match current.note(&phase, current.revision, now) {
+            Ok(_) => Meaning::Notes(phase),
+            Err(NotTaken::Known) => Meaning::Nothing,
+            Err(NotTaken::Differs) => {
+                Meaning::Contradicts("it reports a phase that the record does not have, or has with another result")
+            }
         }
     }
 }
@@ -145,6 +184,8 @@ impl ReportedEffect {
                 Meaning::Contradicts("it reports an effect of work that no worker has begun")
             }
             (State::Pending, Self::NotExecuted) => Meaning::Nothing,
+            // Of an operation with phases: it names none.
+            (State::BetweenWorkers { .. }, _) => Meaning::Nothing,
             (State::Completed { answer, .. }, _) => match (answer.head.is_effect(), self.is_effect()) {
                 (true, false) => Meaning::Contradicts("it denies an effect that the record says was made"),
                 (false, true) => {

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use serde::de::IgnoredAny;
 use tracing::Instrument;
 
 use super::{
@@ -22,7 +23,7 @@ use crate::{
     message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{KeptAnswer, Record, Safe, State},
+    record::{KeptAnswer, Phase, Record, Safe, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
@@ -245,6 +246,10 @@ impl Reconciliation {
             return Ok(outcome);
         }
         let learned = match source {
+            // Only a retry knows what follows.
+            _ if seen.phases.is_some() && !matches!(seen.state, State::Unknown { .. }) => {
+                Err(Learned::NotResumed)
+            }
             Some((known, reconciler)) => {
                 let finding = ask(&*self.engine.world, seen, reconciler, time).await;
                 self.learned(seen, known, finding).await
@@ -361,6 +366,10 @@ impl Reconciliation {
         let (answer, writes) = match finding {
             Ok(Finding::Executed(answer)) => (answer, Vec::new()),
             Ok(Finding::ExecutedWith(answer, writes)) => (answer, writes),
+            Ok(Finding::PhaseExecuted { phase, result }) => {
+                let result = serde_json::from_str::<IgnoredAny>(&result).is_ok().then_some(result);
+                return Err(Learned::Phase(Phase::new(phase, result, self.now())));
+            }
             Ok(Finding::NotExecuted) => return Err(Learned::NotExecuted),
             Ok(Finding::NotFound) => return Err(Learned::NotFound),
             Ok(Finding::AskAgain(after)) => return Err(Learned::Later(after.unwrap_or_default())),
@@ -406,6 +415,11 @@ impl Reconciliation {
                 tracing::info!(asked, in_ms, "the outcome is not known yet: it is asked about again");
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
+            }
+            State::BetweenWorkers { .. } if escalates(record) => {
+                tracing::error!("an interrupted operation was not resumed in time: it needs an operator");
+                Count::ReconcileFailed.add(operation);
+                ReconcileOutcome::Escalated
             }
             State::InProgress { lease_until } => {
                 tracing::warn!("an effect was proven while another execution has the record");

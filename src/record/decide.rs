@@ -22,6 +22,8 @@ pub struct ReservationRequest {
     pub may_begin: bool,
     /// Whether all effects of the execution are in the transaction that completes it.
     pub transactional: bool,
+    /// How long after its last recovery point the record waits for a retry, if the operation resumes.
+    pub resume_within: Option<Duration>,
     /// The method and route of the request.
     pub origin: Option<Note>,
 }
@@ -56,7 +58,9 @@ pub enum Found {
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
-/// 5. A reservation request that may not begin an execution gets the record's answer, and takes nothing over (T43).
+/// 5. A record with phases is resumed, unless this deployment's operation does not resume.
+/// 6. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
+///    only resumed (T43).
 pub fn decide(
     existing: Option<&Record>,
     reservation: &ReservationRequest,
@@ -77,18 +81,22 @@ pub fn decide(
         None => return Err(Found::Incomparable),
     }
     let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
-    let may_run_again =
-        operation.may_run_again() && reservation.may_begin && existing.reported != Some(Evidence::Effect);
+    let may_run_again = operation.may_run_again()
+        && reservation.may_begin
+        && existing.reported != Some(Evidence::Effect)
+        && existing.phases.is_none();
+    let resumes = reservation.resume_within.is_some() && existing.phases.is_some();
     match &existing.state {
         State::Completed { .. } => Err(Found::Completed),
         State::FailedRetryable { .. } if reservation.may_begin => take_over(),
         State::FailedRetryable { .. } => Err(Found::MayNotBegin),
         // The stale function found the dead worker first: the operation's configuration still applies.
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
-        State::Unknown { .. } => Err(Found::Unknown),
+        State::BetweenWorkers { .. } if resumes => take_over(),
+        State::Unknown { .. } | State::BetweenWorkers { .. } => Err(Found::Unknown),
         State::Pending => Err(Found::InFlight),
         State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
-        State::InProgress { .. } if may_run_again => take_over(),
+        State::InProgress { .. } if may_run_again || resumes => take_over(),
         // The take-over proves that the dead worker's transaction has not committed, and never will.
         State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
             take_over()

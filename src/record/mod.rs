@@ -5,8 +5,9 @@
 //! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused.
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
 //! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
-//! 5. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
-//! 6. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
+//! 5. `phase` has the recovery points of an operation that resumes.
+//! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
+//! 7. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
 //! It knows nothing of DynamoDB, Lambda or web frameworks. It writes nothing: see [`engine`](crate::engine). The states, and who
 //! may change them, are in docs/states.md in the repository.
@@ -17,6 +18,7 @@ mod id;
 mod named_enum;
 mod note;
 pub(crate) mod own;
+pub(crate) mod phase;
 pub(crate) mod report;
 pub(crate) mod settle;
 mod state;
@@ -32,6 +34,8 @@ pub(crate) use decide::{Found, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
+pub(crate) use phase::{Next, NotTaken};
+pub use phase::{MAX_PHASE_RESULTS, Phase, Phases};
 pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
@@ -67,6 +71,9 @@ pub struct Record {
     pub transactional: bool,
     /// Whether domain writes committed with its completion.
     pub with_writes: bool,
+    /// What is known of its phases, if its operation resumes. Then all effects of its executions are in phases, or in the
+    /// transaction that completes it.
+    pub phases: Option<Phases>,
     /// The method and route of the request, shown to operators.
     pub origin: Option<Note>,
     /// Why the last execution that failed did so, shown to operators.
@@ -87,7 +94,7 @@ impl Record {
             State::Pending => now.since(self.created_at),
             State::InProgress { lease_until } => now.since(self.began_at).min(lease_until.since(now)),
             State::Unknown { reconcile_at, .. } => reconcile_at.since(now),
-            State::Completed { .. } | State::FailedRetryable { .. } => Duration::ZERO,
+            State::BetweenWorkers { .. } | State::Completed { .. } | State::FailedRetryable { .. } => Duration::ZERO,
         }
     }
 
@@ -161,6 +168,7 @@ pub(crate) mod tests {
             retention: RETAIN,
             may_begin: true,
             transactional: false,
+            resume_within: None,
             origin: Some(Note::new("POST /payments")),
         }
     }

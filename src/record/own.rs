@@ -4,7 +4,7 @@
 //! still current. `report` decides which of them a worker's report may make. There, `worker` is the record as its worker last saw it.
 
 use super::{
-    AttemptId, Evidence, KeptAnswer, Note, Record, ReservationRequest, Revision, SettledBy, State,
+    AttemptId, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Revision, SettledBy, State,
     Transition, UnknownCause, Verdict,
 };
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
@@ -30,6 +30,7 @@ impl Record {
             reported: None,
             transactional: reservation.transactional,
             with_writes: false,
+            phases: reservation.resume_within.map(Phases::none),
             origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
@@ -52,11 +53,23 @@ impl Record {
             began_at: now,
             retention: reservation.retention,
             transactional: reservation.transactional,
+            phases: self.phases_for(reservation),
             origin: reservation.origin.clone().or_else(|| self.origin.clone()),
             settled_note: None,
             state: State::InProgress { lease_until: reservation.lease_until },
             ..self.clone()
         }
+    }
+
+    /// What the next execution knows of the phases. One that takes over from a dead worker does not know whether that worker
+    /// made the call that follows.
+    fn phases_for(&self, reservation: &ReservationRequest) -> Option<Phases> {
+        let resume_within = reservation.resume_within?;
+        let known = match self.state {
+            State::InProgress { .. } => self.phases_after_a_call(),
+            _ => self.phases.clone(),
+        };
+        Some(Phases { resume_within, ..known.unwrap_or(Phases::none(resume_within)) })
     }
 
     /// Extends the lease while the handler runs: a heartbeat.
@@ -95,6 +108,11 @@ impl Record {
             let unknown = self.unknown(revision, UnknownCause::Contested, now);
             return Transition::to(unknown).failed(Some(refused));
         }
+        // An effect that its handler has not answered for.
+        if self.has_noted() {
+            let because = Some(Note::new("a phase was reported that its handler did not get to"));
+            return Transition::to(self.between_workers(self.phases.clone(), revision, now)).failed(because);
+        }
         // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.
         let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };
         Transition::to(completing.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now))
@@ -127,6 +145,10 @@ impl Record {
         if !self.may_end_without_effect() {
             return Transition::to(self.unknown(revision, UnknownCause::Contested, now));
         }
+        if self.is_resumed() {
+            return Transition::to(self.between_workers(self.phases.clone(), revision, now))
+                .failed(Some(Note::new(NOT_EXECUTED)));
+        }
         let certain = self.is_undone_by_the_next_write();
         let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
         let released = self.settled(Verdict::NotExecuted, by, revision, now);
@@ -138,11 +160,19 @@ impl Record {
     ///
     /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
     pub(super) fn not_begun(&self, revision: Revision, now: Timestamp) -> Transition {
-        if self.attempts > 1 || !self.may_end_without_effect() {
+        if self.attempts > 1 || !self.may_end_without_effect() || self.is_resumed() {
             return self.released(revision, now);
         }
         let absent = self.settled(Verdict::NotExecuted, SettledBy::NotBegun, revision, now);
         Transition::to(absent).failed(Some(Note::new(NOT_EXECUTED)))
+    }
+
+    /// Ended within a call, which was perhaps made: the next retry decides whether it is made again.
+    pub(super) fn interrupted(&self, revision: Revision, now: Timestamp) -> Transition {
+        if !self.may_end_without_effect() {
+            return Transition::to(self.unknown(revision, UnknownCause::Contested, now));
+        }
+        Transition::to(self.between_workers(self.phases_after_a_call(), revision, now))
     }
 
     /// Whether its request was refused before anything was done: the record counts as absent.
@@ -200,10 +230,17 @@ impl Record {
         }
     }
 
+    /// Whether all effects of its executions are in its transaction, or in its phases. So a report of one that has lost the record
+    /// tells nothing that the record must know.
+    pub(crate) const fn contains_its_effects(&self) -> bool {
+        self.transactional || self.phases.is_some()
+    }
+
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
         let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0 };
         let last_failure = Some(Note::new(cause.name()));
-        Self { revision, last_failure, settled_note: None, state, ..self.clone() }
+        let phases = self.phases_after_a_call();
+        Self { revision, last_failure, settled_note: None, phases, state, ..self.clone() }
     }
 
     /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while

@@ -14,6 +14,8 @@ pub enum Ended {
     NotExecuted(Option<Note>),
     /// The request was refused before anything was done.
     NotBegun,
+    /// It ended within a phase's call, which was perhaps made. A note for the record, if the reason is known.
+    Interrupted(Option<Note>),
     /// Something may have been done. A note for the record, if the reason is known.
     PerhapsExecuted(Option<Note>),
     /// There was an effect, and its domain writes are not committed.
@@ -90,7 +92,7 @@ impl Ended {
 
     /// Whether its worker knows what it did.
     pub(crate) const fn is_certain(&self) -> bool {
-        !matches!(self, Self::PerhapsExecuted(..) | Self::Uncommitted)
+        !matches!(self, Self::PerhapsExecuted(..) | Self::Interrupted(_) | Self::Uncommitted)
     }
 
     /// Whether its worker knows of an effect.
@@ -123,17 +125,21 @@ impl Ended {
     ) -> Option<Transition> {
         let own = seen.attempt == worker.attempt;
         // All effects of a transactional worker are in its transaction. Any later write proved that it did nothing.
-        let knows_more = !worker.transactional && worker.shares_generation(seen, now);
+        // Those of a worker with phases are in the record.
+        let knows_more = !worker.contains_its_effects() && worker.shares_generation(seen, now);
         let takes = match (&seen.state, self) {
             (State::Pending | State::Completed { .. }, _) => false,
             (State::InProgress { .. }, _) => own,
+            // Only late, and nobody has resumed it. Otherwise it says all that this worker knows.
+            (State::BetweenWorkers { .. }, Self::Completed(_)) => own,
+            (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.
             (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
             (State::Unknown { .. }, _) if own => true,
             // Another execution's. A refusal says how this one ended, and no other.
             (State::Unknown { .. }, Self::Completed(answer)) => answer.head.is_effect() && knows_more,
             (State::Unknown { .. }, Self::PerhapsExecuted(..) | Self::Uncommitted) => knows_more,
-            (State::Unknown { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
+            (State::Unknown { .. }, Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_)) => false,
             // The next retry would repeat its effect.
             (State::FailedRetryable { .. }, Self::Completed(_) | Self::Uncommitted) => knows_more,
             // The provider and operators know more; another worker reports its own execution alone.
@@ -142,7 +148,7 @@ impl Ended {
                 SettledBy::Assumption => knows_more,
                 SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun => !own && knows_more,
             },
-            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun) => false,
+            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_)) => false,
         };
         if !takes {
             return None;
@@ -151,6 +157,7 @@ impl Ended {
             Self::Completed(answer) => seen.completed(worker, revision, answer.clone(), now),
             Self::NotExecuted(because) => seen.released(revision, now).failed(because.clone()),
             Self::NotBegun => seen.not_begun(revision, now),
+            Self::Interrupted(because) => seen.interrupted(revision, now).failed(because.clone()),
             Self::PerhapsExecuted(because) => {
                 seen.marked_unknown(worker, revision, now).failed(because.clone())
             }
@@ -215,8 +222,9 @@ impl WorkerReport<'_> {
     /// it did nothing.
     pub fn meets_another(&self, current: &Record, now: Timestamp) -> bool {
         let base = self.base;
-        // All effects of a transactional worker were in its transaction, which was not committed.
-        if base.transactional || !self.matters() {
+        // All effects of a transactional worker were in its transaction, which was not committed. Those of a worker with phases are
+        // in the record.
+        if base.contains_its_effects() || !self.matters() {
             return false;
         }
         // What perhaps happened does not keep an operation that may run again from doing so.
@@ -243,6 +251,9 @@ impl WorkerReport<'_> {
     /// reported, or without the report's domain writes. A record that the same worker completed lacks nothing: its writes were
     /// refused, and it has the answer for that.
     pub fn is_missing_in(&self, current: &Record, now: Timestamp) -> bool {
+        if self.base.phases.is_some() {
+            return false;
+        }
         if self.is_double(current, now) {
             return true;
         }
@@ -264,6 +275,9 @@ impl WorkerReport<'_> {
             || !double && self.belongs_to_earlier_generation(current)
         {
             return Overtaken::Escalated(GONE);
+        }
+        if self.base.phases.is_some() {
+            return Overtaken::Nothing;
         }
         // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
         let refused = self.ended.is_refusal();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Evidence, KeptAnswer, KeptBody, Note, Record, Revision, SettledBy, State, Transition, UnknownCause,
+    Evidence, KeptAnswer, KeptBody, Note, Phases, Record, Revision, SettledBy, State, Transition, UnknownCause,
 };
 use crate::time::Timestamp;
 
@@ -29,6 +29,9 @@ pub enum SettleError {
          retry run"
     )]
     NothingCommitted,
+    /// Phases of it are kept: what they did would be forgotten.
+    #[error("phases of the operation are kept, so it was executed in part: settle it as executed, or let a retry resume it")]
+    Kept,
     /// No worker has taken it yet.
     #[error("the record is pending: no worker has taken it yet")]
     Pending,
@@ -45,6 +48,9 @@ impl Record {
     pub(crate) fn expire(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
+                if self.phases.is_some() {
+                    return Some(self.interrupted(revision, now).failed(Some(Note::new(UnknownCause::LeaseExpired.name()))));
+                }
                 if !self.is_undone_by_the_next_write() {
                     return Some(Transition::to(self.unknown(revision, UnknownCause::LeaseExpired, now)));
                 }
@@ -92,7 +98,13 @@ impl Record {
                 Verdict::Executed(_) => return Err(SettleError::NothingCommitted),
                 Verdict::NotExecuted => SettledBy::Certainty,
             },
-            (State::InProgress { .. } | State::Unknown { .. }, _) => by,
+            // What is kept was done.
+            (State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. }, Verdict::NotExecuted)
+                if self.phases.as_ref().is_some_and(|phases| !phases.kept.is_empty() || !phases.noted.is_empty()) =>
+            {
+                return Err(SettleError::Kept);
+            }
+            (State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. }, _) => by,
             (State::FailedRetryable { .. }, Verdict::Executed(_)) if !self.certainly_did_nothing() => by,
             (settled, _) => return Err(SettleError::Settled(settled.name())),
         };
@@ -137,7 +149,7 @@ impl Record {
             State::Unknown { cause, .. } => {
                 Self { last_failure: self.last_failure.clone(), ..unknown(*cause) }
             }
-            State::Pending | State::Completed { .. } => return None,
+            State::Pending | State::BetweenWorkers { .. } | State::Completed { .. } => return None,
         };
         Some(Transition::to(Self { reported: Some(Evidence::Effect), ..open }))
     }
@@ -179,7 +191,9 @@ impl Record {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        Self { revision, reported: None, with_writes: false, settled_note: None, state, ..self.clone() }
+        // The names of its phases, so that a late report of one is no contradiction.
+        let phases = self.phases.as_ref().and_then(Phases::names);
+        Self { revision, reported: None, with_writes: false, settled_note: None, phases, state, ..self.clone() }
     }
 }
 

@@ -14,6 +14,13 @@ pub enum State {
         /// Once it has passed, others may count the worker as dead.
         lease_until: Timestamp,
     },
+    /// No worker has it. What is known of its phases is in its record, and the next retry resumes it behind that.
+    BetweenWorkers {
+        /// When its last worker ended, or was found dead.
+        since: Timestamp,
+        /// When it is escalated if no retry comes; the end of time if it is escalated.
+        reconcile_at: Timestamp,
+    },
     /// The effect and the answer are known.
     Completed {
         /// The answer, for replays.
@@ -52,6 +59,8 @@ impl State {
     pub const PENDING: &'static str = "pending";
     /// The name of [`InProgress`](Self::InProgress).
     pub const IN_PROGRESS: &'static str = "in_progress";
+    /// The name of [`BetweenWorkers`](Self::BetweenWorkers).
+    pub const BETWEEN_WORKERS: &'static str = "between_workers";
     /// The name of [`Completed`](Self::Completed).
     pub const COMPLETED: &'static str = "completed";
     /// The name of [`FailedRetryable`](Self::FailedRetryable).
@@ -64,6 +73,7 @@ impl State {
         match self {
             Self::Pending => Self::PENDING,
             Self::InProgress { .. } => Self::IN_PROGRESS,
+            Self::BetweenWorkers { .. } => Self::BETWEEN_WORKERS,
             Self::Completed { .. } => Self::COMPLETED,
             Self::FailedRetryable { .. } => Self::FAILED_RETRYABLE,
             Self::Unknown { .. } => Self::UNKNOWN,

@@ -151,7 +151,10 @@ impl Stale {
             Step::Stop(match &current.state {
                 State::InProgress { lease_until } => CheckOutcome::Live(*lease_until),
                 State::Pending => CheckOutcome::Live(current.created_at.plus(self.pending_bound)),
-                State::Completed { .. } | State::FailedRetryable { .. } | State::Unknown { .. } => {
+                State::Completed { .. }
+                | State::FailedRetryable { .. }
+                | State::Unknown { .. }
+                | State::BetweenWorkers { .. } => {
                     CheckOutcome::Settled
                 }
             })

@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | `pk`, `sk` | all | [`RecordKey::partition_key`], `record` |
 //! | `schema` | all | version of this layout |
-//! | `state` | all | `pending`, `in_progress`, `completed`, `failed_retryable`, `unknown` |
+//! | `state` | all | `pending`, `in_progress`, `between_workers`, `completed`, `failed_retryable`, `unknown` |
 //! | `revision`, `attempt`, `attempts` | all | ids of the last write and of the execution, and the number of executions |
 //! | `fingerprint`, `fingerprint_rule` | all | the request's fingerprint, and the rule that made it |
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
@@ -13,25 +13,30 @@
 //! | `reported` | `in_progress`, `unknown` | `perhaps`, `effect`: what was reported besides what its execution reports |
 //! | `transactional` | all | whether the completing transaction contains all effects of the execution |
 //! | `with_writes` | `completed` | whether domain writes committed with its completion |
+//! | `resume_within` | all, if its operation resumes | for how many milliseconds after its last recovery point it waits for a retry |
+//! | `phases`, `noted` | the same | name, result and time of the phases that are kept, and of those that others report |
+//! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
-//! | `completed_at`, `failed_at`, `since` | `completed`, `failed_retryable`, `unknown` | milliseconds since 1970 |
+//! | `completed_at`, `failed_at` | `completed`, `failed_retryable` | milliseconds since 1970 |
+//! | `since` | `unknown`, `between_workers` | milliseconds since 1970 |
 //! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `operator`, `certainty`, `assumption`, `not_begun` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
 //! | `body…` | `completed` | the answer's body, or its place |
-//! | `cause`, `reconcile_at`, `asked` | `unknown` | why, when to ask next, and how often that was done |
-//! | `reconcile_shard` | `unknown` | its partition in the index `reconcile` |
+//! | `cause`, `asked` | `unknown` | why, and how often reconciliation has asked |
+//! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
+//! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
 //!
-//! `transactional` and `with_writes` are absent if they are false. `reported`, `origin`, `last_failure` and `settled_note` are
+//! `transactional` and `with_writes` are absent if they are false, and `phases` and `noted` if they are empty. `begun_at`, `reported`, `origin`, `last_failure` and `settled_note` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
 //! ignore it.
 
-use std::{ops::Not, time::Duration};
+use std::{mem, ops::Not, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
@@ -42,7 +47,7 @@ use crate::{
     fingerprint::Fingerprint,
     key::{KeyHash, RecordKey},
     record::{
-        AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Place, Record, Revision,
+        AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases, Place, Record, Revision,
         SettledBy, State, UnknownCause,
     },
     time::Timestamp,
@@ -131,6 +136,14 @@ pub struct Item {
     #[serde(default, skip_serializing_if = "Not::not")]
     with_writes: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
+    resume_within: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    phases: Vec<ItemPhase>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    noted: Vec<ItemPhase>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begun_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
@@ -174,6 +187,27 @@ pub struct Item {
     body_length: Option<u64>,
 }
 
+/// A phase, as its record keeps it.
+#[derive(Serialize, Deserialize)]
+struct ItemPhase {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+    at: Timestamp,
+}
+
+impl From<&Phase> for ItemPhase {
+    fn from(Phase { name, result, at }: &Phase) -> Self {
+        Self { name: name.clone(), result: result.clone(), at: *at }
+    }
+}
+
+impl From<ItemPhase> for Phase {
+    fn from(ItemPhase { name, result, at }: ItemPhase) -> Self {
+        Self::new(name, result, at)
+    }
+}
+
 impl From<&Record> for Item {
     fn from(record: &Record) -> Self {
         let mut item = Self {
@@ -188,10 +222,14 @@ impl From<&Record> for Item {
             fingerprint_rule: record.fingerprint.rule(),
             created_at: record.created_at,
             began_at: record.began_at,
-            retention: u64::try_from(record.retention.as_millis()).unwrap_or(u64::MAX),
+            retention: millis(record.retention),
             reported: record.reported.map(|reported| reported.name().to_owned()),
             transactional: record.transactional,
             with_writes: record.with_writes,
+            resume_within: record.phases.as_ref().map(|phases| millis(phases.resume_within)),
+            phases: record.phases.iter().flat_map(|phases| &phases.kept).map(ItemPhase::from).collect(),
+            noted: record.phases.iter().flat_map(|phases| &phases.noted).map(ItemPhase::from).collect(),
+            begun_at: record.phases.as_ref().and_then(|phases| phases.begun),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
@@ -207,6 +245,11 @@ impl From<&Record> for Item {
                 item.keep(answer);
             }
             State::FailedRetryable { failed_at, .. } => item.failed_at = Some(*failed_at),
+            State::BetweenWorkers { since, reconcile_at } => {
+                item.since = Some(*since);
+                item.reconcile_at = Some(*reconcile_at);
+                item.reconcile_shard = Some(shard(&item.pk, *reconcile_at).to_owned());
+            }
             State::Unknown { cause, since, reconcile_at, asked } => {
                 item.cause = Some(cause.name().to_owned());
                 item.since = Some(*since);
@@ -224,7 +267,7 @@ impl TryFrom<Item> for Record {
 
     /// Fails with an error of kind [`Unreadable`](super::StoreErrorKind::Unreadable) if the item is not a record that this version
     /// can read.
-    fn try_from(item: Item) -> Result<Self> {
+    fn try_from(mut item: Item) -> Result<Self> {
         check_version(item.schema)?;
         if item.sk != RECORD {
             return Err(missing(SK));
@@ -244,6 +287,7 @@ impl TryFrom<Item> for Record {
             },
             transactional: item.transactional,
             with_writes: item.with_writes,
+            phases: item.take_phases(),
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
@@ -279,6 +323,10 @@ pub(super) fn check_version(schema: u32) -> Result<()> {
     }
 }
 
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn required<T>(value: Option<T>, attribute: &str) -> Result<T> {
     value.ok_or_else(|| missing(attribute))
 }
@@ -307,6 +355,13 @@ impl Item {
         }
     }
 
+    fn take_phases(&mut self) -> Option<Phases> {
+        let resume_within = Duration::from_millis(self.resume_within?);
+        let phases = |items: &mut Vec<ItemPhase>| mem::take(items).into_iter().map(Phase::from).collect();
+        let (kept, noted) = (phases(&mut self.phases), phases(&mut self.noted));
+        Some(Phases { resume_within, kept, noted, begun: self.begun_at })
+    }
+
     fn state(self) -> Result<State> {
         let settled_by = || required(self.settled_by.as_deref().and_then(SettledBy::parse), "settled_by");
         let expires_at = || required(self.expires_at.map(Timestamp::from_secs), "expires_at");
@@ -327,7 +382,14 @@ impl Item {
                 expires_at: expires_at()?,
             },
             // Without this attribute it is not in the index, and nothing would ask about it.
-            State::UNKNOWN if self.reconcile_shard.is_none() => return Err(missing("reconcile_shard")),
+            State::UNKNOWN | State::BETWEEN_WORKERS if self.reconcile_shard.is_none() => {
+                return Err(missing("reconcile_shard"));
+            }
+            State::BETWEEN_WORKERS if self.resume_within.is_none() => return Err(missing("resume_within")),
+            State::BETWEEN_WORKERS => State::BetweenWorkers {
+                since: required(self.since, "since")?,
+                reconcile_at: required(self.reconcile_at, "reconcile_at")?,
+            },
             State::UNKNOWN => State::Unknown {
                 cause: required(self.cause.as_deref().and_then(UnknownCause::parse), "cause")?,
                 since: required(self.since, "since")?,

@@ -15,15 +15,16 @@ use crate::{
 /// The records that it returns may be out of date: read a record again before you change it.
 #[async_trait]
 pub trait Unsettled: Store {
-    /// The keys of unknown outcomes that reconciliation must ask about by `now`: up to `limit` from each partition of the
+    /// The keys of unknown outcomes that reconciliation must ask about by `now`, and of operations between workers that it must
+    /// escalate by then: up to `limit` from each partition of the
     /// index, the longest overdue first. That makes at least `limit` in all, if that many are due. A key that cannot be read is
     /// logged, and does not count toward the limit.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>>;
 
-    /// Unknown outcomes, of one tenant or of all, page by page, not ordered by age.
+    /// Unknown outcomes and operations between workers, of one tenant or of all, page by page, not ordered by age.
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page>;
 
-    /// How many outcomes are unknown, and since when, for monitoring. It reads at most one page of each partition of the index.
+    /// How many outcomes are unknown, and since when, and how many operations are between workers, for monitoring. It reads at most one page of each partition of the index.
     async fn survey(&self) -> Result<Survey>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
@@ -67,9 +68,11 @@ pub struct Page {
 pub struct Survey {
     /// How many outcomes are unknown.
     pub unknown: u64,
-    /// How many of them are escalated: they wait for an operator.
+    /// How many interrupted operations are between workers.
+    pub between_workers: u64,
+    /// How many of both are escalated: they wait for an operator.
     pub escalated: u64,
-    /// Since when the oldest of them is unknown; `None` if there is none.
+    /// Since when the oldest outcome is unknown; `None` if there is none.
     pub oldest: Option<Timestamp>,
     /// Whether the whole index was read and understood. If not, there may be more outcomes, and older ones.
     pub whole: bool,
@@ -77,13 +80,19 @@ pub struct Survey {
 
 impl Survey {
     /// The survey of a store in which nothing is unknown.
-    pub const NOTHING: Self = Self { unknown: 0, escalated: 0, oldest: None, whole: true };
+    pub const NOTHING: Self = Self { unknown: 0, between_workers: 0, escalated: 0, oldest: None, whole: true };
 
     /// Counts one more outcome, unknown since `since` and to be asked about at `reconcile_at`.
     pub fn count(&mut self, since: Timestamp, reconcile_at: Timestamp) {
         self.unknown += 1;
         self.escalated += u64::from(reconcile_at == Timestamp::MAX);
         self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
+    }
+
+    /// Counts one more operation between workers, to be escalated at `reconcile_at`.
+    pub fn count_between_workers(&mut self, reconcile_at: Timestamp) {
+        self.between_workers += 1;
+        self.escalated += u64::from(reconcile_at == Timestamp::MAX);
     }
 }
 

@@ -65,6 +65,7 @@ pub(super) fn reservation(
         lease_until,
         retention: DEFAULT_RETENTION,
         may_begin: true,
+        resume_within: None,
         transactional: false,
         origin: Some(Note::new("POST /payments")),
     }

@@ -40,6 +40,9 @@ const IN_SHARD: &str = "reconcile_shard = :shard";
 /// The attribute with the time since when an outcome is unknown.
 const SINCE: &str = "since";
 
+/// The attribute with the state's name.
+const STATE: &str = "state";
+
 #[async_trait]
 impl Unsettled for DynamoDbStore {
     /// Needs `dynamodb:Query` on the index.
@@ -78,8 +81,9 @@ impl Unsettled for DynamoDbStore {
     async fn survey(&self) -> Result<Survey> {
         let shards = SHARDS.iter().map(|shard| async move {
             let query = self.in_shard(shard).key_condition_expression(IN_SHARD);
-            let query = query.projection_expression("#since, reconcile_at");
-            let page = query.expression_attribute_names("#since", SINCE).send().await?;
+            let query = query.projection_expression("#since, #state, reconcile_at");
+            let query = query.expression_attribute_names("#since", SINCE);
+            let page = query.expression_attribute_names("#state", STATE).send().await?;
             Ok::<_, StoreError>((page.items.unwrap_or_default(), page.last_evaluated_key.is_none()))
         });
         let mut survey = Survey::NOTHING;
@@ -87,7 +91,10 @@ impl Unsettled for DynamoDbStore {
             survey.whole &= whole;
             for item in items {
                 let at = |name| item.get(name)?.as_n().ok()?.parse().ok().map(Timestamp::from_millis);
+                let state = item.get(STATE).and_then(|state| state.as_s().ok());
+                let between_workers = state.is_some_and(|state| state == State::BETWEEN_WORKERS);
                 match (at(SINCE), at(RECONCILE_AT)) {
+                    (_, Some(reconcile_at)) if between_workers => survey.count_between_workers(reconcile_at),
                     (Some(since), Some(reconcile_at)) => survey.count(since, reconcile_at),
                     _ => survey.whole = false,
                 }

@@ -78,10 +78,12 @@ impl Tables {
         self.records.range::<String, _>((from, Bound::Unbounded)).map(|(_, record)| record)
     }
 
-    /// Each unknown outcome: the record, since when, and when to ask.
-    fn unknown(&self) -> impl Iterator<Item = (&Record, Timestamp, Timestamp)> {
+    /// Each record that reconciliation looks at, and when.
+    fn indexed(&self) -> impl Iterator<Item = (&Record, Timestamp)> {
         self.records.values().filter_map(|record| match record.state {
-            State::Unknown { since, reconcile_at, .. } => Some((record, since, reconcile_at)),
+            State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. } => {
+                Some((record, reconcile_at))
+            }
             _ => None,
         })
     }
@@ -190,15 +192,15 @@ impl Unsettled for MemoryStore {
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
         let tables = self.tables();
         let is_due = |at: Timestamp| at <= now && at != Timestamp::MAX;
-        let mut due: Vec<_> = tables.unknown().filter(|(_, _, at)| is_due(*at)).collect();
-        due.sort_by_key(|(_, _, at)| *at);
-        Ok(due.into_iter().take(limit).map(|(record, ..)| record.key.clone()).collect())
+        let mut due: Vec<_> = tables.indexed().filter(|(_, at)| is_due(*at)).collect();
+        due.sort_by_key(|(_, at)| *at);
+        Ok(due.into_iter().take(limit).map(|(record, _)| record.key.clone()).collect())
     }
 
     async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let tables = self.tables();
         let is_listed = |record: &&Record| {
-            matches!(record.state, State::Unknown { .. })
+            matches!(record.state, State::Unknown { .. } | State::BetweenWorkers { .. })
                 && tenant.is_none_or(|tenant| record.key.tenant() == tenant)
         };
         let records: Vec<_> = tables.after(from).filter(is_listed).take(PAGE).cloned().collect();
@@ -208,7 +210,12 @@ impl Unsettled for MemoryStore {
 
     async fn survey(&self) -> Result<Survey> {
         let mut survey = Survey::NOTHING;
-        self.tables().unknown().for_each(|(_, since, at)| survey.count(since, at));
+        for (record, at) in self.tables().indexed() {
+            match record.state {
+                State::Unknown { since, .. } => survey.count(since, at),
+                _ => survey.count_between_workers(at),
+            }
+        }
         Ok(survey)
     }
 

@@ -1,0 +1,68 @@
+//! Why a call, or its phase, failed.
+
+use crate::{domain::DomainWriteError, engine::BoxError};
+
+/// Why an external call has no result. `?` on any error makes [`Perhaps`](Self::Perhaps) of it.
+#[derive(Debug)]
+pub enum CallError {
+    /// The call was certainly not made, such as a refused connection. A retry makes it.
+    NotExecuted(BoxError),
+    /// The call was perhaps made, such as after a time-out.
+    Perhaps(BoxError),
+}
+
+impl CallError {
+    /// The call was certainly not made.
+    pub fn not_executed(error: impl Into<BoxError>) -> Self {
+        Self::NotExecuted(error.into())
+    }
+
+    pub(super) fn into_source(self) -> BoxError {
+        match self {
+            Self::NotExecuted(source) | Self::Perhaps(source) => source,
+        }
+    }
+}
+
+impl<E: Into<BoxError>> From<E> for CallError {
+    fn from(error: E) -> Self {
+        Self::Perhaps(error.into())
+    }
+}
+
+/// Why a phase has no result in this execution. Return it: the guard answers for it, whatever the handler's answer is.
+///
+/// Unless it is [`Unknown`](Self::Unknown), the client gets `interrupted` (503), and a retry with the same key resumes behind what is
+/// kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PhaseError {
+    /// The call was certainly not made.
+    #[error("the call of the phase was not made")]
+    NotExecuted(#[source] BoxError),
+    /// The call was perhaps made.
+    #[error("the call of the phase was perhaps made")]
+    Perhaps(#[source] BoxError),
+    /// The call was perhaps made by an earlier execution, and the provider may have forgotten its key. The outcome is unknown, and
+    /// reconciled.
+    #[error("the call of the phase was perhaps made by an earlier execution, and nobody can say")]
+    Unknown,
+    /// Its result could not be kept. It is deferred, if there is a queue for that.
+    #[error("the result of the phase could not be kept")]
+    NotKept,
+    /// This execution has lost its record, or is too late.
+    #[error("the execution has lost its record")]
+    Lost,
+    /// The record was written by another version of the handler: another phase is kept in this one's place.
+    #[error("another phase is kept in the place of this one")]
+    Mismatch,
+    /// This version cannot read the result that is kept, or write its own as JSON.
+    #[error("the result of the phase is not the JSON of its type")]
+    Format(#[source] serde_json::Error),
+    /// A write would be refused by DynamoDB.
+    #[error("a domain write of the phase is wrong")]
+    Write(#[from] DomainWriteError),
+    /// Phases are used wrongly.
+    #[error("{0}")]
+    Misused(&'static str),
+}

@@ -1,0 +1,185 @@
+//! Keeps the results of phases, or finds them kept.
+
+use std::time::Duration;
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::sync::MutexGuard;
+
+use super::{Committed, PhaseError, cursor::Opened};
+use crate::{
+    domain::DomainWrite,
+    engine::{Applied, Change, Effort, Moment, Retries, Start, Step as Write, Unapplied},
+    record::{Next, NotTaken, Phase, Record, State},
+    store::Companion,
+    time_budget::{TimeBudget, WRITE_BACKOFF},
+};
+
+/// What the handler does next.
+pub(super) enum Step {
+    /// The result is kept: this.
+    Kept(String),
+    /// Make the call.
+    Call,
+    /// Ask.
+    Ask,
+}
+
+/// What became of the write of a result.
+enum Kept {
+    /// It is in the record, which is this execution's.
+    Own,
+    /// Another execution has the record, or it is settled.
+    Lost,
+    /// As lost, and the record has not taken the result.
+    Left,
+    /// The writes at these places were refused.
+    Denied(Vec<usize>),
+    /// That is not known.
+    Unwritten,
+}
+
+impl Opened<'_> {
+    /// What the handler does about this phase. A result that others report is kept first.
+    pub(super) async fn next(&mut self, keys_live: Duration) -> Result<Step, PhaseError> {
+        let engine = &self.phasing.executor.engine;
+        let record = self.phasing.record.lock().await;
+        let Some(phases) = &record.phases else { return Err(self.failed(PhaseError::Lost)) };
+        let noted = match phases.next(self.place, self.name, keys_live, engine.world.now()) {
+            Next::Kept(result) => return Ok(Step::Kept(result.to_owned())),
+            Next::Noted(result) => result.to_owned(),
+            Next::Call => {
+                drop(record);
+                return self.begin_call().map(|()| Step::Call);
+            }
+            Next::Ask => {
+                self.is_known = phases.begun.is_none() || phases.kept.len() > self.place;
+                drop(record);
+                self.calls();
+                return Ok(Step::Ask);
+            }
+            Next::Mismatch => {
+                drop(record);
+                return Err(self.misfit(PhaseError::Mismatch));
+            }
+        };
+        let kept = self.write(record, noted.clone(), None).await;
+        self.after(kept).map(|()| Step::Kept(noted))
+    }
+
+    /// Checks the time once more: if the process was frozen, others may run (T39).
+    pub(super) fn begin_call(&mut self) -> Result<(), PhaseError> {
+        if self.execution.is_lost() {
+            tracing::warn!(phase = self.name, "it is too late for the call of a phase: it is not made");
+            return Err(self.failed(PhaseError::Lost));
+        }
+        self.calls();
+        Ok(())
+    }
+
+    /// The kept result, as its type.
+    pub(super) fn read<T: DeserializeOwned>(mut self, result: &str) -> Result<T, PhaseError> {
+        let value = serde_json::from_str(result).map_err(|error| self.misfit(PhaseError::Format(error)))?;
+        self.done();
+        Ok(value)
+    }
+
+    /// Keeps the result of the call.
+    pub(super) async fn keep<T: Serialize>(mut self, value: T) -> Result<T, PhaseError> {
+        let result = serde_json::to_string(&value).map_err(PhaseError::Format)?;
+        let record = self.phasing.record.lock().await;
+        let kept = self.write(record, result, None).await;
+        self.after(kept)?;
+        self.done();
+        Ok(value)
+    }
+
+    /// Commits these writes with the recovery point. If they are refused, that is kept.
+    pub(super) async fn commit(mut self, writes: Vec<DomainWrite>) -> Result<Committed, PhaseError> {
+        let places = |refused: &[usize]| serde_json::to_string(refused).map_err(PhaseError::Format);
+        self.begin_call()?;
+        let record = self.phasing.record.lock().await;
+        let with = writes.into_iter().map(Companion::Domain).collect();
+        let committed = match self.write(record, places(&[])?, Some(with)).await {
+            Kept::Denied(refused) => {
+                // Over the same revision: this write is applied, or a late try of the transaction.
+                let record = self.phasing.record.lock().await;
+                let kept = self.write(record, places(&refused)?, Some(Vec::new())).await;
+                self.after(kept)?;
+                Committed::Refused(refused)
+            }
+            kept => {
+                self.after(kept)?;
+                Committed::Written
+            }
+        };
+        self.done();
+        Ok(committed)
+    }
+
+    fn after(&mut self, kept: Kept) -> Result<(), PhaseError> {
+        Err(match kept {
+            Kept::Own => return Ok(()),
+            // Nothing is left to tell: the record has the result, or a queue.
+            Kept::Lost | Kept::Left => self.failed(PhaseError::Lost),
+            Kept::Unwritten | Kept::Denied(_) => PhaseError::NotKept,
+        })
+    }
+
+    /// Writes the result into the record, as long as there is time. That of a call counts even if another execution has the record,
+    /// and is deferred if it cannot be written. That of a commit, which comes `with` its writes, needs the record: otherwise it is
+    /// decided when the next execution gets there.
+    async fn write(
+        &self,
+        mut record: MutexGuard<'_, Record>,
+        result: String,
+        with: Option<Vec<Companion>>,
+    ) -> Kept {
+        let executor = &self.phasing.executor;
+        let (engine, operation) = (&executor.engine, executor.operation());
+        let (worker, place, is_call) = (record.clone(), self.place, with.is_none());
+        let with = with.unwrap_or_default();
+        let phase = Phase::new(self.name.to_owned(), Some(result), engine.world.now());
+        let started = engine.world.instant();
+        let budget = TimeBudget::at(started, self.execution.ends_at());
+        let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());
+        let own = |current: &Record| {
+            current.attempt == worker.attempt && matches!(current.state, State::InProgress { .. })
+        };
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current {
+            None => Write::Stop(Kept::Left),
+            Some(current) if !is_call && !own(current) => Write::Stop(Kept::Lost),
+            Some(current) => match current.keep(&worker, place, &phase, revision, now) {
+                Ok(next) if own(current) => Write::Write(Change::with(next, with.clone()), Kept::Own),
+                Ok(next) => Write::Write(next.into(), Kept::Lost),
+                // Another write of ours whose answer was lost, or a report of the provider.
+                Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),
+                Err(NotTaken::Known) => Write::Stop(Kept::Lost),
+                Err(NotTaken::Differs) => Write::Stop(Kept::Left),
+            },
+        };
+        let effort =
+            Effort { until: Some(started.plus(time)), backoff: WRITE_BACKOFF, retries: Retries::All };
+        let kept = match engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await {
+            Ok(Applied::Written(kept, current)) => {
+                *record = *current;
+                kept
+            }
+            Ok(Applied::Stopped(kept, current)) => {
+                if let Some(current) = current {
+                    *record = *current;
+                }
+                kept
+            }
+            Err(Unapplied { denied, .. }) if !denied.is_empty() => return Kept::Denied(denied),
+            Err(_) => Kept::Unwritten,
+        };
+        match kept {
+            Kept::Left | Kept::Unwritten if is_call => {
+                executor.defer_phase(self.execution, &worker, place, &phase).await;
+            }
+            Kept::Lost => self.execution.lose(),
+            _ => {}
+        }
+        kept
+    }
+}

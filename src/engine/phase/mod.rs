@@ -1,0 +1,175 @@
+//! Phases: an operation that resumes behind what is kept.
+//!
+//! 1. A phase either makes one external call ([`Execution::phase`]), or commits domain writes ([`Execution::commit`]).
+//! 2. Its result is kept in the record: a *recovery point*. An execution that takes the record over runs the handler from its
+//!    top; each kept phase answers at once.
+//! 3. Nothing is written before a call. So whether an earlier execution made a call that is not kept is decided when the handler
+//!    gets there: it is made again with the same key while the provider remembers that key, else the provider is asked, else the
+//!    outcome is unknown.
+//! 4. An error of a phase is final for its execution: the handler's answer is not kept then, and a retry resumes.
+//!
+//! What a kept phase does to the record is in `record/phase.rs`.
+
+mod cursor;
+mod error;
+mod keep;
+
+use std::{marker::PhantomData, time::Duration};
+
+use futures_util::future::BoxFuture;
+use serde::{Serialize, de::DeserializeOwned};
+
+pub(crate) use cursor::Failed;
+pub(super) use cursor::Phasing;
+pub use error::{CallError, PhaseError};
+
+use self::{cursor::Opened, keep::Step};
+use super::Execution;
+use crate::domain::{DomainWrite, Writes};
+
+/// What became of the domain writes of [`Execution::commit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// They are committed.
+    Written,
+    /// The conditions of the writes at these places did not hold, and none is committed. That is kept: every later execution gets
+    /// the same refusal.
+    Refused(Vec<usize>),
+}
+
+/// Asks a provider what became of a call.
+type Ask<'a, T> = Box<dyn FnOnce(String) -> BoxFuture<'a, Result<Option<T>, CallError>> + Send + 'a>;
+
+/// One external call, whose result is kept: see [`Execution::phase`].
+#[must_use = "a phase does nothing until `call`"]
+pub struct Phase<'a, T> {
+    execution: &'a Execution,
+    name: &'a str,
+    keys_live: Duration,
+    ask: Option<Ask<'a, T>>,
+    result: PhantomData<fn() -> T>,
+}
+
+impl Execution {
+    /// Commits these writes to your tables and a recovery point in one transaction, or neither. If a condition does not hold, that
+    /// is a value, and kept: an execution that resumes takes the same way.
+    ///
+    /// It costs one round trip, 2 write units, and 2 for each row. What a write [says](DomainWrite::or_answer) about a failed condition
+    /// does not count here. `name` is 1 to 64 letters, digits, `-`, `_` or `.`, and differs from those of the other phases.
+    ///
+    /// # Errors
+    /// If it is not committed, or that is not known; if the operation does not
+    /// [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for this execution: return
+    /// it.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Execution, domain::Table, engine::{Committed, PhaseError}};
+    /// use serde_json::json;
+    ///
+    /// async fn reserve(execution: &Execution, stock: &Table) -> Result<bool, PhaseError> {
+    ///     let take = stock
+    ///         .update(json!({ "sku": "tea" }), "SET available = available - :n")
+    ///         .condition("available >= :n")
+    ///         .value(":n", 1);
+    ///     Ok(execution.commit("stock", vec![take]).await? == Committed::Written)
+    /// }
+    /// ```
+    pub async fn commit(&self, name: &str, writes: Vec<DomainWrite>) -> Result<Committed, PhaseError> {
+        let mut opened = Opened::begin(self, name)?;
+        match opened.next(Duration::ZERO).await? {
+            Step::Kept(result) => opened.read(&result).map(committed),
+            // A commit that is not kept runs: its fence decides, whatever an earlier execution began.
+            Step::Call | Step::Ask => {
+                let writes = Writes::of(writes, opened.records_table()).map_err(|error| opened.failed(error))?;
+                opened.commit(writes.into_vec()).await
+            }
+        }
+    }
+
+    /// One external call, with its result kept. Give it what the provider promises, then make the [`call`](Phase::call). A handler
+    /// makes its phases one after another, each under a name of its own: 1 to 64 letters, digits, `-`, `_` or `.`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lambda_idempotency::{Execution, engine::{CallError, PhaseError}};
+    ///
+    /// # async fn at_the_provider(key: &str) -> Result<String, std::io::Error> { Ok(key.to_owned()) }
+    /// async fn charge(execution: &Execution) -> Result<String, PhaseError> {
+    ///     execution
+    ///         .phase("charge")
+    ///         .keys_live(Duration::from_secs(24 * 3600))
+    ///         .call(async |key| Ok(at_the_provider(&key).await?))
+    ///         .await
+    /// }
+    /// ```
+    pub fn phase<'a, T>(&'a self, name: &'a str) -> Phase<'a, T> {
+        Phase { execution: self, name, keys_live: Duration::ZERO, ask: None, result: PhantomData }
+    }
+}
+
+impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
+    /// For how long the provider remembers the downstream key: within this time, a second call with the same key has no second effect.
+    /// So an execution that resumes makes the call again if an earlier one may have made it. It counts from the earliest execution
+    /// that may have made it. Default: not at all.
+    pub const fn keys_live(mut self, span: Duration) -> Self {
+        self.keys_live = span;
+        self
+    }
+
+    /// Asks the provider about a call that an earlier execution may have made, once its key may be forgotten, or if its result was too long
+    /// to be kept. `None` means that the call was not made, and will not be: it is made then. An error leaves the question to the
+    /// next retry. Without this, the outcome is unknown.
+    pub fn ask<F, A>(mut self, ask: F) -> Self
+    where
+        F: FnOnce(String) -> A + Send + 'a,
+        A: Future<Output = Result<Option<T>, CallError>> + Send + 'a,
+    {
+        self.ask = Some(Box::new(move |key| Box::pin(ask(key))));
+        self
+    }
+
+    /// Makes the call with this phase's [downstream key](Execution::downstream_key), and keeps its result before it returns. If the result
+    /// is kept already, returns it without a call.
+    ///
+    /// A refusal such as a declined card is a result: return it as a value. An error says that the call was certainly not made
+    /// ([`CallError::not_executed`]), or perhaps made (what `?` means).
+    ///
+    /// A call costs one round trip and 1 write unit, or 2 if the record is longer than 1 KB. All results of an operation together may have
+    /// [`MAX_PHASE_RESULTS`](crate::record::MAX_PHASE_RESULTS) bytes as JSON. A longer one is kept without its value.
+    ///
+    /// # Errors
+    /// If the call was not made, or that is not known; if its result could not be kept; if this execution has lost its record; if the
+    /// operation does not [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for
+    /// this execution: return it.
+    pub async fn call<F, C>(self, call: F) -> Result<T, PhaseError>
+    where
+        F: FnOnce(String) -> C,
+        C: Future<Output = Result<T, CallError>>,
+    {
+        let mut opened = Opened::begin(self.execution, self.name)?;
+        let key = self.execution.downstream_key(self.name);
+        match opened.next(self.keys_live).await? {
+            Step::Kept(result) => return opened.read(&result),
+            Step::Call => {}
+            Step::Ask => {
+                let Some(ask) = self.ask else { return Err(opened.unknown()) };
+                match ask(key.clone()).await {
+                    Ok(Some(result)) => return opened.keep(result).await,
+                    // What is known to be made was made.
+                    Ok(None) if opened.is_known => return Err(opened.unknown()),
+                    Ok(None) => opened.begin_call()?,
+                    Err(error) => return Err(opened.ended(CallError::Perhaps(error.into_source()))),
+                }
+            }
+        }
+        match call(key).await {
+            Ok(result) => opened.keep(result).await,
+            Err(error) => Err(opened.ended(error)),
+        }
+    }
+}
+
+/// The result of a commit, as its record keeps it: the places of the writes that were refused.
+fn committed(refused: Vec<usize>) -> Committed {
+    if refused.is_empty() { Committed::Written } else { Committed::Refused(refused) }
+}
