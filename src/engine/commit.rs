@@ -52,7 +52,9 @@ impl Committed {
         kept: &Kept,
         uncertain: bool,
     ) -> FinishOutcome {
-        use FinishOutcome::{Deferred, Fenced, Interrupted, NotCommitted, Refused, Unknown, Unwritten, Written};
+        use FinishOutcome::{
+            Deferred, Fenced, Interrupted, NotCommitted, Refused, Unknown, Unwritten, Written,
+        };
         match (instead, ended) {
             (Some(Refused { answer, .. }), Written { expires_at }) => Refused { answer, expires_at },
             (Some(NotCommitted), Written { .. } | Fenced) => NotCommitted,

@@ -43,10 +43,11 @@ impl Executor {
         place: usize,
         phase: &Phase,
     ) {
-        let wanted = worker.keep(worker, place, phase, worker.revision, phase.at).map_err(|_| "it does not fit".to_owned());
-        let report = wanted.and_then(|wanted| {
-            DeferredReport::of(wanted.into(), &[]).map_err(|error| error.to_string())
-        });
+        let wanted = worker
+            .keep(worker, place, phase, worker.revision, phase.at)
+            .map_err(|_| "it does not fit".to_owned());
+        let report = wanted
+            .and_then(|wanted| DeferredReport::of(wanted.into(), &[]).map_err(|error| error.to_string()));
         let count = match self.send(execution, report).await {
             true => Count::Deferred,
             false => Count::Unwritten,

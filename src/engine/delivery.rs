@@ -11,8 +11,8 @@ use crate::{
     message::DeferredReport,
     queue::WorkError,
     record::{
-        Answer, Ended, Evidence, GONE, HANDLER_FAILED, KeptAnswer, KeptBody, NotTaken, Note, Overtaken, Phases, Record, Safe,
-        State,
+        Answer, Ended, Evidence, GONE, HANDLER_FAILED, KeptAnswer, KeptBody, NotTaken, Note, Overtaken,
+        Phases, Record, Safe, State,
     },
     store::StoreError,
     time::{Instant, Timestamp},
@@ -153,7 +153,9 @@ impl Executor {
         phases: &Phases,
         stop_at: Instant,
     ) -> Result<Option<Escalation>, WorkError> {
-        let Some((phase, before)) = phases.kept.split_last() else { return Err(WorkError::Malformed("phases")) };
+        let Some((phase, before)) = phases.kept.split_last() else {
+            return Err(WorkError::Malformed("phases"));
+        };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current
             .map(|current| current.keep(wanted, before.len(), phase, revision, now))
         {

@@ -270,7 +270,9 @@ fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
     match record.state {
         State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
         // A phase is noted that its handler did not get to.
-        State::BetweenWorkers { .. } if matches!(kept.ended, Ended::Completed(_)) => FinishOutcome::Interrupted,
+        State::BetweenWorkers { .. } if matches!(kept.ended, Ended::Completed(_)) => {
+            FinishOutcome::Interrupted
+        }
         State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
         _ => FinishOutcome::Written { expires_at: None },
     }

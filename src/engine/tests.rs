@@ -13,6 +13,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
 
+mod phases;
+
 use super::*;
 use crate::{
     domain::Table,

@@ -194,6 +194,7 @@ mod tests {
         OutcomeUnknown,
         AnsweredElsewhere,
         StoreUnavailable,
+        Interrupted,
         RecordUnreadable,
         OperationNotFound,
         OperationExpired,

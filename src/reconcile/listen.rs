@@ -197,9 +197,11 @@ impl Reconciliation {
 
     /// Notes the phase that is reported in the current record.
     async fn note(&self, key: &RecordKey, queued: &QueuedReport) -> Result<ReconcileOutcome, WorkError> {
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match queued
-            .meaning_for(current, Duration::ZERO, now)
-        {
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match queued.meaning_for(
+            current,
+            Duration::ZERO,
+            now,
+        ) {
             Meaning::Notes(phase) => match current.map(|current| current.note(&phase, revision, now)) {
                 Some(Ok(next)) => Step::Write(next.into(), ReconcileOutcome::Noted),
                 _ => Step::Stop(ReconcileOutcome::Busy),

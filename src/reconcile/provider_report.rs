@@ -155,15 +155,17 @@ impl QueuedReport {
             return Meaning::Nothing;
         }
         let Some((name, _)) = &self.under else {
-            return Meaning::Contradicts("it reports an effect of an operation that resumes, and names no phase");
+            return Meaning::Contradicts(
+                "it reports an effect of an operation that resumes, and names no phase",
+            );
         };
         let phase = Phase::new(name.clone(), self.result.clone(), now);
         match current.note(&phase, current.revision, now) {
             Ok(_) => Meaning::Notes(phase),
             Err(NotTaken::Known) => Meaning::Nothing,
-            Err(NotTaken::Differs) => {
-                Meaning::Contradicts("it reports a phase that the record does not have, or has with another result")
-            }
+            Err(NotTaken::Differs) => Meaning::Contradicts(
+                "it reports a phase that the record does not have, or has with another result",
+            ),
         }
     }
 }
@@ -239,6 +241,7 @@ mod tests {
             Meaning::Nothing => "nothing",
             Meaning::Later(..) => "later",
             Meaning::TooLate => "too late",
+            Meaning::Notes(_) => "notes",
             Meaning::Contradicts(_) => "contradicts",
         };
         for status in [200, 201, 204, 302, 399] {

@@ -281,7 +281,7 @@ mod tests {
                     State::InProgress { .. } => ("in flight", "dead"),
                     State::Completed { .. } => ("replay", "may not begin"),
                     State::FailedRetryable { .. } => ("may not begin", "may not begin"),
-                    State::Unknown { .. } => ("unknown", "unknown"),
+                    State::Unknown { .. } | State::BetweenWorkers { .. } => ("unknown", "unknown"),
                 };
                 assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{choice:?}");
             }

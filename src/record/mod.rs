@@ -34,8 +34,8 @@ pub(crate) use decide::{Found, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
-pub(crate) use phase::{Next, NotTaken};
 pub use phase::{MAX_PHASE_RESULTS, Phase, Phases};
+pub(crate) use phase::{Next, NotTaken};
 pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
@@ -94,7 +94,9 @@ impl Record {
             State::Pending => now.since(self.created_at),
             State::InProgress { lease_until } => now.since(self.began_at).min(lease_until.since(now)),
             State::Unknown { reconcile_at, .. } => reconcile_at.since(now),
-            State::BetweenWorkers { .. } | State::Completed { .. } | State::FailedRetryable { .. } => Duration::ZERO,
+            State::BetweenWorkers { .. } | State::Completed { .. } | State::FailedRetryable { .. } => {
+                Duration::ZERO
+            }
         }
     }
 

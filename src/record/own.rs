@@ -302,6 +302,7 @@ mod tests {
             reported: None,
             transactional: reservation.transactional,
             with_writes: false,
+            phases: None,
             origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,

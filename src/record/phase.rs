@@ -160,7 +160,8 @@ impl Record {
 
     /// Its phases, after an execution that may have begun the call that follows.
     pub(super) fn phases_after_a_call(&self) -> Option<Phases> {
-        let begun = |phases: &Phases| Some(phases.begun.map_or(self.began_at, |begun| begun.min(self.began_at)));
+        let begun =
+            |phases: &Phases| Some(phases.begun.map_or(self.began_at, |begun| begun.min(self.began_at)));
         self.phases.as_ref().map(|phases| Phases { begun: begun(phases), ..phases.clone() })
     }
 
@@ -213,7 +214,12 @@ impl Record {
     ///
     /// # Errors
     /// If the record does not take it.
-    pub(crate) fn note(&self, phase: &Phase, revision: Revision, now: Timestamp) -> Result<Transition, NotTaken> {
+    pub(crate) fn note(
+        &self,
+        phase: &Phase,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Result<Transition, NotTaken> {
         let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
         match phases.find(&phase.name) {
             Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
@@ -231,9 +237,17 @@ impl Record {
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it.
     pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let phases = Phases { begun: None, ..self.phases.clone()? };
-        let (State::Unknown { since, .. } | State::BetweenWorkers { since, .. }) = self.state else { return None };
+        let (State::Unknown { since, .. } | State::BetweenWorkers { since, .. }) = self.state else {
+            return None;
+        };
         let state = State::BetweenWorkers { since, reconcile_at: now.plus(phases.resume_within) };
-        Some(Transition::to(Self { revision, settled_note: None, phases: Some(phases), state, ..self.clone() }))
+        Some(Transition::to(Self {
+            revision,
+            settled_note: None,
+            phases: Some(phases),
+            state,
+            ..self.clone()
+        }))
     }
 
     /// An operator lets a retry resume it, for as long again as its operation allows.

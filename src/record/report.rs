@@ -148,7 +148,9 @@ impl Ended {
                 SettledBy::Assumption => knows_more,
                 SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun => !own && knows_more,
             },
-            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_)) => false,
+            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_)) => {
+                false
+            }
         };
         if !takes {
             return None;

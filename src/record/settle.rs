@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use super::{
-    Evidence, KeptAnswer, KeptBody, Note, Phases, Record, Revision, SettledBy, State, Transition, UnknownCause,
+    Evidence, KeptAnswer, KeptBody, Note, Phases, Record, Revision, SettledBy, State, Transition,
+    UnknownCause,
 };
 use crate::time::Timestamp;
 
@@ -30,7 +31,9 @@ pub enum SettleError {
     )]
     NothingCommitted,
     /// Phases of it are kept: what they did would be forgotten.
-    #[error("phases of the operation are kept, so it was executed in part: settle it as executed, or let a retry resume it")]
+    #[error(
+        "phases of the operation are kept, so it was executed in part: settle it as executed, or let a retry resume it"
+    )]
     Kept,
     /// No worker has taken it yet.
     #[error("the record is pending: no worker has taken it yet")]
@@ -49,7 +52,10 @@ impl Record {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
                 if self.phases.is_some() {
-                    return Some(self.interrupted(revision, now).failed(Some(Note::new(UnknownCause::LeaseExpired.name()))));
+                    return Some(
+                        self.interrupted(revision, now)
+                            .failed(Some(Note::new(UnknownCause::LeaseExpired.name()))),
+                    );
                 }
                 if !self.is_undone_by_the_next_write() {
                     return Some(Transition::to(self.unknown(revision, UnknownCause::LeaseExpired, now)));
@@ -99,8 +105,13 @@ impl Record {
                 Verdict::NotExecuted => SettledBy::Certainty,
             },
             // What is kept was done.
-            (State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. }, Verdict::NotExecuted)
-                if self.phases.as_ref().is_some_and(|phases| !phases.kept.is_empty() || !phases.noted.is_empty()) =>
+            (
+                State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. },
+                Verdict::NotExecuted,
+            ) if self
+                .phases
+                .as_ref()
+                .is_some_and(|phases| !phases.kept.is_empty() || !phases.noted.is_empty()) =>
             {
                 return Err(SettleError::Kept);
             }
@@ -193,7 +204,15 @@ impl Record {
         };
         // The names of its phases, so that a late report of one is no contradiction.
         let phases = self.phases.as_ref().and_then(Phases::names);
-        Self { revision, reported: None, with_writes: false, settled_note: None, phases, state, ..self.clone() }
+        Self {
+            revision,
+            reported: None,
+            with_writes: false,
+            settled_note: None,
+            phases,
+            state,
+            ..self.clone()
+        }
     }
 }
 

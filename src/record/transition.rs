@@ -21,7 +21,12 @@ impl Transition {
 
     /// Adds a note on why its execution failed, if it failed.
     pub(crate) fn failed(mut self, because: Option<Note>) -> Self {
-        if because.is_some() && matches!(self.state, State::Unknown { .. } | State::BetweenWorkers { .. } | State::FailedRetryable { .. }) {
+        if because.is_some()
+            && matches!(
+                self.state,
+                State::Unknown { .. } | State::BetweenWorkers { .. } | State::FailedRetryable { .. }
+            )
+        {
             self.0.last_failure = because;
         }
         self

@@ -154,9 +154,7 @@ impl Stale {
                 State::Completed { .. }
                 | State::FailedRetryable { .. }
                 | State::Unknown { .. }
-                | State::BetweenWorkers { .. } => {
-                    CheckOutcome::Settled
-                }
+                | State::BetweenWorkers { .. } => CheckOutcome::Settled,
             })
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };

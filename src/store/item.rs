@@ -47,8 +47,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::{KeyHash, RecordKey},
     record::{
-        AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases, Place, Record, Revision,
-        SettledBy, State, UnknownCause,
+        AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases, Place,
+        Record, Revision, SettledBy, State, UnknownCause,
     },
     time::Timestamp,
 };

@@ -80,7 +80,8 @@ pub struct Survey {
 
 impl Survey {
     /// The survey of a store in which nothing is unknown.
-    pub const NOTHING: Self = Self { unknown: 0, between_workers: 0, escalated: 0, oldest: None, whole: true };
+    pub const NOTHING: Self =
+        Self { unknown: 0, between_workers: 0, escalated: 0, oldest: None, whole: true };
 
     /// Counts one more outcome, unknown since `since` and to be asked about at `reconcile_at`.
     pub fn count(&mut self, since: Timestamp, reconcile_at: Timestamp) {

@@ -96,7 +96,9 @@ impl<'a> Opened<'a> {
             tracing::error!(phase = name, advice, "a phase is used wrongly");
             PhaseError::Misused(advice)
         };
-        let phasing = execution.phasing().ok_or_else(|| wrong("the operation does not resume: set OnLeaseExpiry::Resume"))?;
+        let phasing = execution
+            .phasing()
+            .ok_or_else(|| wrong("the operation does not resume: set OnLeaseExpiry::Resume"))?;
         let mut cursor = phasing.cursor();
         let misused = if cursor.ended {
             Some("the handler has answered")
@@ -144,7 +146,10 @@ impl<'a> Opened<'a> {
 
     /// The outcome of the call is unknown.
     pub(super) fn unknown(&mut self) -> PhaseError {
-        tracing::error!(phase = self.name, "a call was perhaps made, and nobody can say: the outcome is unknown");
+        tracing::error!(
+            phase = self.name,
+            "a call was perhaps made, and nobody can say: the outcome is unknown"
+        );
         self.dropped = Some(Failed::Unknown);
         PhaseError::Unknown
     }

@@ -160,16 +160,12 @@ impl Opened<'_> {
         let effort =
             Effort { until: Some(started.plus(time)), backoff: WRITE_BACKOFF, retries: Retries::All };
         let kept = match engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await {
-            Ok(Applied::Written(kept, current)) => {
+            // Only its own: what this execution ends by must never be another one's.
+            Ok(Applied::Written(Kept::Own, current) | Applied::Stopped(Kept::Own, Some(current))) => {
                 *record = *current;
-                kept
+                Kept::Own
             }
-            Ok(Applied::Stopped(kept, current)) => {
-                if let Some(current) = current {
-                    *record = *current;
-                }
-                kept
-            }
+            Ok(Applied::Written(kept, _) | Applied::Stopped(kept, _)) => kept,
             Err(Unapplied { denied, .. }) if !denied.is_empty() => return Kept::Denied(denied),
             Err(_) => Kept::Unwritten,
         };

@@ -80,7 +80,8 @@ impl Execution {
             Step::Kept(result) => opened.read(&result).map(committed),
             // A commit that is not kept runs: its fence decides, whatever an earlier execution began.
             Step::Call | Step::Ask => {
-                let writes = Writes::of(writes, opened.records_table()).map_err(|error| opened.failed(error))?;
+                let writes =
+                    Writes::of(writes, opened.records_table()).map_err(|error| opened.failed(error))?;
                 opened.commit(writes.into_vec()).await
             }
         }
