@@ -5,6 +5,7 @@ pub mod config;
 pub mod explore;
 pub mod functions;
 pub mod mutations;
+pub mod phases;
 pub mod protocol;
 pub mod report;
 pub mod rest;

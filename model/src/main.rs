@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run -p model                      # every environment, at most two million states each
 //! cargo run -p model -- everything 20000000
+//! cargo run -p model -- phases            # operations that resume, every environment
 //! cargo run -p model -- functions         # whole functions, every scenario
 //! cargo run -p model -- functions plain 1000000
 //! ```
@@ -13,6 +14,7 @@ use model::{
     config::Config,
     explore::explore,
     functions::{self, explore::Findings, scenario::Scenario, scenarios::SCENARIOS},
+    phases::{self, Setting},
 };
 
 /// How many states are visited in each environment, if the command line does not say.
@@ -26,6 +28,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     if arguments.next_if_eq("functions").is_some() {
         return all_functions(arguments);
     }
+    if arguments.next_if_eq("phases").is_some() {
+        return all_phases(arguments);
+    }
     let name = arguments.next().unwrap_or_default();
     let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
     let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
@@ -35,6 +40,29 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         let (states, steps, depth, time) = (found.states, found.steps, found.depth, found.time.as_secs_f64());
         let whole = if found.complete { "" } else { "  (the first of them)" };
         println!("{:<24} {states:>11} {steps:>12} {depth:>6} {time:>9.1}{whole}", config.name);
+        combinations.extend(found.combinations);
+        for (violation, story) in found.violations {
+            code = ExitCode::FAILURE;
+            println!("\n  {violation:?}: {violation}");
+            story.iter().for_each(|line| println!("  {line}"));
+            println!();
+        }
+    }
+    println!("\n{} combinations of a record's fields:", combinations.len());
+    combinations.iter().for_each(|combination| println!("  {combination}"));
+    Ok(code)
+}
+
+/// Visits the states of operations that resume: in the environments whose name contains this one, each up to this limit.
+fn all_phases(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Box<dyn Error>> {
+    let name = arguments.next().unwrap_or_default();
+    let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
+    let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
+    println!("{:<16} {:>11} {:>12}", "environment", "states", "steps");
+    for setting in Setting::ALL.iter().chain(&Setting::LARGE).filter(|setting| setting.name.contains(&name)) {
+        let found = phases::explore(setting, limit)?;
+        let whole = if found.complete { "" } else { "  (the first of them)" };
+        println!("{:<16} {:>11} {:>12}{whole}", setting.name, found.states, found.steps);
         combinations.extend(found.combinations);
         for (violation, story) in found.violations {
             code = ExitCode::FAILURE;

@@ -1,7 +1,7 @@
 //! The steps that change a record, for the model.
 
 use crate::{
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Record, Revision, SettledBy, Verdict},
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict},
     time::Timestamp,
 };
 
@@ -13,6 +13,7 @@ pub use crate::{
     },
     record::{
         decide::{Found, ReservationRequest, decide},
+        phase::{Next, NotTaken},
         report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport},
         transition::Transition,
     },
@@ -47,6 +48,49 @@ pub fn settle(
 ) -> Option<Transition> {
     let verdict = answer.map_or(Verdict::NotExecuted, Verdict::Executed);
     current.settle(verdict, SettledBy::Operator, revision, now).ok()
+}
+
+/// A phase of this result.
+pub fn phase(name: &str, result: String, now: Timestamp) -> Phase {
+    Phase::new(name.to_owned(), Some(result), now)
+}
+
+/// A worker keeps the result of its `place`-th phase. Whether it still runs the record.
+///
+/// # Errors
+/// If the record does not take it.
+pub fn keep(
+    current: &Record,
+    worker: &Record,
+    place: usize,
+    phase: &Phase,
+    revision: Revision,
+    now: Timestamp,
+) -> (bool, Result<Transition, NotTaken>) {
+    (current.is_run_by(worker), current.keep(worker, place, phase, revision, now))
+}
+
+/// A provider or an operator reports a phase.
+///
+/// # Errors
+/// If the record does not take it.
+pub fn note(
+    current: &Record,
+    phase: &Phase,
+    revision: Revision,
+    now: Timestamp,
+) -> Result<Transition, NotTaken> {
+    current.note(phase, revision, now)
+}
+
+/// An operator knows that the call which follows was not made.
+pub fn nothing_follows(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.nothing_follows(revision, now)
+}
+
+/// An operator lets a retry resume the record.
+pub fn resume(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.resume(revision, now)
 }
 
 /// Whether the record contradicts what was learned of the record `seen`.

@@ -153,7 +153,12 @@ impl Record {
         self.phases.as_ref().is_some_and(Phases::has_any)
     }
 
-    /// Whether it was completed, or its execution left it, with something noted that no handler has answered for.
+    /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
+    pub(crate) fn is_run_by(&self, worker: &Self) -> bool {
+        self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })
+    }
+
+    /// Whether a phase is noted that no handler has got to.
     pub(super) fn has_noted(&self) -> bool {
         self.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty())
     }

@@ -9,7 +9,7 @@ use super::{Committed, PhaseError, cursor::Opened};
 use crate::{
     domain::DomainWrite,
     engine::{Applied, Change, Effort, Moment, Retries, Start, Step as Write, Unapplied},
-    record::{Next, NotTaken, Phase, Record, State},
+    record::{Next, NotTaken, Phase, Record},
     store::Companion,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
@@ -142,9 +142,7 @@ impl Opened<'_> {
         let started = engine.world.instant();
         let budget = TimeBudget::at(started, self.execution.ends_at());
         let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());
-        let own = |current: &Record| {
-            current.attempt == worker.attempt && matches!(current.state, State::InProgress { .. })
-        };
+        let own = |current: &Record| current.is_run_by(&worker);
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current {
             None => Write::Stop(Kept::Left),
             Some(current) if !is_call && !own(current) => Write::Stop(Kept::Lost),
