@@ -28,6 +28,8 @@ pub struct Mutation {
 pub enum Finder {
     /// A property, in this environment of the model.
     Model { model: String, falls: String },
+    /// A property, in this environment of operations that resume.
+    Phases { phases: String, falls: String },
     /// A property, in this scenario of whole functions.
     Functions { functions: String, falls: String },
     /// A test. Those with `tests::` in their path are unit tests of the library, the others belong to the suite.
@@ -75,7 +77,7 @@ mod tests {
     use std::{collections::BTreeSet, path::PathBuf};
 
     use super::*;
-    use crate::{config::Config, functions::scenarios::SCENARIOS};
+    use crate::{config::Config, functions::scenarios::SCENARIOS, phases::Setting};
 
     /// The traps of the protocol. The others are about what surrounds it.
     const OF_THE_PROTOCOL: [u8; 27] =
@@ -103,6 +105,7 @@ mod tests {
     #[test]
     fn every_property_and_every_test_that_finds_a_mutation_exists() {
         let properties = read("model/src/actions.rs");
+        let of_phases = read("model/src/phases/mod.rs");
         let of_functions = read("model/src/functions/properties.rs");
         for Mutation { rule, finder, .. } in Mutation::all().unwrap() {
             match finder {
@@ -110,6 +113,10 @@ mod tests {
                     let known = Config::WHOLE.iter().chain(&Config::LARGE);
                     assert!(known.map(|config| config.name).any(|name| name == model), "{rule}: {model}");
                     assert!(properties.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
+                }
+                Finder::Phases { phases, falls } => {
+                    assert!(Setting::ALL.iter().any(|known| known.name == phases), "{rule}: {phases}");
+                    assert!(of_phases.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
                 }
                 Finder::Functions { functions, falls } => {
                     assert!(SCENARIOS.iter().any(|known| known.name == functions), "{rule}: {functions}");
@@ -143,6 +150,9 @@ mod tests {
             Some(path) => {
                 let path = path.replace("::", "/");
                 ["src/{}.rs", "src/{}/mod.rs", "src/{}/tests.rs"].map(|file| file.replace("{}", &path))
+            }
+            None if path.contains("::tests::") => {
+                [format!("src/{}.rs", path.replace("::", "/")), String::new(), String::new()]
             }
             None => {
                 let path = path.replace("::", "/");

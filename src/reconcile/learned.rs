@@ -717,4 +717,77 @@ mod tests {
             assert!(next(&escalated, &escalated, Asks::ProviderReported, &learned).is_err());
         }
     }
+
+    /// The charge is kept, and the call that follows was perhaps made, by an execution that began at `START`.
+    fn with_phases() -> [Record; 3] {
+        let within = Some(GRACE);
+        let resumes = ReservationRequest { resume_within: within, lease_until: START, ..reservation("k") };
+        let reserved = Record::reserve(&resumes, Revision::mint(), START);
+        let charge = Phase::new("charge".to_owned(), Some("7".to_owned()), START);
+        let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
+        let unknown = kept.mark_unknown(&kept, Revision::mint(), START).unwrap().into();
+        let between = kept.expire(Revision::mint(), START).unwrap().into();
+        [kept, between, unknown]
+    }
+
+    // T50
+    #[test]
+    fn an_operation_that_nobody_resumes_in_time_is_escalated() {
+        let [dead, between, _] = with_phases();
+        let found_dead = next(&dead, &dead, Asks::IfDue, &Learned::NotResumed).unwrap();
+        assert_eq!((found_dead.state.name(), escalates(&found_dead)), ("between_workers", false));
+        let escalated = next(&between, &between, Asks::IfDue, &Learned::NotResumed).unwrap();
+        assert!(escalates(&escalated), "{escalated:?}");
+        assert_eq!(becomes(&escalated, &escalated, Asks::IfDue, &Learned::NotResumed), "not due");
+        // An operator, or a dead letter that is sent again, grants the time once more.
+        let again = next(&escalated, &escalated, Asks::Anew, &Learned::NotResumed).unwrap();
+        let State::BetweenWorkers { reconcile_at, .. } = again.state else { panic!("{again:?}") };
+        assert_eq!(reconcile_at, NOW.plus(GRACE));
+        assert_eq!(questions(&again, Asks::IfDue, NOW), Err(ReconcileOutcome::NotDue));
+    }
+
+    #[test]
+    fn a_finding_about_a_phase_says_what_the_next_retry_does() {
+        let [_, _, unknown] = with_phases();
+        let ship = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+        let noted = next(&unknown, &unknown, Asks::IfDue, &ship).unwrap();
+        assert_eq!(noted.state.name(), "between_workers");
+        assert_eq!(noted.phases.unwrap().noted.len(), 1);
+        for denied in [Learned::NotExecuted, Learned::NotFound] {
+            let open = next(&unknown, &unknown, Asks::IfDue, &denied).unwrap();
+            assert_eq!((open.state.name(), open.phases.unwrap().begun), ("between_workers", None));
+        }
+        // It proves no other call, and no end.
+        let refusal = Learned::Executed(refusal());
+        for other in [Learned::Executed(answer()), refusal, Learned::Denied(201), Learned::NoReconciler] {
+            let escalated = next(&unknown, &unknown, Asks::IfDue, &other).unwrap();
+            assert!(escalates(&escalated), "{escalated:?}");
+        }
+        let later = next(&unknown, &unknown, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap();
+        assert!(!escalates(&later) && later.state.name() == "unknown");
+    }
+
+    // T40: a later execution makes the question no younger.
+    #[test]
+    fn a_call_that_an_earlier_execution_may_have_made_is_remembered_from_then_on() {
+        let [kept, ..] = with_phases();
+        let resumes = ReservationRequest { resume_within: Some(GRACE), lease_until: NOW, ..reservation("k") };
+        let window = NOW.since(START);
+        let late = NOW.plus(Duration::from_millis(1));
+        let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));
+        let unknown: Record = again.mark_unknown(&again, Revision::mint(), NOW.minus(GRACE)).unwrap().into();
+        for (at, state) in [(NOW, "between_workers"), (late, "unknown")] {
+            let operation = Some(&Operation::new("pay").not_found_within(window));
+            let asked = Asked {
+                seen: &unknown,
+                why: Asks::IfDue,
+                at,
+                operation,
+                not_found: NOT_FOUND,
+                schedule: &SCHEDULE,
+            };
+            let next = asked.next(&unknown, &Learned::NotFound, Revision::mint(), at).unwrap();
+            assert_eq!((next.state.name(), escalates(&next)), (state, state == "unknown"));
+        }
+    }
 }

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::record::SettledBy;
     use crate::record::{
-        Ended, Head, KeptAnswer, Revision, Verdict,
+        Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict,
         tests::{answer, reservation},
     };
 
@@ -353,5 +353,58 @@ mod tests {
         let old = QueuedReport { made_at: Some(0), ..QueuedReport::of(ReportedEffect::Executed(201)) };
         let late = START.plus(OLD_EFFECT * 2);
         assert_eq!(old.meaning_for(None, Duration::ZERO, late), Meaning::TooLate);
+    }
+
+    // T46
+    #[test]
+    fn a_report_about_an_operation_that_resumes_proves_its_phase_and_no_more() {
+        let within = Some(Duration::from_secs(60));
+        let resumes = ReservationRequest { resume_within: within, ..reservation("k") };
+        let record = Record::reserve(&resumes, Revision::mint(), START);
+        let ship = Phase::new("ship".to_owned(), Some("7".to_owned()), START);
+        let kept: Record = record.keep(&record, 0, &ship, Revision::mint(), START).unwrap().into();
+        let key = |phase| Question { record: kept.clone() }.downstream_key(phase);
+        let meaning = |queued: &QueuedReport, record: &Record| match queued.meaning_for(
+            Some(record),
+            Duration::ZERO,
+            START,
+        ) {
+            Meaning::Notes(phase) => format!("notes {} {:?}", phase.name, phase.result),
+            Meaning::Nothing => "nothing".to_owned(),
+            Meaning::Contradicts(_) => "contradicts".to_owned(),
+            other => panic!("{other:?}"),
+        };
+        let executed =
+            |phase, result: u64| ProviderReport::phase_executed(phase, &key(phase), &result).queued;
+        assert_eq!(meaning(&executed("ship", 7), &kept), "nothing");
+        assert_eq!(meaning(&executed("ship", 8), &kept), "contradicts");
+        assert_eq!(meaning(&executed("charge", 9), &kept), r#"notes charge Some("9")"#);
+        let old = QueuedReport { made_at: Some(0), ..executed("charge", 9) };
+        assert_eq!(meaning(&old, &kept), "contradicts", "it is older than the record");
+        let foreign = ProviderReport::phase_executed("charge", "another key", &9).queued;
+        assert_eq!(meaning(&foreign, &kept), "contradicts");
+        let without_result = ProviderReport::executed(201, Nobody).under("charge", &key("charge")).queued;
+        assert_eq!(meaning(&without_result, &kept), "notes charge None");
+        assert_eq!(meaning(&QueuedReport::of(ReportedEffect::Executed(201)), &kept), "contradicts");
+        for refused in [ReportedEffect::Executed(402), ReportedEffect::NotExecuted] {
+            assert_eq!(meaning(&QueuedReport::of(refused), &kept), "nothing");
+        }
+        // Refunded: its charge is no contradiction.
+        let refunded = KeptAnswer { head: Head::Http { status: 409, headers: [].into() }, ..answer() };
+        let completed = kept.complete(&kept, Revision::mint(), refunded, START).unwrap();
+        assert_eq!(meaning(&executed("ship", 7), &completed), "nothing");
+        assert_eq!(meaning(&executed("charge", 9), &completed), "contradicts");
+    }
+
+    struct Nobody;
+
+    #[async_trait::async_trait]
+    impl Reconciler for Nobody {
+        async fn ask(
+            &self,
+            _: &Question,
+        ) -> Result<crate::Finding, Box<dyn std::error::Error + Send + Sync>> {
+            Err("nobody".into())
+        }
     }
 }

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use super::{Record, Revision, State, Transition};
-use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+use crate::{time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
 
 /// How long all results of an operation's phases together may be, as JSON, in bytes. Duplicates read them, and each write of the
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
@@ -104,7 +104,7 @@ impl Phases {
 
     /// What a handler does about the phase of this name, its `place`-th, whose provider remembers keys for `keys_live`.
     ///
-    /// `begun` is by another worker's clock, which may be ahead of ours.
+    /// `begun` is by another worker's clock, which may be ahead of ours, and our request takes time to arrive.
     pub fn next(&self, place: usize, name: &str, keys_live: Duration, now: Timestamp) -> Next<'_> {
         if let Some(kept) = self.kept.get(place) {
             return match &kept.result {
@@ -116,7 +116,7 @@ impl Phases {
         match (self.noted.iter().find(|noted| noted.name == name), self.begun) {
             (Some(Phase { result: Some(result), .. }), _) => Next::Noted(result),
             (Some(_), _) => Next::Ask,
-            (None, Some(begun)) if begun.plus(keys_live) <= now.plus(CLOCK_SKEW) => Next::Ask,
+            (None, Some(begun)) if begun.plus(keys_live) <= now.plus(DEFAULT_NOT_FOUND_GRACE) => Next::Ask,
             (None, _) => Next::Call,
         }
     }
@@ -276,5 +276,219 @@ impl Record {
             State::InProgress { .. } => Self { revision, phases: Some(phases), ..self.clone() },
             _ => self.between_workers(Some(phases), revision, now),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        AttemptId, Ended, KeptAnswer, ReservationRequest, SettleError, SettledBy, Verdict,
+        report::tests::{name, table},
+        tests::{answer, reservation},
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const LATER: Timestamp = Timestamp::from_secs(2_000);
+    const WITHIN: Duration = Duration::from_secs(3_600);
+
+    fn fresh() -> Revision {
+        Revision::mint()
+    }
+
+    fn reserved() -> Record {
+        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        Record::reserve(&resumes, fresh(), NOW)
+    }
+
+    fn phase(name: &str, result: &str) -> Phase {
+        Phase::new(name.to_owned(), Some(result.to_owned()), NOW)
+    }
+
+    fn charged() -> Record {
+        let reserved = reserved();
+        reserved.keep(&reserved, 0, &phase("charge", "7"), fresh(), NOW).unwrap().into()
+    }
+
+    fn noted() -> Record {
+        charged().note(&phase("refund", "8"), fresh(), NOW).unwrap().into()
+    }
+
+    fn ended(record: &Record, ended: &Ended) -> Record {
+        ended.of(record, record, fresh(), LATER).unwrap().into()
+    }
+
+    fn unknown() -> Record {
+        ended(&charged(), &Ended::PerhapsExecuted(None))
+    }
+
+    fn between() -> Record {
+        ended(&charged(), &Ended::NotExecuted(None))
+    }
+
+    fn completed() -> Record {
+        ended(&charged(), &Ended::Completed(answer()))
+    }
+
+    fn known(record: &Record) -> (Vec<&str>, Vec<&str>, bool) {
+        let phases = record.phases.as_ref().unwrap();
+        let kept = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
+        let noted = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
+        (kept, noted, phases.begun.is_some())
+    }
+
+    #[test]
+    fn the_documents_table_of_phases_is_the_code() {
+        let refusal =
+            KeptAnswer { head: crate::record::Head::Http { status: 409, headers: [].into() }, ..answer() };
+        let reports = [
+            ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
+            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun]),
+            ("it ended in a call", vec![Ended::Interrupted(None)]),
+            ("a call that nobody can answer for", vec![Ended::PerhapsExecuted(None)]),
+        ];
+        let other = Record { attempt: AttemptId::mint(), ..charged() };
+        let worker = charged();
+        let own = |record: Record| Record { attempt: worker.attempt, ..record };
+        let others = |record: Record| Record { attempt: other.attempt, ..record };
+        let records = [
+            vec![own(reserved())],
+            vec![own(charged()), own(Record { phases: noted().phases_after_a_call(), ..charged() })],
+            vec![own(between())],
+            vec![others(charged()), others(between()), others(unknown())],
+            vec![own(completed()), others(completed())],
+        ];
+        let rows = table("a worker with phases reports");
+        assert_eq!(rows.len(), reports.len());
+        for (row, (reported, all)) in rows.iter().zip(&reports) {
+            assert_eq!((row[0].as_str(), row.len()), (*reported, records.len() + 1));
+            for (cell, current) in
+                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
+            {
+                for ended in all {
+                    // What is noted and not answered for has a test of its own.
+                    let current = &match (ended, current.has_noted()) {
+                        (Ended::Completed(_), true) => own(charged()),
+                        _ => current.clone(),
+                    };
+                    let next = ended.of(current, &worker, fresh(), LATER);
+                    assert_eq!(*cell, name(next.as_deref(), current), "{reported}, {current:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_completion_over_a_phase_that_was_only_noted_is_not_the_end() {
+        let ended = ended(&noted(), &Ended::Completed(answer()));
+        assert_eq!(ended.state.name(), "between_workers");
+        assert_eq!(known(&ended), (vec!["charge"], vec!["refund"], false));
+    }
+
+    #[test]
+    fn a_phase_is_noted_once_and_with_one_result() {
+        let report = |record: &Record, name: &str, result: &str| {
+            record.note(&phase(name, result), fresh(), LATER).map(Record::from)
+        };
+        for record in [charged(), between(), unknown()] {
+            assert_eq!(report(&record, "charge", "7"), Err(NotTaken::Known), "{:?}", record.state);
+            assert_eq!(report(&record, "charge", "9"), Err(NotTaken::Differs), "{:?}", record.state);
+            let noted = report(&record, "ship", r#"{"id":1,"at":2}"#).unwrap();
+            assert_eq!(known(&noted).1, ["ship"]);
+            let other = if record.state.name() == "in_progress" { "in_progress" } else { "between_workers" };
+            assert_eq!(noted.state.name(), other, "the next retry uses it");
+            assert_eq!(report(&noted, "ship", r#"{"at":2,"id":1}"#), Err(NotTaken::Known));
+            assert_eq!(report(&noted, "ship", "2"), Err(NotTaken::Differs));
+            // Its handler gets there, and keeps it.
+            let kept: Record =
+                noted.keep(&record, 1, &phase("ship", r#"{"id":1,"at":2}"#), fresh(), NOW).unwrap().into();
+            assert_eq!(known(&kept).0, ["charge", "ship"]);
+            let other = noted.keep(&record, 1, &phase("ship", "2"), fresh(), NOW);
+            assert_eq!(other.map(Record::from), Err(NotTaken::Differs));
+        }
+        let completed = completed();
+        assert_eq!(report(&completed, "charge", "9"), Err(NotTaken::Known), "only its name is kept");
+        assert_eq!(report(&completed, "refund", "8"), Err(NotTaken::Differs));
+        let without = Record { phases: None, ..charged() };
+        assert_eq!(report(&without, "charge", "7"), Err(NotTaken::Differs));
+    }
+
+    #[test]
+    fn a_result_is_kept_in_its_place_and_only_by_its_request() {
+        let record = charged();
+        let keep = |record: &Record, worker: &Record, place, name: &str| {
+            record.keep(worker, place, &phase(name, "1"), fresh(), NOW).map(Record::from)
+        };
+        assert!(keep(&record, &record, 1, "ship").is_ok());
+        assert_eq!(keep(&record, &record, 2, "ship"), Err(NotTaken::Differs), "a phase is missing");
+        assert_eq!(keep(&record, &record, 0, "ship"), Err(NotTaken::Differs));
+        let anew = Record { created_at: LATER, ..record.clone() };
+        assert_eq!(keep(&anew, &record, 1, "ship"), Err(NotTaken::Differs), "of a later generation");
+        assert_eq!(keep(&completed(), &record, 1, "ship"), Err(NotTaken::Differs));
+        assert_eq!(keep(&completed(), &record, 0, "charge"), Err(NotTaken::Known));
+        for open in [between(), unknown()] {
+            assert_eq!(keep(&open, &record, 1, "ship").unwrap().state.name(), "between_workers");
+        }
+        // It was released, because its worker was thought to have done nothing.
+        let released =
+            reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER.plus(WITHIN));
+        let kept = keep(&released.unwrap(), &reserved(), 0, "charge").unwrap();
+        assert_eq!((kept.state.name(), known(&kept).0), ("between_workers", vec!["charge"]));
+    }
+
+    #[test]
+    fn what_waits_between_workers_is_escalated_after_its_last_recovery_point() {
+        let at = |record: &Record| match record.state {
+            State::BetweenWorkers { reconcile_at, .. } => reconcile_at,
+            ref other => panic!("{other:?}"),
+        };
+        assert_eq!(at(&between()), NOW.plus(WITHIN), "not after its worker's end");
+        let escalated = between().not_resumed(fresh()).unwrap();
+        assert_eq!(at(&escalated), Timestamp::MAX);
+        let again = escalated.resume(fresh(), LATER).unwrap();
+        assert_eq!(at(&again), LATER.plus(WITHIN));
+        for other in [charged(), unknown(), completed()] {
+            assert!(other.resume(fresh(), LATER).is_none() && other.not_resumed(fresh()).is_none());
+        }
+    }
+
+    #[test]
+    fn what_was_denied_is_made_by_the_next_retry() {
+        for open in [unknown(), ended(&charged(), &Ended::Interrupted(None))] {
+            assert!(known(&open).2);
+            let denied = open.nothing_follows(fresh(), LATER).unwrap();
+            assert_eq!((denied.state.name(), known(&denied).2), ("between_workers", false));
+        }
+        for other in [charged(), completed()] {
+            assert!(other.nothing_follows(fresh(), LATER).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_settled_only_as_executed() {
+        let late = reservation("k").lease_until;
+        for open in [charged(), between(), unknown(), noted()] {
+            let settle = |verdict| open.settle(verdict, SettledBy::Operator, fresh(), late).map(Record::from);
+            assert_eq!(settle(Verdict::NotExecuted), Err(SettleError::Kept), "{:?}", open.state);
+            assert_eq!(settle(Verdict::Executed(answer())).unwrap().state.name(), "completed");
+        }
+        let nothing = reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), late);
+        assert_eq!(nothing.unwrap().state.name(), "failed_retryable");
+    }
+
+    #[test]
+    fn a_dead_worker_may_have_begun_the_call_that_follows() {
+        let late = reservation("k").lease_until;
+        let dead = charged().expire(fresh(), late).unwrap();
+        assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
+        let resumes = ReservationRequest { resume_within: Some(WITHIN * 2), ..reservation("k") };
+        for before in [dead.into(), charged()] {
+            let again = Record::again(&before, &resumes, fresh(), LATER);
+            let phases = again.phases.as_ref().unwrap();
+            assert_eq!((phases.begun, phases.resume_within), (Some(NOW), WITHIN * 2));
+            // The earliest execution counts.
+            let twice = Record::again(&again, &resumes, fresh(), LATER);
+            assert_eq!(twice.phases.unwrap().begun, Some(NOW));
+        }
     }
 }

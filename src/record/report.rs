@@ -351,7 +351,7 @@ impl Record {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::record::{
         Head, ReservationRequest, Verdict,
@@ -510,7 +510,7 @@ mod tests {
     }
 
     /// The rows of a table of docs/states.md, without its header.
-    fn table(first_column: &str) -> Vec<Vec<String>> {
+    pub(in crate::record) fn table(first_column: &str) -> Vec<Vec<String>> {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/states.md");
         let text = std::fs::read_to_string(path).expect("the documentation");
         let lines = text.lines().skip_while(|line| !line.starts_with(&format!("| {first_column} |")));
@@ -519,7 +519,7 @@ mod tests {
         rows.map(|row| row[1..row.len() - 1].to_vec()).collect()
     }
 
-    fn name(next: Option<&Record>, seen: &Record) -> String {
+    pub(in crate::record) fn name(next: Option<&Record>, seen: &Record) -> String {
         let Some(next) = next else { return "–".to_owned() };
         let state = next.state.name().replace("failed_retryable", "released");
         match (next.reported > seen.reported, next.state.name() == seen.state.name()) {

@@ -19,7 +19,11 @@ use lambda_idempotency::{
 };
 use rustc_hash::FxHashMap;
 
-use super::{Setting, steps::Action, world::{Ending, World}};
+use super::{
+    Setting,
+    steps::Action,
+    world::{Ending, World},
+};
 
 /// The number of a record. Revision and notes are left out.
 pub type Id = u32;
@@ -109,7 +113,14 @@ impl Protocol {
         let backoff = Backoff { first: TICK, factor: 1, max: TICK };
         let schedule = Schedule { backoff, max_questions: 4, ..Schedule::default() };
         let keys_live = TICK * setting.keys_live.into();
-        Ok(Self { request, operation, schedule, keys_live, records: Vec::new(), numbers: FxHashMap::default() })
+        Ok(Self {
+            request,
+            operation,
+            schedule,
+            keys_live,
+            records: Vec::new(),
+            numbers: FxHashMap::default(),
+        })
     }
 
     pub fn record(&self, id: Id) -> &Record {

@@ -264,14 +264,16 @@ impl Steps<'_> {
         let before = self.before;
         let mut alarm = false;
         let written = match deferred {
-            Deferred::Phase(place, result) => match self.protocol.keep(&before, base, place, result, before.now) {
-                Kept::Taken(id, _) => Some(id),
-                Kept::Known(_) => None,
-                Kept::Left => {
-                    alarm = true;
-                    None
+            Deferred::Phase(place, result) => {
+                match self.protocol.keep(&before, base, place, result, before.now) {
+                    Kept::Taken(id, _) => Some(id),
+                    Kept::Known(_) => None,
+                    Kept::Left => {
+                        alarm = true;
+                        None
+                    }
                 }
-            },
+            }
             Deferred::Ended(ending) => self.protocol.report(&before, base, ending, before.now),
         };
         self.with(Action::Delivers(worker), |after| {
@@ -325,7 +327,10 @@ impl Steps<'_> {
         }
         if self.setting.operator
             && before.record.is_some_and(|id| is_escalated(self.protocol.record(id)))
-            && !before.record.and_then(|id| Protocol::open_call(self.protocol.record(id))).is_some_and(|call| self.is_on_its_way(call))
+            && !before
+                .record
+                .and_then(|id| Protocol::open_call(self.protocol.record(id)))
+                .is_some_and(|call| self.is_on_its_way(call))
             && let Some(id) = self.protocol.operate(&before, before.now)
         {
             self.with(Action::Operates, |after| after.write(id));

@@ -111,7 +111,7 @@ impl Execution {
 impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     /// For how long the provider remembers the downstream key: within this time, a second call with the same key has no second effect.
     /// So an execution that resumes makes the call again if an earlier one may have made it. It counts from the earliest execution
-    /// that may have made it. Default: not at all.
+    /// that may have made it, less 10 minutes: a request takes time to arrive, and clocks differ. Default: not at all.
     pub const fn keys_live(mut self, span: Duration) -> Self {
         self.keys_live = span;
         self

@@ -5,7 +5,7 @@ use std::future::pending;
 use super::*;
 use crate::{
     record::{Next, Phases, State},
-    time_budget::CLOCK_SKEW,
+    time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -130,7 +130,7 @@ async fn a_call_whose_key_is_forgotten_is_not_repeated() {
         drop(begin(&executor).await);
         store.lease_ends();
         drop(begin(&executor).await);
-        let age = if late { DAY - CLOCK_SKEW } else { DAY - CLOCK_SKEW - SECOND };
+        let age = if late { DAY - DEFAULT_NOT_FOUND_GRACE } else { DAY - DEFAULT_NOT_FOUND_GRACE - SECOND };
         store.world.set(NOW.plus(age));
         let ours = begin(&executor).await;
         let phase = ours.execution().phase("charge").keys_live(DAY);
@@ -563,7 +563,7 @@ fn the_next_call_depends_on_what_is_kept_noted_and_begun() {
     phases.begun = Some(NOW);
     assert_eq!(phases.next(0, "charge", Duration::ZERO, NOW), Next::Ask);
     assert_eq!(phases.next(0, "charge", DAY, NOW), Next::Call);
-    assert_eq!(phases.next(0, "charge", DAY, NOW.plus(DAY - CLOCK_SKEW)), Next::Ask);
+    assert_eq!(phases.next(0, "charge", DAY, NOW.plus(DAY - DEFAULT_NOT_FOUND_GRACE)), Next::Ask);
     phases.noted = vec![phase("charge", Some("7"))];
     assert_eq!(phases.next(0, "charge", Duration::ZERO, NOW), Next::Noted("7"));
     assert_eq!(phases.next(0, "other", Duration::ZERO, NOW), Next::Ask);
@@ -590,4 +590,21 @@ async fn the_future_of_a_handler_with_phases_can_change_threads() {
         execution.commit("stock", vec![take()]).await
     };
     assert_eq!(is_send(handler).await.unwrap(), Committed::Written);
+}
+
+// T6: another process, whose clock is ahead, has ended its lease.
+#[tokio::test]
+async fn a_worker_that_lost_its_record_commits_nothing() {
+    let store = stocked(1);
+    let executor = store.executor(resuming());
+    let ours = begin(&executor).await;
+    let record = store.record().await.unwrap();
+    let expired = record.expire(Revision::mint(), Timestamp::MAX).unwrap();
+    store.inner.put(Some(record.revision), &expired, &[]).await.unwrap();
+    let lost = ours.execution().commit("stock", vec![take()]).await;
+    assert!(matches!(lost, Err(PhaseError::Lost)), "{lost:?}");
+    assert_eq!((available(&store), names(&store).await), (1, Vec::new()));
+    let ended = executor.finish(ours, charged()).await;
+    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert_eq!(store.state().await, "between_workers");
 }

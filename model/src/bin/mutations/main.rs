@@ -92,6 +92,7 @@ fn holds_unchanged(programs: &Programs<'_>, rows: &[&Mutation]) -> Result<bool, 
 fn name_of(finder: &Finder) -> String {
     match finder {
         Finder::Model { model, falls } => format!("model, {model}: {falls}"),
+        Finder::Phases { phases, falls } => format!("phases, {phases}: {falls}"),
         Finder::Functions { functions, falls } => format!("functions, {functions}: {falls}"),
         Finder::Test { test } => test.clone(),
     }
