@@ -63,7 +63,7 @@ impl Universe {
                 self.send(*source, body.clone(), *delay, digest);
                 Reply::Sent(true)
             }
-            Call::Ask => Reply::Found(Some(found(&self.effects, self.scenario.rows))),
+            Call::Ask => Reply::Found(Some(found(&self.effects, self.scenario))),
             Call::Acknowledge(id) => {
                 if let Some(place) = self.messages.iter().position(|message| message.id == *id) {
                     let message = self.messages.remove(place);
@@ -78,6 +78,10 @@ impl Universe {
 
     /// The provider executes the effect of this process.
     fn effect(&mut self, process: ProcessId) {
+        if matches!(self.scenario.guarded, Guarded::Resumed(1..)) && !self.effects.is_empty() {
+            // It remembers the key.
+            return;
+        }
         self.effects.push(process);
         if self.effects.len() > 1 {
             self.violate(Violation::TwoEffects);

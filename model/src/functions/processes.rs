@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     Execution, Operation,
+    engine::{CallError, PhaseError},
     fingerprint::{Content, FingerprintRule},
     internal::{
         Computed, Executor, Fingerprints, FinishOutcome, Replay, Report, Request, ReserveOutcome,
         SingleTransactionOutcome, Stale,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::Answer,
     time::Timestamp,
@@ -21,7 +23,7 @@ use super::{
     properties::Received,
     scenario::{Deadline, Guarded},
     services::{GatedProvider, GatedQueue, GatedStore, Machine},
-    shelf::{answer, row},
+    shelf::{PHASE, answer, row},
     universe::{Message, Universe},
 };
 
@@ -33,6 +35,7 @@ pub const COMPLETION_TIMEOUT: Duration = Duration::from_millis(400);
 const SHORT_RETENTION: Duration = Duration::from_secs(300);
 const MAX_LEASE: Duration = Duration::from_secs(240);
 const MAX_QUESTIONS: u32 = 5;
+const RESUME_WITHIN: Duration = Duration::from_secs(3600);
 
 impl Universe {
     /// The key of the only record.
@@ -61,10 +64,11 @@ impl Machine {
         if let Some(every) = scenario.heartbeat {
             operation = operation.heartbeat(Duration::from_secs(every)).max_lease(MAX_LEASE);
         }
-        if scenario.guarded == Guarded::Transactional {
-            operation = operation.effects_in_transaction();
+        match scenario.guarded {
+            Guarded::Transactional => operation.effects_in_transaction(),
+            Guarded::Resumed(_) => operation.on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN)),
+            Guarded::Reserved | Guarded::SingleTransaction => operation,
         }
-        operation
     }
 
     fn executor(&self) -> Executor {
@@ -149,6 +153,9 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
     if execution.is_lost() {
         return (Report::NotExecuted, None);
     }
+    if let Guarded::Resumed(keys_live) = scenario.guarded {
+        return phases(machine, execution, Duration::from_secs(keys_live)).await;
+    }
     if let Some(row) = row(scenario.rows) {
         // A row that cannot be added shows at the end: it is missing.
         let _ = execution.write(row);
@@ -169,6 +176,33 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
     };
     let answer = answer(status, number);
     (Report::Completed(answer.clone()), Some(answer))
+}
+
+/// The handler of an operation that resumes: the provider's effect, then its row.
+async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -> (Report, Option<Answer>) {
+    let ended = async {
+        let charge = execution.phase(PHASE).keys_live(keys_live).call(async |_| {
+            let Reply::Effect(effect) = machine.call(Call::Effect).await else {
+                return Err(CallError::Perhaps("no answer".into()));
+            };
+            match effect {
+                // The provider's id for it.
+                Effect::Executed => Ok(Some(machine.universe.lock().effects.last().map_or(0, |by| by + 1))),
+                Effect::Refused => Ok(None),
+                Effect::NoAnswer => Err(CallError::Perhaps("no answer".into())),
+                Effect::NotSent => Err(CallError::not_executed("nothing was sent")),
+            }
+        });
+        let Some(number) = charge.await? else { return Ok(answer(402, machine.process + 1)) };
+        let rows = row(machine.universe.lock().scenario.rows);
+        execution.commit("row", rows.into_iter().collect()).await?;
+        Ok::<_, PhaseError>(answer(201, number))
+    };
+    match ended.await {
+        Ok(answer) => (Report::Completed(answer.clone()), Some(answer)),
+        // As a handler that answers 500.
+        Err(_) => (Report::PerhapsExecuted("handler_failed"), None),
+    }
 }
 
 async fn single_transaction(machine: &Machine, executor: &Executor, request: &Request) -> Received {
@@ -237,7 +271,17 @@ pub async fn deliver(machine: Machine, message: Message) {
 
 /// Whether the webhook answers 200 to the provider's event, as in `lambda/webhook.rs`.
 async fn is_processed(machine: &Machine) -> bool {
-    let report = ProviderReport::executed(201, GatedProvider(machine.clone()));
+    let report = {
+        let universe = machine.universe.lock();
+        match (universe.scenario.guarded, universe.shelf.record()) {
+            (Guarded::Resumed(_), Some(record)) => {
+                let key = record.key.downstream_key(&record.fingerprint, PHASE);
+                let number = universe.effects.last().map_or(0, |by| by + 1);
+                ProviderReport::phase_executed(PHASE, &key, &Some(number))
+            }
+            _ => ProviderReport::executed(201, GatedProvider(machine.clone())),
+        }
+    };
     let again = |outcome: &ReconcileOutcome| {
         use ReconcileOutcome::{Busy, InFlight, NotDue};
         matches!(outcome, InFlight(_) | Busy | NotDue)

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use lambda_idempotency::{
-    record::{Answer, AttemptId, Evidence, KeptAnswer, Record, State},
+    record::{Answer, AttemptId, Evidence, KeptAnswer, Phases, Record, State},
     time::Timestamp,
     time_budget::STORE_TIMEOUT,
 };
@@ -139,11 +139,14 @@ pub fn acknowledged(all: &Universe, message: &Message) -> Option<Violation> {
         return (open && !looked_later).then_some(Violation::Acknowledged);
     }
     let known = match record {
+        Some(Record { phases: Some(phases), .. }) if !phases.kept.is_empty() || !phases.noted.is_empty() => {
+            true
+        }
         Some(Record { reported: Some(Evidence::Effect), .. }) => true,
         Some(Record { state: State::Completed { answer, .. }, .. }) => kept_effect(answer),
         _ => false,
     };
-    let transactional = all.scenario.guarded != Guarded::Reserved;
+    let transactional = !all.scenario.is_by_provider();
     if known || transactional {
         return None;
     }
@@ -188,7 +191,7 @@ impl Universe {
             self.violate(Violation::FalseAnswer);
         }
         let Received::Answer(status, number) = received else { return };
-        let by_provider = self.scenario.guarded == Guarded::Reserved;
+        let by_provider = self.scenario.is_by_provider();
         let happened = self.effects.iter().any(|effect| u64::from(*effect) + 1 == number);
         let committed = self.shelf.rows > 0;
         if is_effect(status) && !(if by_provider { happened } else { committed }) {
@@ -202,7 +205,8 @@ impl Universe {
         let visible = self.is_visible();
         let is_free = |record: &Record| matches!(record.state, State::FailedRetryable { .. });
         let open = |record: &Record| {
-            matches!(record.state, State::InProgress { .. } | State::Unknown { .. } | State::Pending)
+            use State::{BetweenWorkers, InProgress, Pending, Unknown};
+            matches!(record.state, InProgress { .. } | Unknown { .. } | BetweenWorkers { .. } | Pending)
         };
         if !self.shelf.is_escalated() && record.is_some_and(open) || !self.messages.is_empty() {
             return Some(Violation::NoRest);
@@ -236,8 +240,14 @@ impl Universe {
         if done && !has_effect && !visible {
             return Some(Violation::FalseAnswer);
         }
-        let with_rows = has_effect && record.is_some_and(|record| record.with_writes);
         let rows = self.shelf.rows;
+        if matches!(self.scenario.guarded, Guarded::Resumed(_)) {
+            let has_row = |phases: &Phases| phases.kept.iter().any(|phase| phase.name == "row");
+            let kept = record.and_then(|record| record.phases.as_ref()).is_some_and(has_row);
+            return (rows > 1 || self.scenario.rows == Rows::One && (rows == 1) != kept)
+                .then_some(Violation::Rows);
+        }
+        let with_rows = has_effect && record.is_some_and(|record| record.with_writes);
         if rows > 1 || (rows == 1) != with_rows {
             return Some(Violation::Rows);
         }

@@ -28,6 +28,8 @@ pub struct Faults {
 pub enum Guarded {
     /// It is reserved, and its handler calls a provider.
     Reserved,
+    /// The same in a phase, and its rows in another one. The provider remembers keys for so many seconds.
+    Resumed(u64),
     /// All its effects are domain writes. It is reserved.
     Transactional,
     /// All its effects are domain writes, in a single transaction.
@@ -78,6 +80,11 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// Whether the effect is the provider's.
+    pub const fn is_by_provider(&self) -> bool {
+        matches!(self.guarded, Guarded::Reserved | Guarded::Resumed(_))
+    }
+
     /// Whether the answer may expire. A request that came after that would be a new operation: so requests come at once, and the
     /// last client's key is too old to begin an execution.
     pub fn answer_may_expire(&self) -> bool {

@@ -33,7 +33,7 @@ const PLAIN: Scenario = Scenario {
 };
 
 /// All scenarios.
-pub static SCENARIOS: [Scenario; 18] = [
+pub static SCENARIOS: [Scenario; 21] = [
     PLAIN,
     // A client that retries. The store is down while its report is written, and the provider is asked.
     Scenario {
@@ -111,6 +111,46 @@ pub static SCENARIOS: [Scenario; 18] = [
             ..NO_FAULTS
         },
         rows: Rows::One,
+        ..PLAIN
+    },
+    // A call and a commit, each with a recovery point.
+    Scenario {
+        name: "phases",
+        guarded: Guarded::Resumed(24 * 3600),
+        faults: Faults {
+            store: true,
+            outages: true,
+            deaths: true,
+            freezes: true,
+            provider: true,
+            queues: true,
+            ..NO_FAULTS
+        },
+        rows: Rows::One,
+        ..PLAIN
+    },
+    // The provider honours no keys: an outcome that is not kept is unknown, and asked about.
+    Scenario {
+        name: "phases without keys",
+        guarded: Guarded::Resumed(0),
+        faults: Faults { outages: true, deaths: true, freezes: true, provider: true, ..NO_FAULTS },
+        rows: Rows::One,
+        ..PLAIN
+    },
+    // The provider reports its effect, at any moment.
+    Scenario {
+        name: "reported phases",
+        guarded: Guarded::Resumed(24 * 3600),
+        faults: Faults {
+            store: true,
+            deaths: true,
+            freezes: true,
+            provider: true,
+            queues: true,
+            ..NO_FAULTS
+        },
+        rows: Rows::One,
+        webhook: true,
         ..PLAIN
     },
     // The stale function looks, while a worker extends its lease.

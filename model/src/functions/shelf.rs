@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{
     properties::{self, Violation},
-    scenario::{Rows, Scenario},
+    scenario::{Guarded, Rows, Scenario},
     state::{digest, record_digest},
 };
 
@@ -34,6 +34,9 @@ pub struct Shelf {
     /// How often the row was written.
     pub rows: u64,
 }
+
+/// The phase in which a handler calls the provider.
+pub const PHASE: &str = "effect";
 
 /// What an applied write means for the queues.
 #[derive(Debug, Default)]
@@ -83,7 +86,9 @@ impl Shelf {
     /// When its question is due, if it is unknown and not escalated.
     pub fn due_at(&self) -> Option<u64> {
         match self.current.as_ref()?.state {
-            State::Unknown { reconcile_at, .. } if reconcile_at != Timestamp::MAX => {
+            State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. }
+                if reconcile_at != Timestamp::MAX =>
+            {
                 Some(reconcile_at.as_millis())
             }
             _ => None,
@@ -92,7 +97,13 @@ impl Shelf {
 
     pub fn is_escalated(&self) -> bool {
         let state = self.current.as_ref().map(|record| &record.state);
-        matches!(state, Some(State::Unknown { reconcile_at: Timestamp::MAX, .. }))
+        matches!(
+            state,
+            Some(
+                State::Unknown { reconcile_at: Timestamp::MAX, .. }
+                    | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
+            )
+        )
     }
 
     /// The kept answer.
@@ -193,8 +204,12 @@ pub fn answer(status: u16, number: u8) -> Answer {
 }
 
 /// What an honest provider says.
-pub fn found(effects: &[u8], rows: Rows) -> Finding {
+pub fn found(effects: &[u8], scenario: &Scenario) -> Finding {
+    let rows = scenario.rows;
     match effects.first() {
+        Some(process) if matches!(scenario.guarded, Guarded::Resumed(_)) => {
+            Finding::PhaseExecuted { phase: PHASE.to_owned(), result: (process + 1).to_string() }
+        }
         None => Finding::NotFound,
         Some(process) => match row(rows).filter(|_| rows == Rows::One) {
             Some(row) => Finding::ExecutedWith(answer(201, process + 1), vec![row]),

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lambda_idempotency::record::{KeptAnswer, Record, State};
+use lambda_idempotency::record::{KeptAnswer, Phase, Record, State};
 
 use super::universe::Universe;
 
@@ -29,12 +29,16 @@ pub fn record_digest(record: &Record) -> u64 {
         State::Unknown { cause, since, reconcile_at, asked } => {
             digest(&(cause.name(), since, reconcile_at, asked))
         }
+        State::BetweenWorkers { since, reconcile_at } => digest(&(since, reconcile_at)),
         _ => 0,
     };
+    let phase = |phase: &Phase| digest(&(&phase.name, &phase.result, phase.at));
+    let all = |phases: &[Phase]| phases.iter().map(phase).collect::<Vec<_>>();
+    let phases = record.phases.as_ref().map(|phases| (all(&phases.kept), all(&phases.noted), phases.begun));
     let ids = (record.revision.as_bytes(), record.attempt.as_bytes(), record.attempts);
     let times = (record.created_at, record.began_at, record.retention);
     let marks = (record.reported, record.transactional, record.with_writes);
-    digest(&(record.state.name(), state, ids, times, marks))
+    digest(&(record.state.name(), state, ids, times, marks, phases))
 }
 
 impl Universe {
