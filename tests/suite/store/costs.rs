@@ -1,12 +1,17 @@
 //! What each case costs in round trips and capacity units: the table in docs/costs.md and in the documentation, row by row.
 
-use lambda_idempotency::internal::{Report, Request};
+use lambda_idempotency::{
+    engine::Committed,
+    internal::{Report, Request},
+    operation::OnLeaseExpiry,
+};
 use macro_rules_attribute::apply;
 
 use crate::support::{
+    bank::Bank,
     guarded::{
-        GRACE, Guarded, LEASE, body_of, completed, fingerprints, outcome_of, owned, random, replayed,
-        request, written,
+        GRACE, Guarded, LEASE, body_of, completed, fingerprints, operation, outcome_of, owned, random,
+        replayed, request, written,
     },
     meter::size,
     on_each_store,
@@ -112,6 +117,34 @@ async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     assert_eq!(cost(&guarded), (2, 3.0, 0.0));
     assert_eq!(outcome_of(&executor.reserve(&abandoned).await), "unknown");
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
+}
+
+// A kept phase costs the next execution nothing.
+#[apply(on_each_store)]
+async fn a_phase_costs_one_round_trip_and_its_write_units(endpoint: &str) {
+    let bank = Bank::on(endpoint).await;
+    let guarded = &bank.guarded;
+    let resumes = operation().on_lease_expiry(OnLeaseExpiry::Resume(LEASE));
+    let (executor, request) = (guarded.executor_of(resumes), request());
+    for attempt in 1..=2 {
+        let ours = owned(executor.reserve(&request).await);
+        let execution = ours.execution();
+        let is_first = attempt == 1;
+        cost(guarded);
+        let charge = execution.phase("charge").call(async |_| Ok("ch_2f1c9a7e4b3d4c5e".to_owned()));
+        charge.await.expect("it is kept");
+        assert_eq!(cost(guarded), if is_first { (1, 1.0, 0.0) } else { (0, 0.0, 0.0) });
+        let committed = execution.commit("rows", vec![bank.take(10)]).await;
+        assert_eq!(committed.expect("it is kept"), Committed::Written);
+        // Two units for the record, because it is a transaction, and two for the row.
+        assert_eq!(cost(guarded), if is_first { (1, 4.0, 0.0) } else { (0, 0.0, 0.0) });
+        let long = execution.phase("long").call(async |_| Ok("x".repeat(1_000)));
+        long.await.expect("it is kept");
+        assert_eq!(cost(guarded), if is_first { (1, 2.0, 0.0) } else { (0, 0.0, 0.0) }, "it is over 1 KB");
+        drop(ours);
+        guarded.clock.advance(LEASE + GRACE);
+    }
+    assert_eq!(bank.cents("a").await, Some(90));
 }
 
 // T38
