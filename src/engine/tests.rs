@@ -23,7 +23,7 @@ use crate::{
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::{MemoryQueue, WorkError},
     record::{
-        Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
+        Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record, Reference,
         ReservationRequest, Revision, Safe, SettledBy, WorkerReport,
         tests::{answer, reservation, reservation_for},
     },
@@ -197,6 +197,10 @@ impl Store for Faulty {
 
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
         self.inner.load_body(key, id, place).await
+    }
+
+    async fn refer(&self, reference: &Reference, key: &RecordKey, until: Timestamp) -> Result<()> {
+        self.inner.refer(reference, key, until).await
     }
 
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()> {

@@ -27,8 +27,10 @@ use crate::{
     http::MAX_BODY,
     key::RecordKey,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
+    record::Reference,
     telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
     time::Timestamp,
+    time_budget::REFERENCE_WAIT,
 };
 
 /// Reads a provider's events. One for each webhook.
@@ -56,6 +58,10 @@ pub enum Notice {
         /// Why it leads to no record.
         reason: &'static str,
     },
+    /// It reports an effect, made at this time, of which only the provider's own id is known. The record that
+    /// [refers](crate::Execution::refer) to it answers for it. If there is none, the provider must send the event again for
+    /// [some minutes](crate::time_budget::REFERENCE_WAIT); after that it is escalated.
+    Referred(Reference, Timestamp),
     /// It reports what became of this operation.
     ProviderReport(RecordKey, ProviderReport),
 }
@@ -90,17 +96,32 @@ impl<E: Events> Webhook<E> {
                 tracing::error!(reason, "an event of the provider cannot be processed now");
                 TRY_AGAIN
             }
-            Notice::Unclaimed { downstream_key, reason } => {
-                match self.reconciliation.unclaimed(&downstream_key, reason).await {
-                    Ok(()) => ESCALATED,
-                    Err(error) => {
-                        tracing::error!(error = error_chain(&error), "an effect could not be escalated");
-                        TRY_AGAIN
-                    }
-                }
-            }
+            Notice::Unclaimed { downstream_key, reason } => self.unclaimed(&downstream_key, reason).await,
+            Notice::Referred(reference, made_at) => self.referred(&reference, made_at).await,
             Notice::ProviderReport(key, report) => {
                 self.process(&key, &report).instrument(telemetry::record_span(&key)).await
+            }
+        }
+    }
+
+    async fn unclaimed(&self, id: &str, reason: &'static str) -> (StatusCode, &'static str) {
+        match self.reconciliation.unclaimed(id, reason).await {
+            Ok(()) => ESCALATED,
+            Err(error) => {
+                tracing::error!(error = error_chain(&error), "an effect could not be escalated");
+                TRY_AGAIN
+            }
+        }
+    }
+
+    async fn referred(&self, reference: &Reference, made_at: Timestamp) -> (StatusCode, &'static str) {
+        match self.reconciliation.referred(reference).await {
+            Ok(Some(_)) => (StatusCode::OK, "known"),
+            Ok(None) if self.reconciliation.now() < made_at.plus(REFERENCE_WAIT) => TRY_AGAIN,
+            Ok(None) => self.unclaimed(reference.id(), "no record refers to it").await,
+            Err(error) => {
+                tracing::error!(cause = error.cause(), "a reference could not be read");
+                TRY_AGAIN
             }
         }
     }
@@ -170,6 +191,8 @@ pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Res
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::reconcile::tests::restless;
 
@@ -179,6 +202,17 @@ mod tests {
         fn read(&self, _: &HeaderMap, _: &[u8], _: Timestamp) -> Notice {
             Notice::Ignored
         }
+    }
+
+    #[tokio::test]
+    async fn an_event_that_names_only_an_id_waits_for_its_record_and_is_then_escalated() {
+        let (_, reconciliation) = restless().await;
+        let made_at = reconciliation.now();
+        let webhook = Webhook { reconciliation, events: NoEvents };
+        let reference = Reference::new("provider", "ch_1").expect("it is a reference");
+        let early = made_at.minus(REFERENCE_WAIT - Duration::from_millis(1));
+        assert_eq!(webhook.referred(&reference, early).await, TRY_AGAIN);
+        assert_eq!(webhook.referred(&reference, made_at.minus(REFERENCE_WAIT)).await, ESCALATED);
     }
 
     // T46: a provider sends an event again only if it is not acknowledged.

@@ -13,8 +13,8 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Evidence, Note, Record},
-    store::StoreErrorKind,
+    record::{Evidence, Note, Record, Reference},
+    store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::Timestamp,
     time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_BACKOFF},
@@ -131,6 +131,20 @@ impl Reconciliation {
             }
             outcome => Some(outcome),
         })
+    }
+
+    /// The record that this reference leads to, if that record names it back. Between the two writes of
+    /// [`Execution::refer`](crate::Execution::refer) and of its phase, it does not yet: ask again for some minutes.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn referred(&self, reference: &Reference) -> Result<Option<Record>, StoreError> {
+        let engine = &self.engine;
+        let Some(key) = engine.bounded(None, engine.store.referred(reference)).await? else {
+            return Ok(None);
+        };
+        let record = self.load(&key).await?;
+        Ok(record.filter(|record| record.names(reference)))
     }
 
     /// Escalates an effect that a provider reports, and that leads to no record. The report may be its only trace.

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::{Record, Revision, State, Transition};
+use super::{Record, Reference, Revision, State, Transition};
 use crate::{time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
 
 /// How long all results of an operation's phases together may be, as JSON, in bytes. Duplicates read them, and each write of the
@@ -46,6 +46,8 @@ pub struct Phase {
     pub result: Option<String>,
     /// When it was kept or noted.
     pub at: Timestamp,
+    /// The provider's own ids for what it did.
+    pub references: Vec<Reference>,
 }
 
 /// What a handler does about its next phase.
@@ -76,7 +78,7 @@ pub enum NotTaken {
 impl Phase {
     /// A phase of this result. A result that is too long is left out when the record takes it.
     pub(crate) const fn new(name: String, result: Option<String>, at: Timestamp) -> Self {
-        Self { name, result, at }
+        Self { name, result, at, references: Vec::new() }
     }
 
     /// Whether it has another result than `other`, as far as both are kept.
@@ -151,6 +153,12 @@ impl Record {
     /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
     pub(crate) fn is_resumed(&self) -> bool {
         self.phases.as_ref().is_some_and(Phases::has_any)
+    }
+
+    /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
+    pub(crate) fn names(&self, reference: &Reference) -> bool {
+        let phases = self.phases.iter().flat_map(|phases| &phases.kept);
+        phases.flat_map(|phase| &phase.references).any(|known| known == reference)
     }
 
     /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.

@@ -14,7 +14,7 @@
 //! | `transactional` | all | whether the completing transaction contains all effects of the execution |
 //! | `with_writes` | `completed` | whether domain writes committed with its completion |
 //! | `resume_within` | all, if its operation resumes | for how many milliseconds after its last recovery point it waits for a retry |
-//! | `phases`, `noted` | the same | name, result and time of the phases that are kept, and of those that others report |
+//! | `phases`, `noted` | the same | name, result, time and references of the phases that are kept, and of those that others report |
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
@@ -48,7 +48,7 @@ use crate::{
     key::{KeyHash, RecordKey},
     record::{
         AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases, Place,
-        Record, Revision, SettledBy, State, UnknownCause,
+        Record, Reference, Revision, SettledBy, State, UnknownCause,
     },
     time::Timestamp,
 };
@@ -194,17 +194,22 @@ struct ItemPhase {
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
     at: Timestamp,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    references: Vec<(String, String)>,
 }
 
 impl From<&Phase> for ItemPhase {
-    fn from(Phase { name, result, at }: &Phase) -> Self {
-        Self { name: name.clone(), result: result.clone(), at: *at }
+    fn from(Phase { name, result, at, references }: &Phase) -> Self {
+        let named = |reference: &Reference| (reference.provider().to_owned(), reference.id().to_owned());
+        let references = references.iter().map(named).collect();
+        Self { name: name.clone(), result: result.clone(), at: *at, references }
     }
 }
 
 impl From<ItemPhase> for Phase {
-    fn from(ItemPhase { name, result, at }: ItemPhase) -> Self {
-        Self::new(name, result, at)
+    fn from(ItemPhase { name, result, at, references }: ItemPhase) -> Self {
+        let references = references.into_iter().filter_map(|(provider, id)| Reference::new(provider, id));
+        Self { references: references.collect(), ..Self::new(name, result, at) }
     }
 }
 

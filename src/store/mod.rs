@@ -31,7 +31,7 @@ use bytes::Bytes;
 use crate::{
     domain::DomainWrite,
     key::RecordKey,
-    record::{BodyId, Place, Record, Revision},
+    record::{BodyId, Place, Record, Reference, Revision},
     time::Timestamp,
 };
 
@@ -105,6 +105,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads a body that was kept outside its record; `None` if it is missing.
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>>;
+
+    /// Writes that this reference leads to this record, at least until `expires_at`, unless it leads to another one. A store that is
+    /// used for [`Execution::refer`](crate::Execution::refer) needs it. By default it fails.
+    async fn refer(&self, reference: &Reference, key: &RecordKey, expires_at: Timestamp) -> Result<()> {
+        let _ = (reference, key, expires_at);
+        Err(StoreError::refused("this store keeps no references"))
+    }
+
+    /// The record to which this reference leads, if it leads to one.
+    async fn referred(&self, reference: &Reference) -> Result<Option<RecordKey>> {
+        let _ = reference;
+        Err(StoreError::refused("this store keeps no references"))
+    }
 
     /// Writes an audit line about an action that leaves the record unchanged, such as moving a message about it. `id`
     /// distinguishes it from other lines of the same instant.

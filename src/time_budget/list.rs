@@ -154,6 +154,10 @@ list! {
     /// An older effect without a record raises no alarm: providers retry an unacknowledged event for days.
     pub(crate) const OLD_EFFECT: Duration = hours(14 * 24);
 
+    /// A report that knows only a provider's id may come before its record refers to it: the handler keeps the result of its call within
+    /// this time, or another execution makes the call again.
+    pub const REFERENCE_WAIT: Duration = minutes(10);
+
     /// A provider's signature may be this old, or this far ahead: Stripe's own default.
     pub const SIGNATURE_TOLERANCE: Duration = minutes(5);
 

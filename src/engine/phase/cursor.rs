@@ -10,7 +10,7 @@ use tokio::sync::Mutex;
 use super::{CallError, Execution, PhaseError};
 use crate::{
     engine::Executor,
-    record::{Phase, Record},
+    record::{Phase, Record, Reference},
     telemetry::Count,
 };
 
@@ -22,6 +22,9 @@ pub(in crate::engine) struct Phasing {
     cursor: Sync<Cursor>,
 }
 
+/// How many references a phase has at most: they stay in the record.
+const MAX_REFERENCES: usize = 4;
+
 /// How far the handler has got.
 #[derive(Debug, Default)]
 struct Cursor {
@@ -29,6 +32,8 @@ struct Cursor {
     names: Vec<String>,
     /// Whether one of them is open.
     open: bool,
+    /// The references of the open phase.
+    references: Vec<Reference>,
     /// Why the execution cannot end as the handler says.
     failed: Option<Failed>,
     /// Whether the handler has answered.
@@ -87,6 +92,26 @@ impl Drop for Opened<'_> {
         let mut cursor = self.phasing.cursor();
         cursor.open = false;
         cursor.failed = cursor.failed.or(self.dropped);
+    }
+}
+
+impl Phasing {
+    /// The open phase names this reference when it is kept.
+    pub(super) fn refer(&self, reference: Reference) -> Result<(), PhaseError> {
+        let mut cursor = self.cursor();
+        if !cursor.open {
+            return Err(PhaseError::Misused("a reference is for the call of a phase"));
+        }
+        if cursor.references.len() >= MAX_REFERENCES {
+            return Err(PhaseError::Misused("a phase has at most four references"));
+        }
+        cursor.references.push(reference);
+        Ok(())
+    }
+
+    /// The references of the phase that is kept.
+    pub(super) fn references(&self) -> Vec<Reference> {
+        std::mem::take(&mut self.cursor().references)
     }
 }
 

@@ -138,7 +138,9 @@ impl Opened<'_> {
         let (engine, operation) = (&executor.engine, executor.operation());
         let (worker, place, is_call) = (record.clone(), self.place, with.is_none());
         let with = with.unwrap_or_default();
+        let references = self.phasing.references();
         let phase = Phase::new(self.name.to_owned(), Some(result), engine.world.now());
+        let phase = Phase { references, ..phase };
         let started = engine.world.instant();
         let budget = TimeBudget::at(started, self.execution.ends_at());
         let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());

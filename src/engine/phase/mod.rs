@@ -25,7 +25,11 @@ pub use error::{CallError, PhaseError};
 
 use self::{cursor::Opened, keep::Step};
 use super::Execution;
-use crate::domain::{DomainWrite, Writes};
+use crate::{
+    domain::{DomainWrite, Writes},
+    record::Reference,
+    time_budget::OLD_EFFECT,
+};
 
 /// What became of the domain writes of [`Execution::commit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +89,42 @@ impl Execution {
                 opened.commit(writes.into_vec()).await
             }
         }
+    }
+
+    /// Remembers a provider's own `id` for what the open call did: within the closure of [`call`](Phase::call), before it returns.
+    /// The recovery point of that phase names it. So a report that knows only this id
+    /// [finds the record](crate::reconcile::Reconciliation::referred). It costs one round trip and 1 write unit.
+    ///
+    /// # Errors
+    /// If it could not be written, or leads to another record. If no call is open, or the id is empty or too long. In a call, `?`
+    /// means that the call was perhaps made.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Execution, engine::PhaseError};
+    ///
+    /// # async fn at_the_provider(key: &str) -> Result<String, std::io::Error> { Ok(key.to_owned()) }
+    /// async fn charge(execution: &Execution) -> Result<String, PhaseError> {
+    ///     let charge = execution.phase("charge").call(async |key| {
+    ///         let id = at_the_provider(&key).await?;
+    ///         execution.refer("stripe", &id).await?;
+    ///         Ok(id)
+    ///     });
+    ///     charge.await
+    /// }
+    /// ```
+    pub async fn refer(&self, provider: &str, id: &str) -> Result<(), PhaseError> {
+        let phasing = self.phasing().ok_or(PhaseError::Misused("the operation does not resume"))?;
+        let reference = Reference::new(provider, id).ok_or(PhaseError::Misused("this is not a reference"))?;
+        phasing.refer(reference.clone())?;
+        let engine = &phasing.executor.engine;
+        let kept_for = phasing.executor.operation().retain.max(OLD_EFFECT);
+        let until = engine.world.now().plus(kept_for * 2);
+        // Before the phase is kept: each reference that a record names leads to it, unless the handler goes on after an error.
+        let written = engine.bounded(None, engine.store.refer(&reference, self.record_key(), until)).await;
+        written.map_err(|error| {
+            tracing::error!(cause = error.cause(), "a reference could not be written");
+            PhaseError::NotKept
+        })
     }
 
     /// One external call, with its result kept. Give it what the provider promises, then make the [`call`](Phase::call). A handler

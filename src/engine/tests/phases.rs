@@ -608,3 +608,35 @@ async fn a_worker_that_lost_its_record_commits_nothing() {
     assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
     assert_eq!(store.state().await, "between_workers");
 }
+
+// Both writes: the item that leads to the record, and the record that names it back.
+#[tokio::test]
+async fn a_reference_counts_once_its_record_names_it_back() {
+    let store = Faulty::new();
+    let executor = store.executor(resuming());
+    let reconciliation = crate::reconcile::Reconciliation::new(store.inner.clone(), MemoryQueue::new());
+    let reference = Reference::new("stripe", "ch_1").unwrap();
+    let ours = begin(&executor).await;
+    let execution = ours.execution();
+    assert!(
+        matches!(execution.refer("stripe", "ch_0").await, Err(PhaseError::Misused(_))),
+        "no call is open"
+    );
+    let charge = execution.phase("charge").call(async |_| {
+        execution.refer("stripe", "ch_1").await?;
+        assert!(store.inner.referred(&reference).await?.is_some());
+        assert!(reconciliation.referred(&reference).await?.is_none(), "its record does not name it yet");
+        for wrong in [("", "1"), ("a#b", "1"), ("stripe", "")] {
+            assert!(matches!(execution.refer(wrong.0, wrong.1).await, Err(PhaseError::Misused(_))));
+        }
+        Ok(1)
+    });
+    charge.await.unwrap();
+    let named = reconciliation.referred(&reference).await.unwrap().unwrap();
+    assert_eq!(named.key, *execution.record_key());
+    executor.finish(ours, charged()).await;
+    assert!(reconciliation.referred(&reference).await.unwrap().is_some(), "a completed record names it too");
+    let unknown = Reference::new("stripe", "ch_2").unwrap();
+    store.inner.refer(&unknown, &named.key, NOW).await.unwrap();
+    assert!(reconciliation.referred(&unknown).await.unwrap().is_none(), "anybody may have written it");
+}

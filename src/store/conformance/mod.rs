@@ -31,8 +31,8 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Revision, UnknownCause,
-        Verdict,
+        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Reference, Revision,
+        UnknownCause, Verdict,
     },
     time::Timestamp,
 };
@@ -64,6 +64,25 @@ pub async fn all(store: &dyn Store) {
     a_body_of_any_size_is_kept_whole_or_not_at_all(store).await;
     companions_are_written_with_their_record_or_not_at_all(store).await;
     audit_lines_come_back_in_the_order_of_their_time(store).await;
+    a_reference_leads_to_one_record(store).await;
+}
+
+/// [`Store::refer`] may be called again, and never leads to another record.
+async fn a_reference_leads_to_one_record(store: &dyn Store) {
+    let (ours, theirs) = (reserved("key").key, reserved("another").key);
+    let reference = |provider: &str| {
+        let id = fresh::<Revision>().to_string();
+        Reference::new(provider, id).expect("it is a reference")
+    };
+    let reference = reference("provider");
+    assert_eq!(store.referred(&reference).await.expect("it answers"), None);
+    for _ in 0..2 {
+        store.refer(&reference, &ours, NOW.plus(HOUR)).await.expect("it is written");
+    }
+    assert!(store.refer(&reference, &theirs, NOW.plus(HOUR)).await.is_err());
+    assert_eq!(store.referred(&reference).await.expect("it answers"), Some(ours));
+    let of_another = Reference::new("another", reference.id()).expect("it is a reference");
+    assert_eq!(store.referred(&of_another).await.expect("it answers"), None);
 }
 
 /// [`Store::insert`] writes if there is no record, and otherwise returns the current one.

@@ -19,6 +19,7 @@ mod conditions;
 mod domain;
 mod error;
 mod index;
+mod reference;
 pub mod table;
 mod transaction;
 
@@ -40,7 +41,7 @@ use super::{
 use crate::{
     config::{ConfigError, TABLE_VARIABLE, text},
     key::RecordKey,
-    record::{BodyId, Place, Record, Revision},
+    record::{BodyId, Place, Record, Reference, Revision},
     time::Timestamp,
     time_budget::{CLIENT_BACKOFF, STORE_CALL_TIMEOUT, STORE_CONNECT_TIMEOUT, STORE_TRY},
 };
@@ -205,6 +206,14 @@ impl Store for DynamoDbStore {
             return bodies.load(key, id).await;
         }
         Err(StoreError::refused("the body is in S3: set a bucket (feature `s3`)"))
+    }
+
+    async fn refer(&self, reference: &Reference, key: &RecordKey, expires_at: Timestamp) -> Result<()> {
+        self.put_reference(reference, key, expires_at).await
+    }
+
+    async fn referred(&self, reference: &Reference) -> Result<Option<RecordKey>> {
+        self.get_reference(reference).await
     }
 
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()> {

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     domain::{DomainWrite, Table},
     key::{RecordKey, Tenant},
-    record::{BodyId, Place, Record, Revision, State},
+    record::{BodyId, Place, Record, Reference, Revision, State},
     time::Timestamp,
 };
 
@@ -57,6 +57,7 @@ struct Tables {
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
     lines: HashMap<RecordKey, Vec<AuditLine>>,
     checkpoints: HashMap<String, Checkpoint>,
+    references: HashMap<Reference, RecordKey>,
     domain: DomainTables,
 }
 
@@ -173,6 +174,17 @@ impl Store for MemoryStore {
 
     async fn load_body(&self, key: &RecordKey, id: BodyId, _: Place) -> Result<Option<Bytes>> {
         Ok(self.tables().bodies.get(&(key.clone(), id)).cloned())
+    }
+
+    async fn refer(&self, reference: &Reference, key: &RecordKey, _: Timestamp) -> Result<()> {
+        match self.tables().references.entry(reference.clone()).or_insert(key.clone()) {
+            current if current == key => Ok(()),
+            _ => Err(StoreError::refused("the reference leads to another record")),
+        }
+    }
+
+    async fn referred(&self, reference: &Reference) -> Result<Option<RecordKey>> {
+        Ok(self.tables().references.get(reference).cloned())
     }
 
     async fn audit(&self, key: &RecordKey, _: Revision, line: &AuditLine) -> Result<()> {
