@@ -66,7 +66,7 @@ async fn unknown(context: &Context, search: &mut Search<'_>) -> Result<(), Failu
     let mut from = None;
     loop {
         let page =
-            context.store.unknown(None, from.as_ref()).await.map_err(|error| context.no_index(error))?;
+            context.store.unresolved(None, from.as_ref()).await.map_err(|error| context.no_index(error))?;
         page.records.iter().for_each(|record| search.look_at(&record.key));
         from = page.next;
         if from.is_none() || search.is_over() {

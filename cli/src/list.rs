@@ -71,7 +71,7 @@ pub async fn unknown(
     let (mut records, mut from, mut scanned) = (Vec::new(), None, 0);
     loop {
         let page =
-            context.store.unknown(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
+            context.store.unresolved(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
         records.extend(page.records.into_iter().filter(|record| !escalated || is_escalated(record)));
         records.sort_by_key(|record| (!is_escalated(record), since(record)));
         records.truncate(limit.saturating_add(1));

@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_execution_that_ends_in_its_batch_leaves_nothing_open() {
-        for end in ["completed", "failed_retryable", "unknown"] {
+        for end in ["completed", "failed_retryable", "unknown", "between_workers"] {
             let left = open(&[change(1, image("in_progress", "A", 0)), change(2, image(end, "A", 0))]);
             assert_eq!(left, [], "{end}");
         }
@@ -172,6 +172,51 @@ mod tests {
         let ended = change(101, image("completed", "A", 0));
         assert_eq!(open(&[ended.clone(), alive.clone(), lease_expired.clone(), began.clone()]), []);
         assert_eq!(open(&[began, lease_expired, alive, ended]), []);
+    }
+
+    /// A write over this image, of a state, an attempt and a lease.
+    fn changed(number: u32, before: Value, after: Value) -> Value {
+        let mut change = change(number, after);
+        change["dynamodb"]["OldImage"] = before;
+        change
+    }
+
+    #[test]
+    fn a_write_that_keeps_a_phase_needs_no_check_of_its_own() {
+        let began = || image("in_progress", "A", 0);
+        assert_eq!(open(&[changed(2, began(), began())]), [], "the batch with the reservation had it");
+        let left = open(&[change(1, began()), changed(2, began(), began())]);
+        assert_eq!((left.len(), &*left[0].sequence_number), (1, "1"), "it comes again from there");
+        let mut extended = began();
+        extended["lease_until"]["N"] = "60000".into();
+        let mut damaged = began();
+        damaged.as_object_mut().unwrap().remove("attempt");
+        for (before, after) in [
+            (began(), extended),
+            (began(), image("in_progress", "B", 0)),
+            (image("between_workers", "A", 0), began()),
+            (image("unknown", "A", 0), began()),
+            (damaged, began()),
+            (Value::Null, began()),
+        ] {
+            assert_eq!(open(&[changed(2, before.clone(), after)]).len(), 1, "{before}");
+        }
+    }
+
+    // T41
+    #[test]
+    fn an_execution_that_ends_between_workers_is_open_again_once_resumed() {
+        let (began, waits) = (image("in_progress", "A", 0), image("between_workers", "A", 0));
+        let resumed = image("in_progress", "B", 0);
+        let changes = [
+            change(1, began.clone()),
+            changed(2, began.clone(), began.clone()),
+            changed(3, began, waits.clone()),
+            changed(4, waits, resumed.clone()),
+            changed(5, resumed.clone(), resumed),
+        ];
+        let left = open(&changes);
+        assert_eq!((left.len(), &*left[0].attempt, &*left[0].sequence_number), (1, &b"B"[..], "4"));
     }
 
     // T41

@@ -72,14 +72,14 @@ pub(super) const SCHEMA_ATTRIBUTE: &str = "schema";
 const PAYLOAD: &str = "payload";
 const ABANDONED: &str = "abandoned";
 
-/// How many partitions of each kind the index of unknown outcomes has. A partition takes 1,000 writes a second. While a provider
+/// How many partitions of each kind the index of unknown outcomes and operations between workers has. A partition takes 1,000 writes a second. While a provider
 /// is down, every operation becomes unknown, and an index that cannot keep up would throttle the table.
 const SHARDS: usize = 8;
 
-/// The partitions of outcomes that reconciliation asks about.
+/// The partitions of records that reconciliation asks about, or escalates in time.
 pub(super) const ASKED_SHARDS: [&str; SHARDS] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
-/// The partitions of escalated outcomes. They are separate so that an operator finds them without reading the others, and so that
+/// The partitions of escalated records. They are separate so that an operator finds them without reading the others, and so that
 /// they delay no question.
 pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
     "escalated-0",
@@ -92,7 +92,7 @@ pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
     "escalated-7",
 ];
 
-/// The index partition of an unknown outcome.
+/// The index partition of a record.
 fn shard(partition_key: &str, reconcile_at: Timestamp) -> &'static str {
     let shards = if reconcile_at == Timestamp::MAX { ESCALATED_SHARDS } else { ASKED_SHARDS };
     shards[usize::from(KeyHash::of(partition_key).first_byte()) % SHARDS]
@@ -292,7 +292,7 @@ impl TryFrom<Item> for Record {
             },
             transactional: item.transactional,
             with_writes: item.with_writes,
-            phases: item.take_phases(),
+            phases: item.take_phases()?,
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
@@ -360,11 +360,15 @@ impl Item {
         }
     }
 
-    fn take_phases(&mut self) -> Option<Phases> {
-        let resume_within = Duration::from_millis(self.resume_within?);
+    fn take_phases(&mut self) -> Result<Option<Phases>> {
         let phases = |items: &mut Vec<ItemPhase>| mem::take(items).into_iter().map(Phase::from).collect();
-        let (kept, noted) = (phases(&mut self.phases), phases(&mut self.noted));
-        Some(Phases { resume_within, kept, noted, begun: self.begun_at })
+        let (kept, noted): (Vec<_>, Vec<_>) = (phases(&mut self.phases), phases(&mut self.noted));
+        let Some(resume_within) = self.resume_within.map(Duration::from_millis) else {
+            // Without its bound, an operation would begin anew over what is kept.
+            let has_any = !kept.is_empty() || !noted.is_empty() || self.begun_at.is_some();
+            return if has_any { Err(missing("resume_within")) } else { Ok(None) };
+        };
+        Ok(Some(Phases { resume_within, kept, noted, begun: self.begun_at }))
     }
 
     fn state(self) -> Result<State> {
@@ -438,7 +442,10 @@ impl Item {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{answer, reservation};
+    use crate::record::{
+        ReservationRequest,
+        tests::{answer, reservation},
+    };
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
 
@@ -504,11 +511,18 @@ mod tests {
             reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap()
         };
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        for record in [completed(answer()), unknown.into(), reserved] {
+        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(1)), ..reservation("k") };
+        let resumed = Record::reserve(&resumes, Revision::mint(), NOW);
+        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        let resumed = resumed.keep(&resumed, 0, &charge, Revision::mint(), NOW).unwrap();
+        let between_workers = resumed.release(resumed.attempt, Revision::mint(), NOW).unwrap();
+        assert_eq!(between_workers.state.name(), "between_workers");
+        for record in [completed(answer()), unknown.into(), reserved, resumed.into(), between_workers.into()]
+        {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
-            let needed =
-                |name: &&String| !["origin", "last_failure", "settled_note"].contains(&name.as_str());
+            let optional = ["origin", "last_failure", "settled_note", "phases"];
+            let needed = |name: &&String| !optional.contains(&name.as_str());
             for name in whole.keys().filter(needed) {
                 let mut damaged = whole.clone();
                 damaged.remove(name);

@@ -19,11 +19,12 @@ pub(crate) enum Change {
     Accepted(Seen),
     /// A worker owns the record, until the end of its lease.
     Began(Seen),
-    /// The record is settled, or unknown.
+    /// The record is settled, unknown, or between workers.
     Ended(Seen),
     /// Time to live has deleted a record of this operation.
     Pruned(OperationName),
-    /// Nothing that concerns an execution: an item that is not a record, or another deletion.
+    /// Nothing that concerns an execution: an item that is not a record, another deletion, or a write that changes neither the
+    /// record's worker nor its lease, such as the one that keeps a phase.
     Nothing,
 }
 
@@ -59,6 +60,8 @@ struct Images<'a> {
     /// Parsed only if the item is a record: body items are large.
     #[serde(borrow)]
     new_image: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_image: Option<&'a RawValue>,
     sequence_number: String,
 }
 
@@ -76,7 +79,7 @@ struct Keys {
 }
 
 /// The attributes of a record's image that matter here. Others are not read, so that damage to them hides no execution.
-#[derive(Deserialize)]
+#[derive(PartialEq, Deserialize)]
 struct Image {
     state: AttributeValue,
     attempt: AttributeValue,
@@ -103,6 +106,9 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     };
     let image: Image =
         serde_json::from_str(image.get()).map_err(|_| "its image lacks an attribute of a record")?;
+    // What came before: its own change was read already, or comes again. Damage to it hides nothing.
+    let before = images.old_image.and_then(|old| serde_json::from_str::<Image>(old.get()).ok());
+    let same = before.is_some_and(|before| before == image);
     let (AttributeValue::S(state), AttributeValue::B(attempt), Some(created_at)) =
         (image.state, image.attempt, millis(&image.created_at))
     else {
@@ -113,8 +119,11 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     match state.as_str() {
         State::PENDING => Ok(Change::Accepted(Seen { lease_until: None, ..seen })),
         State::IN_PROGRESS if lease_until.is_none() => Err("its image is in progress and has no lease"),
+        State::IN_PROGRESS if same => Ok(Change::Nothing),
         State::IN_PROGRESS => Ok(Change::Began(seen)),
-        State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN => Ok(Change::Ended(seen)),
+        State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN | State::BETWEEN_WORKERS => {
+            Ok(Change::Ended(seen))
+        }
         _ => Err("its image is in no state that this version knows"),
     }
 }

@@ -16,15 +16,15 @@ use crate::{
 #[async_trait]
 pub trait Unsettled: Store {
     /// The keys of unknown outcomes that reconciliation must ask about by `now`, and of operations between workers that it must
-    /// escalate by then: up to `limit` from each partition of the
-    /// index, the longest overdue first. That makes at least `limit` in all, if that many are due. A key that cannot be read is
-    /// logged, and does not count toward the limit.
+    /// escalate by then: up to `limit` from each partition of the index, the longest overdue first. That makes at least `limit` in
+    /// all, if that many are due. A key that cannot be read is logged, and does not count toward the limit.
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>>;
 
     /// Unknown outcomes and operations between workers, of one tenant or of all, page by page, not ordered by age.
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page>;
+    async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page>;
 
-    /// How many outcomes are unknown, and since when, and how many operations are between workers, for monitoring. It reads at most one page of each partition of the index.
+    /// How many outcomes are unknown, and since when, and how many operations are between workers, for monitoring. It reads at most
+    /// one page of each partition of the index.
     async fn survey(&self) -> Result<Survey>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among

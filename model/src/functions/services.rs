@@ -174,7 +174,11 @@ impl Unsettled for GatedStore {
         due.map_err(error)
     }
 
-    async fn unknown(&self, _: Option<&lambda_idempotency::key::Tenant>, _: Option<&Cursor>) -> Result<Page> {
+    async fn unresolved(
+        &self,
+        _: Option<&lambda_idempotency::key::Tenant>,
+        _: Option<&Cursor>,
+    ) -> Result<Page> {
         Ok(Page::default())
     }
 

@@ -139,6 +139,9 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     ];
     let causes = [UnknownCause::LeaseExpired, UnknownCause::PerhapsExecuted, UnknownCause::Contested];
     let transactional = Record { transactional: true, ..reserved("key") };
+    let with_phases = |phases| Record { phases: Some(phases), ..reserved("key") };
+    let kept = [("charge", r#"{"id":"ü","amount":1.10}"#), ("stock", "[]")];
+    let mut phases = samples::phases(&kept, NOW);
     let mut records = vec![
         pending(&unique(), "key"),
         reserved("key"),
@@ -154,6 +157,22 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     ];
     records.extend(answers.map(|(head, body)| answered(&reserved("key"), head, body)));
     records.extend(causes.map(|cause| samples::unknown(&reserved("key"), cause, NOW)));
+    records.extend([
+        with_phases(samples::phases(&[], NOW)),
+        with_phases(phases.clone()),
+        samples::between_workers(&reserved("key"), &[], NOW),
+        samples::between_workers(&reserved("key"), &kept, NOW),
+    ]);
+    // One result that is too long, another that is reported, and a call that may have been made.
+    phases.kept[1].result = None;
+    phases.noted = samples::phases(&[("shipment", "null")], NOW.plus(HOUR)).kept;
+    phases.begun = Some(NOW);
+    let open = with_phases(phases);
+    let body = || KeptBody::Omitted { length: 0 };
+    let completed = answered(&open, Head::Payload, body());
+    assert_eq!(completed.phases.as_ref().map(|phases| phases.kept.len()), Some(2), "it keeps their names");
+    records.extend([samples::unknown(&Record { key: reserved("key").key, ..open.clone() }, causes[0], NOW)]);
+    records.extend([Record { key: reserved("key").key, ..completed }, open]);
     for record in records {
         put(store, None, &record).await;
         let current = load(store, &record.key).await;

@@ -1,7 +1,7 @@
 //! Makes records in each of their states, for tests of stores and of code that uses the library.
 //!
 //! 1. [`pending`] and [`in_progress`] make a record of a key and fingerprints.
-//! 2. [`completed`], [`released`] and [`unknown`] put a record in that state, under a fresh revision.
+//! 2. [`completed`], [`released`], [`unknown`] and [`between_workers`] put a record in that state, under a fresh revision.
 //!
 //! It does not enforce the rules by which one state follows another.
 
@@ -11,8 +11,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, Encoding, KeptAnswer, KeptBody, Note, Record, ReservationRequest, SettledBy, State,
-        UnknownCause, Verdict,
+        Answer, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest, SettledBy,
+        State, UnknownCause, Verdict,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -51,6 +51,22 @@ pub fn released(record: &Record, at: Timestamp, retain: Duration) -> Record {
 pub fn unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
     let state = State::Unknown { cause, since: at, reconcile_at: at, asked: 0 };
     Record { revision: fresh(), state, ..record.clone() }
+}
+
+/// For how long the sample of an operation between workers waits for a retry.
+pub const RESUME_WITHIN: Duration = Duration::from_secs(3600);
+
+/// The same record, between workers since this time, for [`RESUME_WITHIN`]. The phases of these names are kept, with these results
+/// as JSON.
+pub fn between_workers(record: &Record, kept: &[(&str, &str)], at: Timestamp) -> Record {
+    let state = State::BetweenWorkers { since: at, reconcile_at: at.plus(RESUME_WITHIN) };
+    Record { revision: fresh(), phases: Some(phases(kept, at)), state, ..record.clone() }
+}
+
+/// Phases of these names and results, kept at this time.
+pub(crate) fn phases(kept: &[(&str, &str)], at: Timestamp) -> Phases {
+    let phase = |(name, result): &(&str, &str)| Phase::new((*name).into(), Some((*result).into()), at);
+    Phases { kept: kept.iter().map(phase).collect(), ..Phases::none(RESUME_WITHIN) }
 }
 
 pub(super) fn reservation(

@@ -27,8 +27,17 @@ pub(super) fn for_body(record: &Record) -> usize {
         + note("last_failure", &record.last_failure)
         + note("settled_note", &record.settled_note);
     let transactional = if record.transactional { "transactional".len() + 1 } else { 0 };
-    CAPACITY_UNIT
-        .saturating_sub(FIXED_SIZE + transactional + record.key.partition_key().len() + headers + notes)
+    let own = record.key.partition_key().len() + headers + notes + transactional + phases(record);
+    CAPACITY_UNIT.saturating_sub(FIXED_SIZE + own)
+}
+
+/// The size of what a completed record says of its phases: their names and times.
+fn phases(record: &Record) -> usize {
+    let kept = record.phases.iter().flat_map(|phases| &phases.kept);
+    // A map costs 3 bytes, and each of its entries and elements 1.
+    let names: usize = kept.map(|phase| 1 + 3 + 2 + "name".len() + phase.name.len() + "at".len() + 8).sum();
+    let fixed = "phases".len() + 3 + "resume_within".len() + 8;
+    if names == 0 { 0 } else { names + fixed }
 }
 
 #[cfg(test)]
@@ -41,7 +50,7 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, KeptAnswer, KeptBody, Revision,
+            Encoding, Head, KeptAnswer, KeptBody, Phase, ReservationRequest, Revision,
             tests::{answer, reservation},
         },
         store::dynamodb::{Attributes, to_item},
@@ -64,6 +73,7 @@ mod tests {
                 AttributeValue::N(digits) => digits.len().div_ceil(2) + 1,
                 AttributeValue::B(bytes) => bytes.as_ref().len(),
                 AttributeValue::Bool(_) => 1,
+                AttributeValue::M(map) => 3 + map.len() + size(map),
                 AttributeValue::L(list) => 3 + list.iter().map(|element| 1 + value(element)).sum::<usize>(),
                 other => panic!("{other:?} in a record"),
             }
@@ -80,6 +90,26 @@ mod tests {
         let bytes = Bytes::from(vec![b'x'; capacity]);
         kept.body = KeptBody::Inline { length: capacity as u64, bytes, encoding: Encoding::Identity };
         let record = Record { with_writes: true, ..completed(kept) };
+        let size = size(&to_item(&record).unwrap());
+        assert!((CAPACITY_UNIT - 64..=CAPACITY_UNIT).contains(&size), "{size}");
+    }
+
+    // T38
+    #[test]
+    fn the_names_of_phases_count_toward_the_capacity_and_results_do_not() {
+        let day = Duration::from_millis(86_400_001);
+        let resumes = ReservationRequest { resume_within: Some(day), retention: day, ..reservation("k") };
+        let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
+        for (place, name) in ["charge", "shipment-with-a-long-name", "refund"].into_iter().enumerate() {
+            let phase = Phase::new(name.into(), Some("1".repeat(600)), NOW);
+            record = record.keep(&record, place, &phase, Revision::mint(), NOW).unwrap().into();
+        }
+        let completed = |answer| record.complete(&record, Revision::mint(), answer, NOW).unwrap();
+        // As it is when the body is placed.
+        let capacity = for_body(&Record { state: completed(answer()).state.clone(), ..record.clone() });
+        let bytes = Bytes::from(vec![b'x'; capacity]);
+        let body = KeptBody::Inline { length: capacity as u64, bytes, encoding: Encoding::Identity };
+        let record = Record { with_writes: true, ..completed(KeptAnswer { body, ..answer() }).into() };
         let size = size(&to_item(&record).unwrap());
         assert!((CAPACITY_UNIT - 64..=CAPACITY_UNIT).contains(&size), "{size}");
     }

@@ -1,7 +1,7 @@
-//! Finds unsettled records: unknown outcomes by the sparse index, everything else by a scan.
+//! Finds unsettled records: unknown outcomes and operations between workers by the sparse index, everything else by a scan.
 //!
-//! The index has two kinds of partitions: `0` to `7` for outcomes that reconciliation asks about, by the time of the next
-//! question, and `escalated-0` to `escalated-7` for those that wait for an operator.
+//! The index has two kinds of partitions: `0` to `7` for records that reconciliation asks about, or escalates, by the time when it
+//! does, and `escalated-0` to `escalated-7` for those that wait for an operator.
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
@@ -25,10 +25,10 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many unknown outcomes one page lists.
+/// How many records one page lists.
 const PAGE: i32 = 100;
 
-/// Every partition of the index, those of escalated outcomes first.
+/// Every partition of the index, those of escalated records first.
 const SHARDS: &[&str] = [ESCALATED_SHARDS, ASKED_SHARDS].as_flattened();
 
 /// The key attributes of the table and of the index. A cursor holds their values after the last item of a page.
@@ -37,7 +37,7 @@ const INDEX_KEY: [&str; 4] = [RECONCILE_SHARD, PK, SK, RECONCILE_AT];
 
 const IN_SHARD: &str = "reconcile_shard = :shard";
 
-/// The attribute with the time since when an outcome is unknown.
+/// The attribute with the time since when a record is in the index.
 const SINCE: &str = "since";
 
 /// The attribute with the state's name.
@@ -51,8 +51,8 @@ impl Unsettled for DynamoDbStore {
         Ok(in_turn(futures_util::future::try_join_all(shards).await?))
     }
 
-    /// Lists one partition of the index after another, those of escalated outcomes first. Needs `dynamodb:Query` on the index.
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
+    /// Lists one partition of the index after another, those of escalated records first. Needs `dynamodb:Query` on the index.
+    async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let place = |shard: &str| SHARDS.iter().position(|known| *known == shard).ok_or_else(foreign_cursor);
         let (place, after) = match from.map(Cursor::parts) {
             None => (0, None),
@@ -76,8 +76,8 @@ impl Unsettled for DynamoDbStore {
         Ok(page_of(page.items, page.scanned_count, next))
     }
 
-    /// One query for each of the sixteen partitions. Costs eight read units while nothing is unknown, and one more for each
-    /// 8 KB of unknown records, up to 2,048. Needs `dynamodb:Query` on the index.
+    /// One query for each of the sixteen partitions. Costs eight read units while the index is empty, and one more for each
+    /// 8 KB of records in it, up to 2,048. Needs `dynamodb:Query` on the index.
     async fn survey(&self) -> Result<Survey> {
         let shards = SHARDS.iter().map(|shard| async move {
             let query = self.in_shard(shard).key_condition_expression(IN_SHARD);

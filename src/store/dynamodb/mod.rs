@@ -5,7 +5,7 @@
 //! 2. A write with [companions](super::Companion) is one `TransactWriteItems`, with the revision as its request token.
 //! 3. A record is read strongly consistent. The index and scans are not, so their records are read again before a change.
 //! 4. A body goes into its record, else into a body item, else into S3 if a bucket is set, else it is left out.
-//! 5. A sparse index finds unknown outcomes. Time to live deletes settled records and body items.
+//! 5. A sparse index finds unknown outcomes and operations between workers. Time to live deletes settled records and body items.
 //!
 //! It does not work across Regions: two Regions of an asynchronous global table can both reserve a key (T30).
 

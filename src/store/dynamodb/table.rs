@@ -16,7 +16,8 @@ use aws_sdk_dynamodb::{
 
 use crate::store::item::{PK, SK};
 
-/// The sparse index, which contains only unknown outcomes: by partition, then by the time of the next question.
+/// The sparse index, which contains only unknown outcomes and operations between workers: by partition, then by the time when
+/// reconciliation looks at them next.
 pub const INDEX: &str = "reconcile";
 
 /// The keys of that index.

@@ -40,7 +40,7 @@ const BODY_CAPACITY: usize = 512;
 /// The largest body that a body item can hold in DynamoDB.
 const MAX_BODY_BYTES: usize = 406_000;
 
-/// How many unknown outcomes one page lists.
+/// How many records one page lists.
 const PAGE: usize = 100;
 
 /// Keeps records in this process's memory. Clones are one store. It guards nothing across processes: it is not for production.
@@ -79,7 +79,7 @@ impl Tables {
         self.records.range::<String, _>((from, Bound::Unbounded)).map(|(_, record)| record)
     }
 
-    /// Each record that reconciliation looks at, and when.
+    /// Each record in the index, and when reconciliation looks at it.
     fn indexed(&self) -> impl Iterator<Item = (&Record, Timestamp)> {
         self.records.values().filter_map(|record| match record.state {
             State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. } => {
@@ -209,7 +209,7 @@ impl Unsettled for MemoryStore {
         Ok(due.into_iter().take(limit).map(|(record, _)| record.key.clone()).collect())
     }
 
-    async fn unknown(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
+    async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let tables = self.tables();
         let is_listed = |record: &&Record| {
             matches!(record.state, State::Unknown { .. } | State::BetweenWorkers { .. })
@@ -244,7 +244,7 @@ impl Unsettled for MemoryStore {
             return Ok(Page::default());
         }
         let scanned: Vec<_> = tables.after(from).take(limit as usize).collect();
-        // Not unknown outcomes: `due` finds those.
+        // Not what is in the index: `due` finds that.
         let is_unsettled = |record: &&Record| match record.state {
             State::InProgress { lease_until } => lease_until <= now,
             ref state => *state == State::Pending,

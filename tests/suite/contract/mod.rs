@@ -6,6 +6,7 @@ mod fronts;
 mod keys;
 mod large_bodies;
 mod old_keys;
+mod phases;
 mod profiles;
 mod request_bodies;
 mod targets;

@@ -532,7 +532,7 @@ async fn the_index_finds_only_what_is_due(endpoint: &str) {
     for (tenant, keys) in [(None, &mut keys), (Some(first.key.tenant()), &mut of_tenant)] {
         let mut from = None;
         loop {
-            let page = store.unknown(tenant, from.as_ref()).await.unwrap();
+            let page = store.unresolved(tenant, from.as_ref()).await.unwrap();
             keys.extend(page.records.into_iter().map(|record| record.key));
             from = page.next;
             if from.is_none() {

@@ -20,9 +20,10 @@ use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
     domain::Table,
+    engine::PhaseError,
     internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Stale},
     key::RecordKey,
-    operation::Operation,
+    operation::{OnLeaseExpiry, Operation},
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
     record::{Answer, Head, Note, Record},
@@ -46,7 +47,8 @@ const NOW: Timestamp = Timestamp::from_secs(2_000_000_000);
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// A world in which each run has the same ids.
+/// A world in which each run has the same ids. So have two tests: add what is new to the end of each, because the store remembers
+/// the ids of transactions, and never confirms two under one id.
 #[derive(Clone, Debug)]
 struct Numbered {
     clock: WatchedClock,
@@ -127,6 +129,11 @@ impl Writer {
         owned(self.executor_of(operation()).reserve(&request(key)).await)
     }
 
+    /// A worker of an operation that resumes.
+    async fn begin_to_resume(&self, key: &str) -> Ownership {
+        owned(self.executor_of(resuming()).reserve(&request(key)).await)
+    }
+
     async fn end(&self, key: &str, report: Report) {
         self.executor_of(operation()).finish(self.begin(key).await, report).await;
     }
@@ -177,6 +184,17 @@ fn request(key: &str) -> Request {
         deadline: None,
         origin: Some(Note::new("POST /payments")),
     }
+}
+
+/// An operation that waits an hour for a retry.
+fn resuming() -> Operation {
+    operation().on_lease_expiry(OnLeaseExpiry::Resume(HOUR))
+}
+
+/// A first phase, whose call charges.
+async fn charge(ours: &Ownership) -> Result<Value, PhaseError> {
+    let charge = ours.execution().phase("charge").keys_live(HOUR);
+    charge.call(async |_| Ok(json!({ "id": "ch_1", "cents": 1999 }))).await
 }
 
 fn unsure() -> Report {
@@ -300,6 +318,36 @@ async fn items_are_written_as_in_the_fixtures() {
     let unregistered = Reconciliation::new(writer.store(), MemoryQueue::new()).world(writer.world.clone());
     unregistered.ask_if_due(&keyed("unknown_escalated")).await.expect("escalated");
     writer.keep_items("unknown_escalated").await;
+
+    let ours = writer.begin_to_resume("in_progress_with_phases").await;
+    charge(&ours).await.expect("kept");
+    writer.keep_items("in_progress_with_phases").await;
+    let ours = writer.begin_to_resume("completed_with_phases").await;
+    charge(&ours).await.expect("kept");
+    ours.execution().commit("stock", Vec::new()).await.expect("kept");
+    writer.executor_of(resuming()).finish(ours, completed("{}")).await;
+    writer.keep_items("completed_with_phases").await;
+    // Its result is too long to be kept, and the next call may have been made.
+    let ours = writer.begin_to_resume("between_workers").await;
+    charge(&ours).await.expect("kept");
+    writer.world.clock.advance(Duration::from_secs(1));
+    let quote = ours.execution().phase("quote").call(async |_| Ok("7".repeat(3_000)));
+    quote.await.expect("kept");
+    let shipment = ours.execution().phase("shipment").call(async |_| Err::<(), _>("no answer".into()));
+    shipment.await.expect_err("no answer");
+    writer.executor_of(resuming()).finish(ours, completed("{}")).await;
+    writer.keep_items("between_workers").await;
+    // Nothing is kept, but a phase is reported. Then nobody retries in time.
+    let ours = writer.begin_to_resume("between_workers_escalated").await;
+    let key = ours.execution().downstream_key("charge");
+    let reported = ProviderReport::phase_executed("charge", &key, &json!({ "id": "ch_1" }));
+    let reconciliation = writer.reconciliation(Finding::NotFound);
+    let noted = reconciliation.reported(&keyed("between_workers_escalated"), &reported).await;
+    noted.expect("noted");
+    writer.executor_of(resuming()).finish(ours, Report::NotExecuted).await;
+    writer.world.clock.advance(HOUR);
+    reconciliation.ask_if_due(&keyed("between_workers_escalated")).await.expect("escalated");
+    writer.keep_items("between_workers_escalated").await;
 
     assert_unchanged("items.json", writer.written);
 }
@@ -519,6 +567,12 @@ async fn messages_are_written_as_in_the_fixtures() {
     }
     writer.keep_message("contradiction_double_execution");
 
+    let ours = writer.begin_to_resume("deferred_report_of_a_phase").await;
+    ours.execution().commit("stock", Vec::new()).await.expect("kept");
+    writer.guarded.delete(&keyed("deferred_report_of_a_phase")).await;
+    charge(&ours).await.expect_err("there is no record");
+    writer.keep_message("deferred_report_of_a_phase");
+
     assert_unchanged("messages.json", writer.written);
 }
 
@@ -550,14 +604,25 @@ async fn deliver(store: &MemoryStore, message: &Value, queue: Option<&str>) -> R
 /// The record of a deferred report as its worker last saw it.
 fn begun(message: &Value) -> Record {
     let mut item = message["item"].clone();
+    if is_of_a_phase(message) {
+        item["phases"]["L"].as_array_mut().expect("phases").pop();
+    }
     item["state"] = json!({ "S": "in_progress" });
     item["lease_until"] = json!({ "N": NOW.plus(LEASE).as_millis().to_string() });
     serde_dynamo::from_item::<_, Item>(attributes(&item)).expect("an item").try_into().expect("a record")
 }
 
+fn is_of_a_phase(message: &Value) -> bool {
+    message["item"]["state"]["S"] == "in_progress"
+}
+
 /// The record's item after its deferred report was applied: what its worker wanted, written now.
 fn applied(message: &Value) -> Value {
     let (now, mut item) = (NOW.plus(HOUR), message["item"].clone());
+    if is_of_a_phase(message) {
+        item["lease_until"] = json!({ "N": NOW.plus(LEASE).as_millis().to_string() });
+        return item;
+    }
     item["completed_at"]["N"] = json!(now.as_millis().to_string());
     item["expires_at"]["N"] = json!(now.plus(RETENTION).as_secs_rounded_up().to_string());
     if message["writes"].is_array() {
@@ -581,8 +646,9 @@ async fn every_message_is_read_and_none_of_another_version() {
         };
         assert_eq!((dead_letter.queue, dead_letter.record.is_some()), (queue, kind != "sweep"), "{name}");
         let (store, has_writes) = (store(), message["writes"].is_array());
-        // Over a record that is gone, domain writes are never applied.
-        if has_writes {
+        // Over a record that is gone, neither domain writes nor phases are applied.
+        let has_record = has_writes || is_of_a_phase(message);
+        if has_record {
             store.put(None, &begun(message), &[]).await.expect("the store answers");
         }
         let received = deliver(&store, message, queue).await;
@@ -602,7 +668,7 @@ async fn every_message_is_read_and_none_of_another_version() {
             let mut item = serde_json::to_value(item).expect("an item");
             // New in each write.
             item["revision"] = message["item"]["revision"].clone();
-            if !has_writes {
+            if !has_record {
                 // There was no record, so it begins a generation.
                 item["created_at"] = message["item"]["created_at"].clone();
             }
@@ -624,5 +690,5 @@ async fn every_message_is_read_and_none_of_another_version() {
             }
         }
     }
-    assert_eq!(messages.len(), 12);
+    assert_eq!(messages.len(), 13);
 }
