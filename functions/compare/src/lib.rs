@@ -44,7 +44,7 @@ async fn from_env() -> Result<Comparison, ConfigError> {
     let reports = env::var("REPORTS").unwrap_or_default();
     Ok(Comparison {
         reports: Reports::parse(&reports).await?,
-        ledger: Ledger::from_env(config.payments_table.clone()).await,
+        ledger: Ledger::from_env(lambda::text("PAYMENTS_TABLE")?).await,
         provider: Provider::new(&config)?,
         sealing_keys: SealingKeys::from_env()?,
         world: Box::new(SystemWorld),

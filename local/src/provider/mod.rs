@@ -5,10 +5,12 @@
 //!    parameters 409. Metadata is not a parameter.
 //! 2. A charge that has begun is made, even if the caller has gone away.
 //! 3. Its query API returns the truth, even if the answer to the charge was lost.
-//! 4. Each decision has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
+//! 4. Each decision and each refund has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
+//! 5. A charge is given back once for each key, and not only once, so that a caller who changes keys is seen.
 
 mod books;
 mod cards;
+mod refunds;
 mod webhooks;
 
 use axum::{
@@ -45,6 +47,8 @@ pub async fn start(front: &str, secret: &str) -> io::Result<String> {
     let router = Router::new()
         .route("/charges", post(charge).get(list))
         .route("/charges/{key}", get(show))
+        .route("/refunds", post(refunds::refund).get(refunds::list))
+        .route("/refunds/{key}", get(refunds::show))
         .route("/deliver", post(deliver))
         .with_state(Provider { books: Arc::default(), receiver });
     tokio::spawn(async move { axum::serve(listener, router).await });

@@ -130,7 +130,6 @@ fn services(ledger: &Ledger, accounts: &Accounts, provider_url: &str) -> Service
 /// A client of the provider at this URL.
 pub fn provider(url: &str) -> Provider {
     let config = Config {
-        payments_table: String::new(),
         provider_url: url.parse().expect("a URL"),
         provider_timeout: PROVIDER_TIMEOUT,
         lease_grace: Duration::from_secs(1),
