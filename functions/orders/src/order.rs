@@ -4,7 +4,8 @@ use lambda_idempotency::engine::CallError;
 use payments::{Found, NewPayment, NotCharged};
 use serde::{Deserialize, Serialize};
 
-use crate::shop::OPENING;
+/// The largest quantity of one order.
+pub(crate) const MAX_QUANTITY: u64 = 100;
 
 /// An order as received.
 #[derive(Deserialize)]
@@ -103,7 +104,7 @@ impl OrderRequest {
         if !is_sku(&sku) {
             return Err("sku must have 1 to 64 letters, digits, - or _");
         }
-        if !(1..=OPENING).contains(&quantity) {
+        if !(1..=MAX_QUANTITY).contains(&quantity) {
             return Err("quantity must be an integer from 1 to 100");
         }
         let payment = NewPayment { customer_id, amount_cents, currency, source }.checked()?;

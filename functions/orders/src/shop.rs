@@ -8,10 +8,10 @@ use lambda_idempotency::domain::{DomainWrite, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::Order;
+use crate::order::{MAX_QUANTITY, Order};
 
-/// How much there is of each article at first. No order is larger.
-pub const OPENING: u64 = 100;
+/// How much there is of each article at first: enough for any one order, so that the first one needs no condition.
+pub const OPENING: u64 = MAX_QUANTITY;
 
 /// How much of an article is left.
 #[derive(Serialize)]
@@ -43,7 +43,7 @@ impl Shop {
         Self { client, table: Table::new(table, "pk").sort_key("sk") }
     }
 
-    /// Puts an order into its row. A new one has the condition that there is none.
+    /// Puts an order into its row.
     pub(crate) fn recording(&self, tenant: &str, order: &Order) -> DomainWrite {
         self.table.put(Row { pk: tenant, sk: order_key(&order.id), order })
     }

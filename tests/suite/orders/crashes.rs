@@ -22,7 +22,7 @@ async fn cloud(endpoint: &str, books: &Books, more: &[(&str, &str)]) -> (LocalCl
     let own = [
         ("TABLE_PREFIX", books.prefix()),
         ("FUNCTION_PROVIDER_URL", provider.url()),
-        ("FUNCTION_TIMEOUT_MS", "2500"),
+        ("FUNCTION_TIMEOUT_MS", "6000"),
     ];
     let variables: Vec<_> = own.into_iter().chain(more.iter().copied()).collect();
     let cloud = LocalCloud::on(endpoint, &variables).await;
