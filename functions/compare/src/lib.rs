@@ -6,6 +6,8 @@
 //! Both ledgers are read page by page and compared by the charge's id. Differences go to the report, the log and the metrics; the
 //! answer has the summary of each day. Another run replaces the day's report.
 //!
+//! Charges of orders are left out: they are in no ledger of payments.
+//!
 //! The report names the tenant and idempotency key of a charge if its ledger does; the log has the hash of its record's key.
 //!
 //! Environment: `PAYMENTS_TABLE`, `PROVIDER_URL`, `SEALING_KEYS` (which open the correlation from a charge to its record), `REPORTS`.
