@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
     commit::{self, Committed},
-    phase::{Failed, Phasing},
+    phasing::{Failed, Phasing},
     report::{FinishOutcome, Finished, Kept, Report},
 };
 use crate::{

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::MutexGuard;
 
-use super::{Committed, PhaseError, cursor::Opened};
+use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
     engine::{Applied, Change, Effort, Moment, Retries, Start, Step as Write, Unapplied},
@@ -13,6 +13,23 @@ use crate::{
     store::Companion,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
+
+/// What became of the domain writes of [`Execution::commit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// They are committed.
+    Written,
+    /// The conditions of the writes at these places did not hold, and none is committed. That is kept: every later execution gets
+    /// the same refusal.
+    Refused(Vec<usize>),
+}
+
+impl Committed {
+    /// As its record keeps it: the places of the writes that were refused.
+    pub(super) fn of(refused: Vec<usize>) -> Self {
+        if refused.is_empty() { Self::Written } else { Self::Refused(refused) }
+    }
+}
 
 /// What the handler does next.
 pub(super) enum Step {
