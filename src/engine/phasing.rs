@@ -36,8 +36,8 @@ struct Cursor {
     ended: bool,
 }
 
-/// Why an execution cannot end as its handler says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why an execution cannot end as its handler says. The worst counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Failed {
     /// A phase failed outside a call, or its call was certainly not made.
     Outside,
@@ -82,7 +82,7 @@ impl Phasing {
             None
         };
         if let Some(advice) = misused {
-            cursor.failed.get_or_insert(Failed::Outside);
+            cursor.failed = cursor.failed.max(Some(Failed::Outside));
             return Err(advice);
         }
         cursor.open = true;
@@ -94,7 +94,7 @@ impl Phasing {
     pub(super) fn leave(&self, failed: Option<Failed>) {
         let mut cursor = self.cursor();
         cursor.open = false;
-        cursor.failed = cursor.failed.or(failed);
+        cursor.failed = cursor.failed.max(failed);
     }
 
     /// The open phase names this reference when it is kept.
@@ -118,11 +118,25 @@ impl Phasing {
         std::mem::take(&mut self.cursor().references)
     }
 
-    /// The handler has answered. Returns why its answer does not count, if it does not.
-    pub(super) fn end(&self) -> Option<Failed> {
+    /// The handler has answered. Returns to how many phases it came, and why its answer does not count, if it does not.
+    pub(super) fn end(&self) -> (usize, Option<Failed>) {
         let mut cursor = self.cursor();
         cursor.ended = true;
         // A call that still runs, in another task.
-        cursor.failed.or(cursor.open.then_some(Failed::InCall))
+        (cursor.names.len(), cursor.failed.max(cursor.open.then_some(Failed::InCall)))
+    }
+
+    /// Why the answer of a handler that came to so many phases does not count: it has not come to what this record knows of
+    /// earlier executions.
+    pub(super) fn not_answered(seen: &Record, came_to: usize) -> Option<Failed> {
+        let phases = seen.phases.as_ref()?;
+        if came_to < phases.kept.len() {
+            tracing::error!(
+                "a handler answered before it came to the phases that are kept: its answer is not kept"
+            );
+            return Some(Failed::Outside);
+        }
+        // An earlier execution may have made its first call, and this one decides nothing about it.
+        (came_to == 0 && phases.begun.is_some()).then_some(Failed::Unknown)
     }
 }

@@ -8,14 +8,17 @@
 //! 2. Only the handler knows what follows, so whoever takes the record over decides at each call: see [`Phases::next`].
 //! 3. What others report of a phase is noted until the handler gets there.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use super::Reference;
-use crate::{time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
+use crate::{key::KeyHash, time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
 
 /// How long all results of an operation's phases together may be, as JSON, in bytes. Duplicates read them, and each write of the
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
 pub const MAX_PHASE_RESULTS: usize = 2048;
+
+/// A result of at most so many bytes is always kept: those of most commits are.
+const ALWAYS_KEPT: usize = 16;
 
 /// How long a phase's name may be, in bytes.
 const MAX_NAME: usize = 64;
@@ -26,7 +29,7 @@ const MAX_NAME: usize = 64;
 pub struct Phases {
     /// How long after its last recovery point the record waits for a retry before it is escalated.
     pub resume_within: Duration,
-    /// The phases that are kept, in the order in which the handler made them. Of a completed record: their names alone.
+    /// The phases that are kept, in the order in which the handler made them. Of a settled record, with digests of their results.
     pub kept: Vec<Phase>,
     /// Phases that others report, and that no handler has got to.
     pub noted: Vec<Phase>,
@@ -42,7 +45,7 @@ pub struct Phases {
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// Its result, as JSON; `None` if it was too long to be kept.
+    /// Its result, as JSON; `None` if it was too long to be kept. Of a settled record: a digest, `sha256:` and 16 hex digits.
     pub result: Option<String>,
     /// When it was kept or noted.
     pub at: Timestamp,
@@ -55,13 +58,16 @@ pub struct Phase {
 pub enum Next<'a> {
     /// It is kept, with this result.
     Kept(&'a str),
-    /// It is not kept, but others report this result: it is kept without a call.
+    /// It is not kept, but others report this result. If the handler can read it, it is kept without a call.
     Noted(&'a str),
     /// It is called, with the same downstream key as ever.
     Call,
-    /// An earlier execution may have made the call, and the provider may have forgotten its key; or the result was too long to be
-    /// kept. So the provider is asked.
-    Ask,
+    /// An earlier execution may have made the call, and the provider may have forgotten its key. Or it was certainly `made`, and its
+    /// result is not known here. So the provider is asked.
+    Ask {
+        /// Whether it was certainly made.
+        made: bool,
+    },
     /// Another phase is kept in its place: the record was written by another version of the handler.
     Mismatch,
 }
@@ -74,12 +80,10 @@ impl Phase {
 
     /// Whether it has another result than `other`, as far as both are kept.
     pub(super) fn differs(&self, other: &Self) -> bool {
-        // The members of an object have no order.
-        let json = |phase: &Self| {
-            let result = phase.result.as_ref()?;
-            Some(serde_json::from_str(result).unwrap_or(serde_json::Value::String(result.clone())))
-        };
-        json(self).zip(json(other)).is_some_and(|(ours, theirs)| ours != theirs)
+        match (&self.result, &other.result) {
+            (Some(ours), Some(theirs)) => digest(ours) != digest(theirs),
+            _ => false,
+        }
     }
 
     /// Whether this can be the name of a phase: 1 to 64 letters, digits, `-`, `_` or `.`.
@@ -87,6 +91,18 @@ impl Phase {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_valid)
     }
+}
+
+/// Of a result that is a digest already, the result itself.
+const DIGEST: &str = "sha256:";
+
+/// The digest of a result as JSON. The members of an object have no order.
+fn digest(result: &str) -> Cow<'_, str> {
+    if result.starts_with(DIGEST) {
+        return result.into();
+    }
+    let json: Option<serde_json::Value> = serde_json::from_str(result).ok();
+    format!("{DIGEST}{}", KeyHash::of(&json.map_or(result.to_owned(), |json| json.to_string()))).into()
 }
 
 impl Phases {
@@ -103,14 +119,21 @@ impl Phases {
             return match &kept.result {
                 _ if kept.name != name => Next::Mismatch,
                 Some(result) => Next::Kept(result),
-                None => Next::Ask,
+                None => Next::Ask { made: true },
             };
         }
-        match (self.noted.iter().find(|noted| noted.name == name), self.begun) {
-            (Some(Phase { result: Some(result), .. }), _) => Next::Noted(result),
-            (Some(_), _) => Next::Ask,
-            (None, Some(begun)) if begun.plus(keys_live) <= now.plus(DEFAULT_NOT_FOUND_GRACE) => Next::Ask,
-            (None, _) => Next::Call,
+        match self.noted.iter().find(|noted| noted.name == name) {
+            Some(Phase { result: Some(result), .. }) => Next::Noted(result),
+            noted => self.next_unread(noted.is_some(), keys_live, now),
+        }
+    }
+
+    /// The same, if no result can be read. If the call was `made`, the same key gives its result while the provider remembers it.
+    pub fn next_unread(&self, made: bool, keys_live: Duration, now: Timestamp) -> Next<'static> {
+        match self.begun {
+            Some(begun) if begun.plus(keys_live) <= now.plus(DEFAULT_NOT_FOUND_GRACE) => Next::Ask { made },
+            None if made => Next::Ask { made },
+            _ => Next::Call,
         }
     }
 
@@ -128,14 +151,17 @@ impl Phases {
     pub(super) fn fitted(&self, phase: Phase) -> Phase {
         let others = self.kept.iter().chain(&self.noted).filter(|other| other.name != phase.name);
         let used: usize = others.filter_map(|other| other.result.as_ref()).map(String::len).sum();
-        let result = phase.result.filter(|result| used + result.len() <= MAX_PHASE_RESULTS);
+        let fits = |result: &String| result.len() <= ALWAYS_KEPT || used + result.len() <= MAX_PHASE_RESULTS;
+        let result = phase.result.filter(fits);
         Phase { result, ..phase }
     }
 
-    /// The names of the kept phases, for a completed record; `None` if there are none.
-    pub(super) fn names(&self) -> Option<Self> {
-        let named = |phase: &Phase| Phase { result: None, ..phase.clone() };
-        let kept: Vec<_> = self.kept.iter().map(named).collect();
-        (!kept.is_empty()).then(|| Self { kept, ..Self::none(self.resume_within) })
+    /// The kept phases of a settled record: a late report of one is no contradiction, unless its result differs.
+    pub(super) fn digested(&self) -> Self {
+        let digested = |phase: &Phase| {
+            let result = phase.result.as_deref().map(|result| digest(result).into_owned());
+            Phase { result, ..phase.clone() }
+        };
+        Self { kept: self.kept.iter().map(digested).collect(), ..Self::none(self.resume_within) }
     }
 }

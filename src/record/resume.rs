@@ -31,9 +31,17 @@ impl Record {
         self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })
     }
 
-    /// Whether a phase is noted that no handler has got to.
-    pub(super) fn has_noted(&self) -> bool {
-        self.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty())
+    /// Whether it knows a phase that the handler of `worker` has not come to: noted, or kept by another execution meanwhile.
+    pub(super) fn knows_more_than(&self, worker: &Self) -> bool {
+        let kept = |record: &Self| record.phases.as_ref().map_or(0, |phases| phases.kept.len());
+        let has_noted = self.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty());
+        has_noted || kept(self) > kept(worker)
+    }
+
+    /// Whether a phase is noted with another result. What its handler got itself counts.
+    pub(crate) fn has_noted_otherwise(&self, phase: &Phase) -> bool {
+        let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
+        noted.any(|noted| noted.name == phase.name && noted.differs(phase))
     }
 
     /// Its phases, after an execution that may have begun the call that follows.
@@ -46,10 +54,22 @@ impl Record {
     /// No worker has it: the next retry resumes behind what is kept. If none comes in time, it is escalated.
     pub(super) fn between_workers(&self, phases: Option<Phases>, revision: Revision, now: Timestamp) -> Self {
         let within = phases.as_ref().map(|phases| phases.resume_within).unwrap_or_default();
-        let points = phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
-        let recovered_at = points.map(|phase| phase.at).fold(self.created_at, Timestamp::max);
-        let state = State::BetweenWorkers { since: now, reconcile_at: recovered_at.plus(within) };
+        let reconcile_at = self.recovered_at(phases.as_ref()).plus(within);
+        let state = State::BetweenWorkers { since: now, reconcile_at };
         Self { revision, settled_note: None, phases, state, ..self.clone() }
+    }
+
+    /// When the last of these phases was kept or noted, or when the key was first seen.
+    fn recovered_at(&self, phases: Option<&Phases>) -> Timestamp {
+        let points = phases.into_iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
+        points.map(|phase| phase.at).fold(self.created_at, Timestamp::max)
+    }
+
+    /// It waits for a retry as long again, counted from now. Retries that fail do not take that back.
+    fn waits_again(&self, mut phases: Phases, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let (State::Unknown { .. } | State::BetweenWorkers { .. }) = self.state else { return None };
+        phases.resume_within += now.since(self.recovered_at(Some(&phases)));
+        Some(Transition::to(self.between_workers(Some(phases), revision, now)))
     }
 
     /// Keeps the result of a phase, the `place`-th of its handler, of the execution of `worker`. A worker that has lost the record
@@ -70,17 +90,15 @@ impl Record {
         }
         let phases = self.phases.as_ref().or(worker.phases.as_ref()).ok_or(NotTaken::Differs)?;
         if matches!(self.state, State::Completed { .. }) {
-            let known = phases.kept.iter().any(|kept| kept.name == phase.name);
-            return Err(if known { NotTaken::Known } else { NotTaken::Differs });
+            let known = phases.kept.iter().find(|kept| kept.name == phase.name);
+            let same = known.is_some_and(|known| !known.differs(phase));
+            return Err(if same { NotTaken::Known } else { NotTaken::Differs });
         }
         match phases.kept.get(place) {
             Some(kept) if kept.name == phase.name && !kept.differs(phase) => return Err(NotTaken::Known),
             Some(_) => return Err(NotTaken::Differs),
             None if place != phases.kept.len() => return Err(NotTaken::Differs),
             None => {}
-        }
-        if phases.noted.iter().any(|noted| noted.name == phase.name && noted.differs(phase)) {
-            return Err(NotTaken::Differs);
         }
         let mut next = Phases { begun: None, ..phases.clone() };
         next.noted.retain(|noted| noted.name != phase.name);
@@ -101,39 +119,29 @@ impl Record {
         let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
         match phases.find(&phase.name) {
             Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
-            Some(_) => return Err(NotTaken::Known),
-            None => {}
+            // A report without a result may be completed.
+            Some(known) if known.result.is_some() || phase.result.is_none() => return Err(NotTaken::Known),
+            Some(known) if phases.kept.contains(known) => return Err(NotTaken::Known),
+            _ => {}
         }
         if matches!(self.state, State::Completed { .. } | State::Pending) {
             return Err(NotTaken::Differs);
         }
         let mut next = phases.clone();
+        next.noted.retain(|noted| noted.name != phase.name);
         next.noted.push(next.fitted(phase.clone()));
         Ok(self.with_phases(next, revision, now))
     }
 
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it.
     pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        let phases = Phases { begun: None, ..self.phases.clone()? };
-        let (State::Unknown { since, .. } | State::BetweenWorkers { since, .. }) = self.state else {
-            return None;
-        };
-        let state = State::BetweenWorkers { since, reconcile_at: now.plus(phases.resume_within) };
-        Some(Transition::to(Self {
-            revision,
-            settled_note: None,
-            phases: Some(phases),
-            state,
-            ..self.clone()
-        }))
+        self.waits_again(Phases { begun: None, ..self.phases.clone()? }, revision, now)
     }
 
     /// An operator lets a retry resume it, for as long again as its operation allows.
     pub(crate) fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        let within = self.phases.as_ref()?.resume_within;
-        let State::BetweenWorkers { since, .. } = self.state else { return None };
-        let state = State::BetweenWorkers { since, reconcile_at: now.plus(within) };
-        Some(Transition::to(Self { revision, state, ..self.clone() }))
+        let State::BetweenWorkers { .. } = self.state else { return None };
+        self.waits_again(self.phases.clone()?, revision, now)
     }
 
     /// Nobody resumed it in time, or what is known of it cannot be true: an operator has to look at it.
@@ -242,7 +250,10 @@ mod tests {
             {
                 for ended in all {
                     // What is noted and not answered for has a test of its own.
-                    let current = &match (ended, current.has_noted()) {
+                    let current = &match (
+                        ended,
+                        current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
+                    ) {
                         (Ended::Completed(_), true) => own(charged()),
                         _ => current.clone(),
                     };
@@ -278,14 +289,42 @@ mod tests {
             let kept: Record =
                 noted.keep(&record, 1, &phase("ship", r#"{"id":1,"at":2}"#), fresh(), NOW).unwrap().into();
             assert_eq!(known(&kept).0, ["charge", "ship"]);
-            let other = noted.keep(&record, 1, &phase("ship", "2"), fresh(), NOW);
-            assert_eq!(other.map(Record::from), Err(NotTaken::Differs));
+            // What it got itself counts.
+            let other = noted.keep(&record, 1, &phase("ship", "2"), fresh(), NOW).unwrap();
+            assert!(noted.has_noted_otherwise(&phase("ship", "2")) && known(&other).1.is_empty());
         }
         let completed = completed();
-        assert_eq!(report(&completed, "charge", "9"), Err(NotTaken::Known), "only its name is kept");
+        assert_eq!(report(&completed, "charge", "7"), Err(NotTaken::Known));
+        assert_eq!(report(&completed, "charge", "9"), Err(NotTaken::Differs), "a second effect");
         assert_eq!(report(&completed, "refund", "8"), Err(NotTaken::Differs));
         let without = Record { phases: None, ..charged() };
         assert_eq!(report(&without, "charge", "7"), Err(NotTaken::Differs));
+    }
+
+    #[test]
+    fn a_report_without_a_result_takes_one_later() {
+        let without = Phase::new("ship".to_owned(), None, NOW);
+        let open: Record = between().note(&without, fresh(), NOW).unwrap().into();
+        assert_eq!(open.note(&without, fresh(), NOW).map(Record::from), Err(NotTaken::Known));
+        let noted = open.note(&phase("ship", "8"), fresh(), NOW).unwrap();
+        assert_eq!(noted.phases.as_ref().unwrap().noted, [phase("ship", "8")]);
+        assert_eq!(noted.note(&without, fresh(), NOW), Err(NotTaken::Known));
+    }
+
+    #[test]
+    fn an_effect_that_is_reported_of_a_released_operation_is_resumed() {
+        let released = ended(&reserved(), &Ended::NotExecuted(None));
+        assert_eq!(released.state.name(), "failed_retryable");
+        let noted = released.note(&phase("charge", "7"), fresh(), LATER).unwrap();
+        assert_eq!((noted.state.name(), known(&noted).1), ("between_workers", vec!["charge"]));
+    }
+
+    #[test]
+    fn an_answer_ends_only_what_its_handler_knows() {
+        let worker = reserved();
+        let late: Record = worker.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW).unwrap().into();
+        let ended = Ended::Completed(answer()).of(&late, &worker, fresh(), LATER).unwrap();
+        assert_eq!((ended.state.name(), known(&ended).0), ("between_workers", vec!["charge"]));
     }
 
     #[test]
@@ -300,7 +339,9 @@ mod tests {
         let anew = Record { created_at: LATER, ..record.clone() };
         assert_eq!(keep(&anew, &record, 1, "ship"), Err(NotTaken::Differs), "of a later generation");
         assert_eq!(keep(&completed(), &record, 1, "ship"), Err(NotTaken::Differs));
-        assert_eq!(keep(&completed(), &record, 0, "charge"), Err(NotTaken::Known));
+        assert_eq!(keep(&completed(), &record, 0, "charge"), Err(NotTaken::Differs), "another result");
+        let same = completed().keep(&record, 0, &phase("charge", "7"), fresh(), NOW);
+        assert_eq!(same.map(Record::from), Err(NotTaken::Known));
         for open in [between(), unknown()] {
             assert_eq!(keep(&open, &record, 1, "ship").unwrap().state.name(), "between_workers");
         }
@@ -320,8 +361,12 @@ mod tests {
         assert_eq!(at(&between()), NOW.plus(WITHIN), "not after its worker's end");
         let escalated = between().not_resumed(fresh()).unwrap();
         assert_eq!(at(&escalated), Timestamp::MAX);
-        let again = escalated.resume(fresh(), LATER).unwrap();
+        let again: Record = escalated.resume(fresh(), LATER).unwrap().into();
         assert_eq!(at(&again), LATER.plus(WITHIN));
+        // A retry that fails does not take that back.
+        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let retry = again.again(&resumes, fresh(), LATER);
+        assert_eq!(at(&ended(&retry, &Ended::NotExecuted(None))), LATER.plus(WITHIN));
         for other in [charged(), unknown(), completed()] {
             assert!(other.resume(fresh(), LATER).is_none() && other.not_resumed(fresh()).is_none());
         }

@@ -58,8 +58,9 @@ impl Execution {
         let mut opened = Opened::begin(self, name)?;
         match opened.next(Duration::ZERO).await? {
             Step::Kept(result) => opened.read(&result).map(Committed::of),
-            // A commit that is not kept runs: its fence decides, whatever an earlier execution began.
-            Step::Call | Step::Ask => {
+            Step::Ask { made: true } => Err(opened.misfit(PhaseError::Mismatch)),
+            // A commit that is not kept runs: its fence decides, whatever an earlier execution began, or others report.
+            Step::Call | Step::Ask { made: false } | Step::Noted(_) => {
                 let writes =
                     Writes::of(writes, opened.records_table()).map_err(|error| opened.failed(error))?;
                 opened.commit(writes.into_vec()).await
@@ -165,15 +166,23 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     {
         let mut opened = Opened::begin(self.execution, self.name)?;
         let key = self.execution.downstream_key(self.name);
-        match opened.next(self.keys_live).await? {
+        let mut step = opened.next(self.keys_live).await?;
+        if let Step::Noted(result) = &step {
+            step = match serde_json::from_str(result) {
+                Ok(result) => return opened.keep(result).await,
+                Err(_) => opened.next_unread(self.keys_live).await?,
+            };
+        }
+        let can_be_answered = self.ask.is_some() || !self.keys_live.is_zero();
+        match step {
             Step::Kept(result) => return opened.read(&result),
-            Step::Call => {}
-            Step::Ask => {
+            Step::Call | Step::Noted(_) => {}
+            Step::Ask { made } => {
                 let Some(ask) = self.ask else { return Err(opened.unknown()) };
                 match ask(key.clone()).await {
                     Ok(Some(result)) => return opened.keep(result).await,
                     // What is known to be made was made.
-                    Ok(None) if opened.is_known => return Err(opened.unknown()),
+                    Ok(None) if made => return Err(opened.unknown()),
                     Ok(None) => opened.begin_call()?,
                     Err(error) => return Err(opened.ended(CallError::Perhaps(error.into_source()))),
                 }
@@ -181,6 +190,11 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
         }
         match call(key).await {
             Ok(result) => opened.keep(result).await,
+            // No later execution could make it again, or ask.
+            Err(CallError::Perhaps(error)) if !can_be_answered => {
+                tracing::error!(error = &*error as &dyn std::error::Error, "a call was perhaps made");
+                Err(opened.unknown())
+            }
             Err(error) => Err(opened.ended(error)),
         }
     }

@@ -15,8 +15,6 @@ pub(super) struct Opened<'a> {
     pub(super) phasing: &'a Phasing,
     pub(super) name: &'a str,
     pub(super) place: usize,
-    /// Whether it was certainly made, though its result is not in the record.
-    pub(super) is_known: bool,
     /// What dropping it means.
     dropped: Option<Failed>,
 }
@@ -35,7 +33,7 @@ impl<'a> Opened<'a> {
             tracing::error!(phase = name, advice, "a phase is used wrongly");
             PhaseError::Misused(advice)
         })?;
-        Ok(Self { execution, phasing, name, place, is_known: false, dropped: Some(Failed::Outside) })
+        Ok(Self { execution, phasing, name, place, dropped: Some(Failed::Outside) })
     }
 
     pub(super) fn records_table(&self) -> Option<&str> {
