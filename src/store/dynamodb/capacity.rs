@@ -1,6 +1,6 @@
 //! How much body fits in a record's item within one capacity unit: a duplicate request is billed by the size of the record.
 
-use crate::record::{Note, Record, State};
+use crate::record::{Note, Record, Reference, State};
 
 /// The size of a completed record's item without partition key, headers and body, in bytes as DynamoDB counts them: names and
 /// values, including `with_writes`, which not every record has. A test below measures it.
@@ -31,11 +31,19 @@ pub(super) fn for_body(record: &Record) -> usize {
     CAPACITY_UNIT.saturating_sub(FIXED_SIZE + own)
 }
 
-/// The size of what a completed record says of its phases: their names and times.
+/// The size of what a completed record says of its phases: their names, times and references.
 fn phases(record: &Record) -> usize {
     let kept = record.phases.iter().flat_map(|phases| &phases.kept);
-    // A map costs 3 bytes, and each of its entries and elements 1.
-    let names: usize = kept.map(|phase| 1 + 3 + 2 + "name".len() + phase.name.len() + "at".len() + 8).sum();
+    // A list or map costs 3 bytes, and each of its entries and elements 1.
+    let reference = |named: &Reference| 1 + 3 + 2 + named.provider().len() + named.id().len();
+    let references =
+        |all: &[Reference]| 1 + "references".len() + 3 + all.iter().map(reference).sum::<usize>();
+    let names: usize = kept
+        .map(|phase| {
+            let references = if phase.references.is_empty() { 0 } else { references(&phase.references) };
+            1 + 3 + 2 + "name".len() + phase.name.len() + "at".len() + 8 + references
+        })
+        .sum();
     let fixed = "phases".len() + 3 + "resume_within".len() + 8;
     if names == 0 { 0 } else { names + fixed }
 }
@@ -101,7 +109,8 @@ mod tests {
         let resumes = ReservationRequest { resume_within: Some(day), retention: day, ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for (place, name) in ["charge", "shipment-with-a-long-name", "refund"].into_iter().enumerate() {
-            let phase = Phase::new(name.into(), Some("1".repeat(600)), NOW);
+            let mut phase = Phase::new(name.into(), Some("1".repeat(600)), NOW);
+            phase.references.extend((0..place).filter_map(|id| Reference::new("stripe", format!("ch_{id}"))));
             record = record.keep(&record, place, &phase, Revision::mint(), NOW).unwrap().into();
         }
         let completed = |answer| record.complete(&record, Revision::mint(), answer, NOW).unwrap();
