@@ -87,8 +87,10 @@ pub enum Command {
     Watch(Watch),
     /// Make the reconcile function ask the provider about a record now
     Ask(Ask),
-    /// Settle an operation whose outcome is unknown
+    /// Settle an operation whose outcome is unknown, or one phase of an operation that resumes
     Settle(Settle),
+    /// Let retries resume escalated operations between workers, for as long again as their operation allows
+    Resume(Resume),
     /// Delete the headers and the body that a completed record keeps; it stays completed, and nothing runs again
     ForgetResponse(Forget),
     /// Find records of dead workers now, and mark their outcome unknown
@@ -181,7 +183,7 @@ pub struct ChangeArgs {
 pub struct Show {
     #[command(flatten)]
     pub record: RecordArgs,
-    /// Look for the hash in the whole table, not only among unknown outcomes
+    /// Look for the hash in the whole table, not only among unknown outcomes and operations between workers
     #[arg(long)]
     pub scan: bool,
     #[command(flatten)]
@@ -197,8 +199,13 @@ pub struct Show {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Listed {
+    /// Unknown outcomes, and operations between workers. Read from an index.
+    Unresolved,
     /// Perhaps executed: reconciliation, or an operator, must find out. Read from an index.
     Unknown,
+    /// Interrupted between two phases: a retry resumes it. Read from an index.
+    #[value(alias = "between_workers")]
+    BetweenWorkers,
     /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
     Stale,
 }
@@ -206,12 +213,12 @@ pub enum Listed {
 #[derive(Args)]
 pub struct List {
     /// Which records to list
-    #[arg(long, value_enum, default_value_t = Listed::Unknown)]
+    #[arg(long, value_enum, default_value_t = Listed::Unresolved)]
     pub state: Listed,
     /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// Only escalated outcomes: they wait for an operator, and the provider is not asked any more
+    /// Only escalated records: they wait for an operator, and the provider is not asked any more
     #[arg(long)]
     pub escalated: bool,
     /// How many records to list at most; 1 or more
@@ -224,7 +231,7 @@ pub struct Watch {
     /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// How often to look for unknown outcomes: 5s, 1m30s
+    /// How often to look for unknown outcomes and operations between workers: 5s, 1m30s
     #[arg(long, default_value = "5s", value_parser = span)]
     pub every: Duration,
     /// How long to wait between two scans for stale records: 60s, 1h30m
@@ -256,16 +263,23 @@ pub struct Ask {
 }
 
 #[derive(Args)]
-#[group(id = "outcome", required = true, multiple = false, args = ["completed", "not_executed"])]
+#[group(id = "outcome", required = true, multiple = false, args = ["completed", "not_executed", "result"])]
 pub struct Settle {
     #[command(flatten)]
     pub record: RecordArgs,
     /// The operation was executed: every retry gets the answer in --response
-    #[arg(long, visible_alias = "executed", requires = "response")]
+    #[arg(long, visible_alias = "executed", requires = "response", conflicts_with = "phase")]
     pub completed: bool,
-    /// The operation was not executed, and will not be: the next retry runs it
+    /// The operation was not executed, and will not be: the next retry runs it. With --phase: the call that follows the kept
+    /// phases was not made, and will not be: the next retry makes it
     #[arg(long)]
     pub not_executed: bool,
+    /// Settle only this phase of an operation that resumes, with --result or --not-executed
+    #[arg(long, value_name = "NAME")]
+    pub phase: Option<String>,
+    /// The phase was executed, and the handler gets this result: JSON, or @FILE with JSON
+    #[arg(long, value_name = "JSON|@FILE", requires = "phase")]
+    pub result: Option<String>,
     /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body". One of
     /// the two is needed, except with status 204 or 304
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
@@ -277,8 +291,24 @@ pub struct Settle {
     #[arg(long, value_name = "NAME", requires = "response")]
     pub keep_header: Vec<String>,
     /// How long the settled record is kept, if longer than the record itself says (`kept for` in `show`): 90m, 1h30m, 24h, 7d
-    #[arg(long, value_parser = span)]
+    #[arg(long, value_parser = span, conflicts_with = "phase")]
     pub retain: Option<Duration>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+#[group(id = "resumed", required = true, multiple = false, args = ["name", "escalated"])]
+pub struct Resume {
+    /// The record, as `list` prints it
+    #[arg(value_name = "RECORD", value_parser = record)]
+    pub name: Option<RecordKey>,
+    /// All escalated operations between workers
+    #[arg(long)]
+    pub escalated: bool,
+    /// Of those, only this tenant's
+    #[arg(short, long, requires = "escalated")]
+    pub tenant: Option<String>,
     #[command(flatten)]
     pub change: ChangeArgs,
 }

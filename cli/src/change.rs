@@ -47,8 +47,12 @@ impl Change {
         let planned = planned.map_err(|error| refused(error, &seen))?;
         let remark = (self.remark)(&seen, context.now());
         let mut plan = plan(context, &seen, &planned, remark.as_deref());
-        if let Correction::Executed { answer, .. } = &self.correction {
-            plan.push_str(&body(answer));
+        match &self.correction {
+            Correction::Executed { answer, .. } => plan.push_str(&body(answer)),
+            Correction::PhaseExecuted { result, .. } => {
+                plan.push_str(&format!("\nThe handler gets this result:\n\n{}\n", harmless_text(result)));
+            }
+            _ => {}
         }
         if !context.screen.is_json() {
             context.screen.print(&plan)?;
@@ -68,6 +72,36 @@ impl Change {
         let (before, after) = (seen.state.name(), written.state.name());
         context.screen.print(&format!("Done: {before} → {after}, with an audit line by {who}."))
     }
+}
+
+/// The outcome for a record that another writer changed after it was found.
+pub const BUSY: &str = "(changed meanwhile)";
+
+/// Each record that was corrected, with its new state or [`BUSY`].
+type Done = Vec<(Record, &'static str)>;
+
+/// Corrects each of these records, until one fails: what was done before is returned too.
+pub async fn each(
+    context: &Context,
+    found: impl IntoIterator<Item = Record>,
+    correction: &Correction,
+    args: &ChangeArgs,
+) -> Result<(Done, Option<Failure>), Failure> {
+    let (who, mut done) = (who(args)?, Vec::new());
+    for record in found {
+        match context.operator.correct(&record, correction, &who, &args.reason).await {
+            Ok(next) => done.push((record, next.state.name())),
+            Err(CorrectionError::Changed(_) | CorrectionError::Deleted) => done.push((record, BUSY)),
+            Err(CorrectionError::NotDead) => {}
+            Err(error) => {
+                // Other records may have been changed already, so the message names this one.
+                let name = name(&record.key);
+                let failed = Failure::Error(format!("{name}: {}", Failure::from(error)));
+                return Ok((done, Some(failed)));
+            }
+        }
+    }
+    Ok((done, None))
 }
 
 /// Why the change cannot be made, with the option that would allow it: the library does not know the options.

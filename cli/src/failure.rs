@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, process::ExitCode};
 
 use lambda_idempotency::{
-    internal::{CorrectionError, error_chain, terminal::harmless},
+    internal::{CorrectionError, PhaseCorrectionError, error_chain, terminal::harmless},
     store::{StoreError, StoreErrorKind},
 };
 
@@ -53,7 +53,11 @@ impl From<CorrectionError> for Failure {
     fn from(error: CorrectionError) -> Self {
         let unchanged = |why: &str| format!("nothing was changed: {why}");
         match error {
+            CorrectionError::Phase(error @ (PhaseCorrectionError::Name | PhaseCorrectionError::NotJson)) => {
+                Self::Usage(unchanged(&error.to_string()))
+            }
             CorrectionError::Unsettled(_)
+            | CorrectionError::Phase(_)
             | CorrectionError::NoAnswer(_)
             | CorrectionError::NothingKept
             | CorrectionError::NotDead
@@ -89,6 +93,8 @@ mod tests {
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::InFlight), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::NothingCommitted), true, "nothing was changed: "),
+            (CorrectionError::Phase(PhaseCorrectionError::Known), true, "nothing was changed: "),
+            (CorrectionError::Phase(PhaseCorrectionError::NotJson), false, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),
             (CorrectionError::ShortRetention, false, "nothing was changed: `--retain`"),
             (store(StoreErrorKind::Refused), false, "nothing was changed: "),

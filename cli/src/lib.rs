@@ -20,6 +20,7 @@ mod queue;
 mod record;
 mod redrive;
 mod response;
+mod resume;
 mod settle;
 mod show;
 mod sweep;
@@ -79,6 +80,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,
         Command::Ask(args) => ask::run(&global, &args).await,
         Command::Settle(args) => settle::run(&global, &args).await,
+        Command::Resume(args) => resume::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
         Command::Sweep(args) => sweep::run(&global, &args).await,
         Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use lambda_idempotency::{
     internal::Correction,
     key::Tenant,
-    record::{Record, State},
+    record::{Note, Record, State},
     store::Unsettled,
     time::Timestamp,
 };
@@ -18,7 +18,7 @@ use crate::{
     context::Context,
     failure::Failure,
     output::{Screen, cell, span, state_cell},
-    record::{RecordJson, asks_next, is_escalated},
+    record::{RecordJson, asks_next, escalates, is_escalated},
 };
 
 /// The number of items per step of a scan.
@@ -27,12 +27,20 @@ const STEP: u32 = 1000;
 pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
     if args.escalated && args.state == Listed::Stale {
         return Err(Failure::Usage(
-            "--escalated is for unknown outcomes only: leave --state stale out".into(),
+            "--escalated is for unknown outcomes and operations between workers: leave --state stale out"
+                .into(),
         ));
     }
     let tenant = tenant(args.tenant.as_deref())?;
+    let indexed = async |kind: fn(&Record) -> bool| {
+        let wanted = |record: &Record| kind(record) && (!args.escalated || is_escalated(record));
+        let [records] = unresolved(context, tenant.as_ref(), [&wanted], args.limit).await?;
+        Ok::<_, Failure>(records)
+    };
     let mut records = match args.state {
-        Listed::Unknown => unknown(context, tenant.as_ref(), args.escalated, args.limit).await?,
+        Listed::Unresolved => indexed(|_| true).await?,
+        Listed::Unknown => indexed(is_unknown).await?,
+        Listed::BetweenWorkers => indexed(is_between_workers).await?,
         Listed::Stale => stale(context, tenant.as_ref(), args.limit, None).await?,
     };
     let more = records.len() > args.limit;
@@ -57,31 +65,42 @@ pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
     text.map(parse).transpose()
 }
 
-/// Unknown outcomes: escalated ones first, then by age, oldest first. One more than `limit` if there are more.
+pub const fn is_unknown(record: &Record) -> bool {
+    matches!(record.state, State::Unknown { .. })
+}
+
+pub const fn is_between_workers(record: &Record) -> bool {
+    matches!(record.state, State::BetweenWorkers { .. })
+}
+
+/// The unknown outcomes and operations between workers of each of these kinds: escalated ones first, then by age, oldest first. One
+/// more than `limit` of a kind if there are more.
 ///
 /// The index is not ordered by age, so all of it is read, however small the limit.
-pub async fn unknown(
+pub async fn unresolved<const KINDS: usize>(
     context: &Context,
     tenant: Option<&Tenant>,
-    escalated: bool,
+    kinds: [&dyn Fn(&Record) -> bool; KINDS],
     limit: usize,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<[Vec<Record>; KINDS], Failure> {
     // It is shown only on a terminal.
     let spinner = ProgressBar::new_spinner();
-    let (mut records, mut from, mut scanned) = (Vec::new(), None, 0);
+    let (mut found, mut from, mut scanned) = ([const { Vec::new() }; KINDS], None, 0);
     loop {
         let page =
             context.store.unresolved(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
-        records.extend(page.records.into_iter().filter(|record| !escalated || is_escalated(record)));
-        records.sort_by_key(|record| (!is_escalated(record), since(record)));
-        records.truncate(limit.saturating_add(1));
+        for (records, is_wanted) in found.iter_mut().zip(kinds) {
+            records.extend(page.records.iter().filter(|record| is_wanted(record)).cloned());
+            records.sort_by_key(|record| (!is_escalated(record), since(record)));
+            records.truncate(limit.saturating_add(1));
+        }
         scanned += page.scanned;
-        spinner.set_message(format!("{scanned} unknown outcomes read"));
+        spinner.set_message(format!("{scanned} records of the index read"));
         spinner.tick();
         from = page.next;
         if from.is_none() {
             spinner.finish_and_clear();
-            return Ok(records);
+            return Ok(found);
         }
     }
 }
@@ -120,7 +139,7 @@ fn is_stale(context: &Context, record: &Record) -> bool {
 /// When a record entered the state for which it is listed.
 fn since(record: &Record) -> Timestamp {
     match record.state {
-        State::Unknown { since, .. } => since,
+        State::Unknown { since, .. } | State::BetweenWorkers { since, .. } => since,
         State::InProgress { lease_until } => lease_until,
         _ => record.created_at,
     }
@@ -134,6 +153,10 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
         let (cause, asked, next) = match record.state {
             State::Unknown { cause, asked, reconcile_at, .. } => {
                 (cause.name(), asked.to_string(), asks_next(reconcile_at, now))
+            }
+            State::BetweenWorkers { reconcile_at, .. } => {
+                let cause = record.last_failure.as_ref().map_or("", Note::as_str);
+                (cause, String::new(), escalates(reconcile_at, now))
             }
             State::Pending => ("not taken", String::new(), cell("")),
             _ => ("lease expired", String::new(), cell("")),

@@ -100,7 +100,7 @@ impl Screen {
 pub fn state_cell(state: &str) -> Cell {
     let colour = match state {
         "completed" => Color::Green,
-        "failed_retryable" => Color::Yellow,
+        "failed_retryable" | "between_workers" => Color::Yellow,
         "unknown" => Color::Red,
         _ => Color::Cyan,
     };

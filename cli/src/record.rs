@@ -2,10 +2,11 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    record::{Evidence, Head, KeptAnswer, Record, SettledBy, State},
+    record::{Evidence, Head, KeptAnswer, Phase, Record, Reference, SettledBy, State},
     time::Timestamp,
 };
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 
@@ -60,7 +61,60 @@ pub struct RecordJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<UnknownJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    between_workers: Option<BetweenWorkersJson>,
+    /// What is known of its phases, if its operation resumes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phases: Option<PhasesJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<ResponseJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct BetweenWorkersJson {
+    since: Option<String>,
+    /// Absent if it is escalated.
+    reconcile_at: Option<String>,
+    escalated: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PhasesJson {
+    resume_within_seconds: u64,
+    kept: Vec<PhaseJson>,
+    noted: Vec<PhaseJson>,
+    /// Since when an earlier execution may have made the call that follows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    begun_at: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct PhaseJson {
+    name: String,
+    at: Option<String>,
+    /// Absent if the result is not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result_digest: Option<String>,
+    /// The providers, each with its own id.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    references: Vec<[String; 2]>,
+}
+
+impl From<&Phase> for PhaseJson {
+    fn from(phase: &Phase) -> Self {
+        let named = |reference: &Reference| [reference.provider().to_owned(), reference.id().to_owned()];
+        Self {
+            name: phase.name.clone(),
+            at: iso(phase.at),
+            result_digest: digest(phase),
+            references: phase.references.iter().map(named).collect(),
+        }
+    }
+}
+
+/// The first 16 digits of the SHA-256 of a phase's result: enough to compare two. The result itself may be confidential.
+fn digest(phase: &Phase) -> Option<String> {
+    let digest = Sha256::digest(phase.result.as_ref()?);
+    Some(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[derive(Debug, Serialize)]
@@ -114,6 +168,13 @@ impl From<&Record> for RecordJson {
             failed_at: None,
             expires_at: record.state.expires_at().and_then(iso),
             unknown: None,
+            between_workers: None,
+            phases: record.phases.as_ref().map(|phases| PhasesJson {
+                resume_within_seconds: phases.resume_within.as_secs(),
+                kept: phases.kept.iter().map(PhaseJson::from).collect(),
+                noted: phases.noted.iter().map(PhaseJson::from).collect(),
+                begun_at: phases.begun.and_then(iso),
+            }),
             response: None,
         };
         match &record.state {
@@ -134,6 +195,13 @@ impl From<&Record> for RecordJson {
                     cause: cause.name(),
                     since: iso(*since),
                     asked: *asked,
+                    reconcile_at: iso(*reconcile_at),
+                    escalated: *reconcile_at == Timestamp::MAX,
+                });
+            }
+            State::BetweenWorkers { since, reconcile_at } => {
+                json.between_workers = Some(BetweenWorkersJson {
+                    since: iso(*since),
                     reconcile_at: iso(*reconcile_at),
                     escalated: *reconcile_at == Timestamp::MAX,
                 });
@@ -193,6 +261,10 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
             fields.push(("asked", cell(asked)));
             fields.push(("asks next", asks_next(*reconcile_at, now)));
         }
+        State::BetweenWorkers { since, reconcile_at } => {
+            fields.push(("since", at(*since)));
+            fields.push(("escalated", escalates(*reconcile_at, now)));
+        }
         State::Completed { answer, completed_at, .. } => {
             fields.push(("completed", at(*completed_at)));
             if record.with_writes {
@@ -202,6 +274,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         }
         _ => {}
     }
+    fields.extend(phase_fields(record, now));
     fields.extend(record.last_failure.iter().map(|why| ("last failure", cell(why))));
     if let Some(by) = record.state.settled_by() {
         fields.push(("settled by", cell(by.name())));
@@ -215,7 +288,45 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
 
 /// Whether it is escalated: an operator must settle it.
 pub fn is_escalated(record: &Record) -> bool {
-    matches!(record.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+    matches!(
+        record.state,
+        State::Unknown { reconcile_at: Timestamp::MAX, .. }
+            | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
+    )
+}
+
+/// A line for each phase that is kept or noted, and what is known of the call that follows.
+fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
+    let Some(phases) = &record.phases else { return Vec::new() };
+    let is_completed = matches!(record.state, State::Completed { .. });
+    let line = |phase: &Phase| {
+        let result = match digest(phase) {
+            Some(digest) => format!(", result {digest}"),
+            None if is_completed => String::new(),
+            None => ", its result was too long to be kept".to_owned(),
+        };
+        let named = |reference: &Reference| format!(", {} {}", reference.provider(), reference.id());
+        let references: String = phase.references.iter().map(named).collect();
+        format!("{}: {}{result}{references}", phase.name, when(phase.at, now))
+    };
+    let mut fields = Vec::new();
+    for (name, list) in [("phases", &phases.kept), ("reported", &phases.noted)] {
+        if !list.is_empty() {
+            fields.push((name, cell_of_lines(list.iter().map(line))));
+        }
+    }
+    let begun = |at| format!("perhaps made since {}", when(at, now));
+    fields.extend(phases.begun.map(|at| ("next call", cell(begun(at)))));
+    fields
+}
+
+/// When an operation between workers is escalated, or that it is.
+pub fn escalates(reconcile_at: Timestamp, now: Timestamp) -> Cell {
+    match reconcile_at {
+        Timestamp::MAX => cell("yes: it waits for an operator, or for a retry"),
+        at if at <= now => cell(format!("due since {}", span(now.since(at)))),
+        at => cell(format!("{}, if no retry comes", when(at, now))),
+    }
 }
 
 /// When reconciliation asks next.

@@ -58,6 +58,19 @@ pub fn read(path: &Path, more: &[String], also: &[String]) -> Result<Answer, Fai
     parse(&text, more, &also).map_err(wrong)
 }
 
+/// The result of a phase that an operator gives to `settle --result`: JSON, or `@` and the name of a file with JSON.
+pub fn result(given: &str) -> Result<String, Failure> {
+    let wrong = |what: String| Failure::Usage(format!("--result: {what}"));
+    let mut text = given.to_owned();
+    if let Some(path) = given.strip_prefix('@') {
+        text.clear();
+        let file = File::open(path).map_err(|error| wrong(format!("{path}: {error}")))?;
+        file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| wrong(format!("{path}: {error}")))?;
+    }
+    let json = serde_json::from_str::<&RawValue>(&text).map_err(|error| wrong(error.to_string()))?;
+    Ok(compact(json.get()))
+}
+
 /// The headers that were given as arguments. They are checked before the file, so that errors do not name the file.
 fn arguments(more: &[String], also: &[String]) -> Result<Vec<(String, String)>, String> {
     let more = more.iter().map(|header| name_and_value(header)).collect::<Result<Vec<_>, _>>()?;

@@ -1,7 +1,7 @@
 //! `settle`: settles an unknown outcome after an operator has found out whether the operation was executed.
 
 use lambda_idempotency::{
-    internal::Correction,
+    internal::{Correction, terminal::harmless},
     record::{Record, State},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -16,23 +16,38 @@ use crate::{
     response,
 };
 
+/// What else the operator should know.
+type Remark = fn(&Record, Timestamp) -> Option<String>;
+
 pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     change::check(&args.change)?;
     let (key, retain) = (args.record.record_key()?, args.retain);
-    let (outcome, correction, remark): (_, _, fn(&Record, Timestamp) -> Option<String>) = match &args.response
-    {
-        Some(file) => {
+    let (what, correction, remark): (_, _, Remark) = match (&args.phase, &args.result, &args.response) {
+        (Some(phase), Some(result), _) => {
+            let (phase, result) = (phase.clone(), response::result(result)?);
+            ("executed", Correction::PhaseExecuted { phase, result }, resumed)
+        }
+        (Some(phase), None, _) => {
+            let correction = Correction::PhaseNotExecuted { phase: phase.clone() };
+            ("not executed", correction, late_call)
+        }
+        (None, _, Some(file)) => {
             let answer = response::read(file, &args.header, &args.keep_header)?;
             ("completed", Correction::Executed { answer, retain }, left_out)
         }
-        None => ("not executed", Correction::NotExecuted { retain }, late_effect),
+        (None, _, None) => ("not executed", Correction::NotExecuted { retain }, late_effect),
     };
     let mut context = Context::open(global).await?;
     for name in &args.keep_header {
         context.operator = context.operator.keep_header(name);
     }
-    let question = format!("Settle {} as {outcome}?", change::name(&key));
+    let phase = args.phase.iter().map(|phase| format!("phase {} of ", harmless(phase)));
+    let question = format!("Settle {}{} as {what}?", phase.collect::<String>(), change::name(&key));
     Change { key, question, correction, remark }.make(&context, &args.change).await
+}
+
+fn resumed(_: &Record, _: Timestamp) -> Option<String> {
+    Some("the next retry with this key uses the result when its handler gets to the phase".into())
 }
 
 /// What settling a record does not do.
@@ -43,16 +58,23 @@ fn left_out(_: &Record, _: Timestamp) -> Option<String> {
     )
 }
 
+fn late_call(seen: &Record, now: Timestamp) -> Option<String> {
+    too_early(seen, now, "the next retry with this key makes the call")
+}
+
+fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
+    too_early(seen, now, "the next retry with this key runs the operation")
+}
+
 /// What follows from a release, and whether it may be too early: a request of the worker can be in flight for as long as
 /// reconciliation waits before "not found" is proof.
-fn late_effect(seen: &Record, now: Timestamp) -> Option<String> {
+fn too_early(seen: &Record, now: Timestamp, runs: &str) -> Option<String> {
     let observe = match seen.state {
-        State::Unknown { since, .. } => since,
+        State::Unknown { since, .. } | State::BetweenWorkers { since, .. } => since,
         State::InProgress { lease_until } => lease_until,
         _ => return None,
     };
     let over = observe.plus(DEFAULT_NOT_FOUND_GRACE);
-    let runs = "the next retry with this key runs the operation";
     Some(match iso(over).filter(|_| over > now) {
         Some(over) => format!(
             "too early? Until {over} a request of the worker may still take effect; {runs}, and the effect could happen twice"

@@ -4,16 +4,12 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::Client;
 use indicatif::{ProgressBar, ProgressStyle};
-use lambda_idempotency::{
-    internal::{Correction, CorrectionError},
-    record::Record,
-    store::Unsettled,
-};
+use lambda_idempotency::{internal::Correction, record::Record, store::Unsettled};
 use serde_json::json;
 
 use crate::{
     args::{self, ChangeArgs, Global},
-    change,
+    change::{self, BUSY},
     context::Context,
     failure::Failure,
     output::{cell, span},
@@ -31,33 +27,16 @@ struct Scanned {
     unreadable: usize,
 }
 
-/// The outcome for a record that another writer changed after it was found.
-const BUSY: &str = "(changed meanwhile)";
-
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     change::check(&args.change)?;
-    let who = change::who(&args.change)?;
     let context = Context::open(global).await?;
     let (found, scanned) = find(&context, args.pace.units_per_second).await?;
     if !found.is_empty() {
         show(&context, &args.change, &found)?;
         change::confirm(&args.change, &format!("Mark {} expired?", found.len()))?;
     }
-    let reason = &args.change.reason;
-    let (mut done, mut failed) = (Vec::new(), None);
-    for (record, _) in found {
-        match context.operator.correct(&record, &Correction::ExpireLease, &who, reason).await {
-            Ok(next) => done.push((record, next.state.name())),
-            Err(CorrectionError::Changed(_) | CorrectionError::Deleted) => done.push((record, BUSY)),
-            Err(CorrectionError::NotDead) => {}
-            Err(error) => {
-                // Other records may have been changed already, so the message names this one.
-                let name = change::name(&record.key);
-                failed = Some(Failure::Error(format!("{name}: {}", Failure::from(error))));
-                break;
-            }
-        }
-    }
+    let found = found.into_iter().map(|(record, _)| record);
+    let (done, failed) = change::each(&context, found, &Correction::ExpireLease, &args.change).await?;
     // What was done is printed even if the sweep did not finish.
     print(&context, &scanned, &done)?;
     failed.map_or(Ok(()), Err)

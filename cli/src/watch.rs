@@ -44,13 +44,14 @@ async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), 
 async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
-        let unknown = list::unknown(context, tenant.as_ref(), false, MAX_COUNTED).await?;
+        let kinds: [&dyn Fn(&Record) -> bool; 2] = [&list::is_unknown, &list::is_between_workers];
+        let unresolved = list::unresolved(context, tenant.as_ref(), kinds, MAX_COUNTED).await?;
         let now = context.now();
         // A copy, so that nothing is borrowed across an await.
         let stale = scanned.borrow().clone();
         match context.screen.is_json() {
-            true => print_line(context, &unknown, stale, now)?,
-            false => print_picture(context, &unknown, stale, now)?,
+            true => print_line(context, &unresolved, stale, now)?,
+            false => print_picture(context, &unresolved, stale, now)?,
         }
         tokio::time::sleep(args.every).await;
     }
@@ -58,7 +59,7 @@ async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(),
 
 fn print_line(
     context: &Context,
-    unknown: &[Record],
+    [unknown, between_workers]: &[Vec<Record>; 2],
     stale: Option<(Timestamp, Vec<Record>)>,
     now: Timestamp,
 ) -> Result<(), Failure> {
@@ -69,12 +70,14 @@ fn print_line(
     };
     // Null until the first scan has ended.
     let stale = stale.map(|(at, records)| kind(at, &records));
-    context.screen.print_json(&json!({ "unknown": kind(now, unknown), "stale": stale }), true)
+    let (unknown, between_workers) = (kind(now, unknown), kind(now, between_workers));
+    let line = json!({ "unknown": unknown, "between_workers": between_workers, "stale": stale });
+    context.screen.print_json(&line, true)
 }
 
 fn print_picture(
     context: &Context,
-    unknown: &[Record],
+    [unknown, between_workers]: &[Vec<Record>; 2],
     stale: Option<(Timestamp, Vec<Record>)>,
     now: Timestamp,
 ) -> Result<(), Failure> {
@@ -89,6 +92,7 @@ fn print_picture(
     };
     screen.clear()?;
     part(format!("{}  unknown", iso(now).unwrap_or_default()), unknown)?;
+    part("between workers".to_owned(), between_workers)?;
     match stale {
         Some((at, records)) => part(format!("stale, scanned {}", when(at, now)), &records),
         None => screen.print("stale: the first scan is not finished"),

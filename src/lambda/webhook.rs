@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_that_names_only_an_id_waits_for_its_record_and_is_then_escalated() {
+    async fn an_event_with_only_an_id_waits_and_is_then_escalated() {
         let (_, reconciliation) = restless().await;
         let made_at = reconciliation.now();
         let webhook = Webhook { reconciliation, events: NoEvents };

@@ -3,10 +3,12 @@
 //! 1. A correction applies to the record that the operator has seen. If the record was changed meanwhile, nothing is written.
 //! 2. Each correction is written together with its audit line, or not at all.
 //! 3. A pending or settled record, or one whose worker may be alive, cannot be settled. But "executed" overrides a release.
+//! 4. Of an operation that resumes, single phases are settled: what is kept cannot be settled as not executed.
 //!
 //! It does not check who the operator is: the audit line has the name that the caller gives.
 
 mod dead_letter;
+mod phase;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -27,6 +29,7 @@ use crate::{
 };
 
 pub use dead_letter::MessageSummary;
+pub use phase::PhaseCorrectionError;
 
 /// A change to a record.
 #[derive(Clone, Debug)]
@@ -44,6 +47,20 @@ pub enum Correction {
         /// How long that is kept, if longer than its record says.
         retain: Option<Duration>,
     },
+    /// This phase was executed: the next retry uses the result when it gets there.
+    PhaseExecuted {
+        /// The phase.
+        phase: String,
+        /// What the handler's call would have returned, as JSON.
+        result: String,
+    },
+    /// The call that follows what is kept, which is this phase, was not made, and will not be: the next retry makes it.
+    PhaseNotExecuted {
+        /// The phase.
+        phase: String,
+    },
+    /// A retry may resume it between workers, for as long again as its operation allows, before it is escalated.
+    Resume,
     /// Drops the kept headers and body. The operation stays completed, and nothing runs again.
     ForgetAnswer,
     /// Ends an execution whose lease has expired, or accepted work that no worker took in time.
@@ -54,7 +71,7 @@ impl Correction {
     const fn retain(&self) -> Option<Duration> {
         match self {
             Self::Executed { retain, .. } | Self::NotExecuted { retain } => *retain,
-            Self::ForgetAnswer | Self::ExpireLease => None,
+            _ => None,
         }
     }
 
@@ -63,8 +80,21 @@ impl Correction {
         match self {
             Self::Executed { .. } => "settle-completed",
             Self::NotExecuted { .. } => "settle-not-executed",
+            Self::PhaseExecuted { .. } => "settle-phase",
+            Self::PhaseNotExecuted { .. } => "settle-phase-not-executed",
+            Self::Resume => "resume",
             Self::ForgetAnswer => "forget-response",
             Self::ExpireLease => "sweep",
+        }
+    }
+
+    /// The reason in audit lines, with the phase that it is about.
+    fn reason<'a>(&self, reason: &'a str) -> Cow<'a, str> {
+        match self {
+            Self::PhaseExecuted { phase, .. } | Self::PhaseNotExecuted { phase } => {
+                Cow::Owned(format!("{phase}: {reason}"))
+            }
+            _ => Cow::Borrowed(reason),
         }
     }
 }
@@ -76,6 +106,9 @@ pub enum CorrectionError {
     /// Its state does not allow that.
     #[error(transparent)]
     Unsettled(#[from] SettleError),
+    /// The record does not take that of a phase.
+    #[error(transparent)]
+    Phase(#[from] PhaseCorrectionError),
     /// The record keeps no answer.
     #[error("the record is {0}: it keeps no response")]
     NoAnswer(&'static str),
@@ -210,7 +243,8 @@ impl Operator {
             match corrected(correction, answer.as_ref(), current, revision, now) {
                 Ok(next) => {
                     let next = next.settled_because(Note::new(&format!("{who}: {reason}")));
-                    Step::Write(with_line(current, next, [who, correction.name(), reason], now), None)
+                    let line = [who, correction.name(), &correction.reason(reason)];
+                    Step::Write(with_line(current, next, line, now), None)
                 }
                 Err(error) => Step::Stop(Some(error)),
             }
@@ -261,6 +295,14 @@ fn corrected(
         (Correction::Executed { .. }, Some(answer)) => settled(Verdict::Executed(answer.clone())),
         (Correction::Executed { .. }, None) => Err(CorrectionError::BodyTooLarge),
         (Correction::NotExecuted { .. }, _) => settled(Verdict::NotExecuted),
+        (Correction::PhaseExecuted { phase, result }, _) => {
+            phase::executed(seen, phase, result, revision, now)
+        }
+        (Correction::PhaseNotExecuted { phase }, _) => phase::not_executed(seen, phase, revision, now),
+        (Correction::Resume, _) => {
+            let refused = PhaseCorrectionError::NotBetweenWorkers(seen.state.name());
+            seen.resume(revision, now).ok_or(refused.into())
+        }
         (Correction::ForgetAnswer, _) => match &seen.state {
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),

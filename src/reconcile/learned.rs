@@ -769,7 +769,7 @@ mod tests {
 
     // T40: a later execution makes the question no younger.
     #[test]
-    fn a_call_that_an_earlier_execution_may_have_made_is_remembered_from_then_on() {
+    fn a_call_is_remembered_from_the_earliest_execution_on() {
         let [kept, ..] = with_phases();
         let resumes = ReservationRequest { resume_within: Some(GRACE), lease_until: NOW, ..reservation("k") };
         let window = NOW.since(START);

@@ -363,7 +363,7 @@ mod tests {
 
     // T46
     #[test]
-    fn a_report_about_an_operation_that_resumes_proves_its_phase_and_no_more() {
+    fn a_report_of_a_phase_proves_that_phase_and_no_more() {
         let within = Some(Duration::from_secs(60));
         let resumes = ReservationRequest { resume_within: within, ..reservation("k") };
         let record = Record::reserve(&resumes, Revision::mint(), START);

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_over_a_phase_that_was_only_noted_is_not_the_end() {
+    fn a_completion_over_a_phase_only_noted_is_not_the_end() {
         let ended = ended(&noted(), &Ended::Completed(answer()));
         assert_eq!(ended.state.name(), "between_workers");
         assert_eq!(known(&ended), (vec!["charge"], vec!["refund"], false));

@@ -6,6 +6,7 @@ mod finding;
 mod hostile;
 mod listing;
 mod open;
+mod phases;
 mod redrive;
 mod settling;
 mod table;

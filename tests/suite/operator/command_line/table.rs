@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::{
-    internal::{Executor, Request},
+    internal::{Executor, Ownership, Request},
     key::RecordKey,
-    record::{Answer, Record, State, UnknownCause},
+    operation::OnLeaseExpiry,
+    record::{Answer, Note, Record, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -15,11 +16,14 @@ use lambda_idempotency::{
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, outcome_of, record_key},
+    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, outcome_of, owned, record_key},
     tables::idempotency_table,
 };
 
 pub const TENANT: &str = "shop-a";
+
+/// The kept result of a charge.
+pub const CHARGE: &str = r#"{"id":"ch_1","card":"4242"}"#;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -69,6 +73,35 @@ impl OperatorsTable {
         self.insert(record).await
     }
 
+    /// An operation that was interrupted behind its phase `charge`, in a call that was perhaps made. It has been escalated if
+    /// `escalated`.
+    pub async fn between_workers(&self, key: RecordKey, ago: Duration, escalated: bool) -> Record {
+        let since = now().minus(ago);
+        let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
+        let mut record = samples::between_workers(&began, &[("charge", CHARGE)], since);
+        record.last_failure = Some(Note::new("interrupted, status 503"));
+        record.phases.as_mut().expect("phases").begun = Some(since.minus(MINUTE));
+        let State::BetweenWorkers { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
+        *reconcile_at = if escalated { Timestamp::MAX } else { now().plus(MINUTE) };
+        self.insert(record).await
+    }
+
+    /// A worker of an operation that resumes.
+    pub async fn resume(&self, key: &str) -> Ownership {
+        let resumes = operation().on_lease_expiry(OnLeaseExpiry::Resume(samples::RESUME_WITHIN));
+        owned(Executor::new(self.store.clone(), resumes).reserve(&request(key)).await)
+    }
+
+    /// Writes this record over the one that there is.
+    pub async fn replace(&self, mut record: Record) {
+        let seen = self.store.load(&record.key).await.expect("the store answers").expect("a record").revision;
+        record.revision = SystemWorld.nonce().into();
+        assert_eq!(
+            self.store.put(Some(seen), &record, &[]).await.expect("the store answers"),
+            WriteOutcome::Written
+        );
+    }
+
     /// Writes an item unchanged, bypassing the library.
     pub async fn write_raw(&self, item: Item) {
         let put = self.client.put_item().table_name(&self.table).set_item(Some(item));
@@ -96,15 +129,7 @@ impl OperatorsTable {
 
     /// What a client's retry gets.
     pub async fn retry(&self, key: &str) -> &'static str {
-        let request = Request {
-            key: own(key),
-            fingerprints: fingerprints(BODY),
-            may_begin: true,
-            may_have_begun: false,
-            deadline: None,
-            origin: None,
-        };
-        outcome_of(&Executor::new(self.store.clone(), operation()).reserve(&request).await)
+        outcome_of(&Executor::new(self.store.clone(), operation()).reserve(&request(key)).await)
     }
 
     /// All items of the table, by sort and partition key.
@@ -117,6 +142,17 @@ impl OperatorsTable {
 
     pub async fn sort_keys(&self) -> Vec<String> {
         self.items().await.into_keys().map(|(sk, _)| sk).collect()
+    }
+}
+
+fn request(key: &str) -> Request {
+    Request {
+        key: own(key),
+        fingerprints: fingerprints(BODY),
+        may_begin: true,
+        may_have_begun: false,
+        deadline: None,
+        origin: None,
     }
 }
 

@@ -1,0 +1,52 @@
+//! `resume`: lets retries resume operations that were escalated between workers.
+
+use lambda_idempotency::{internal::Correction, record::Record, time::Timestamp};
+use serde_json::json;
+
+use crate::{
+    args::{Global, Resume},
+    change::{self, BUSY, Change},
+    context::Context,
+    failure::Failure,
+    list,
+    record::{RecordJson, is_escalated},
+};
+
+pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
+    change::check(&args.change)?;
+    let tenant = list::tenant(args.tenant.as_deref())?;
+    let context = Context::open(global).await?;
+    if let Some(key) = args.name.clone() {
+        let question = format!("Let a retry resume {}?", change::name(&key));
+        return Change { key, question, correction: Correction::Resume, remark }
+            .make(&context, &args.change)
+            .await;
+    }
+    let is_wanted = |record: &Record| list::is_between_workers(record) && is_escalated(record);
+    let [found] = list::unresolved(&context, tenant.as_ref(), [&is_wanted], usize::MAX).await?;
+    if !found.is_empty() {
+        let table = list::table(&context.screen, &found, context.now());
+        if !context.screen.is_json() {
+            context.screen.print_table(&table)?;
+        } else if !args.change.yes {
+            // Standard output is for a program, but the operator must see the records before answering.
+            eprintln!("{table}");
+        }
+        change::confirm(&args.change, &format!("Let retries resume these {}?", found.len()))?;
+    }
+    let (done, failed) = change::each(&context, found, &Correction::Resume, &args.change).await?;
+    let resumed = done.iter().filter(|(_, is)| *is != BUSY).count();
+    if context.screen.is_json() {
+        let records = done.iter().map(|(record, is)| json!({ "was": RecordJson::from(record), "is": is }));
+        let document = json!({ "resumed": resumed, "records": records.collect::<Vec<_>>() });
+        context.screen.print_json(&document, false)?;
+    } else {
+        let busy = done.len() - resumed;
+        context.screen.print(&format!("{resumed} wait for a retry again, {busy} changed meanwhile."))?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn remark(_: &Record, _: Timestamp) -> Option<String> {
+    Some("nothing runs until its client sends the request again".into())
+}

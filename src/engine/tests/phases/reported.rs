@@ -1,0 +1,106 @@
+//! What others report of a phase, and what is lost on the way.
+
+use super::*;
+
+#[tokio::test]
+async fn another_result_of_a_kept_phase_is_escalated() {
+    let (store, queue) = (Faulty::new(), MemoryQueue::new());
+    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
+    let slow = begin(&executor).await;
+    let execution = slow.execution().clone();
+    let id = |id: u64| async move |_| Ok(id);
+    let late = execution.phase("charge").keys_live(DAY).call(async |_| {
+        store.lease_ends();
+        let next = begin(&executor).await;
+        next.execution().phase("charge").keys_live(DAY).call(id(2)).await.unwrap();
+        Ok(1_u64)
+    });
+    assert!(matches!(late.await, Err(PhaseError::Lost)));
+    let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
+    let crate::message::Message::DeferredReport(report) = crate::message::Message::read(message).unwrap()
+    else {
+        panic!("{message}")
+    };
+    assert!(executor.apply(&report, Safe::Report).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_result_that_others_report_is_used_if_the_handler_can_read_it() {
+    for (reported, keys_live, expected, calls) in [
+        ("\"theirs\"", Duration::ZERO, Some("theirs"), 0),
+        ("{}", DAY, Some("id"), 1),
+        ("{}", Duration::ZERO, None, 0),
+    ] {
+        let (store, provider) = (Faulty::new(), Provider::default());
+        let executor = store.executor(resuming());
+        drop(begin(&executor).await);
+        store.lease_ends();
+        drop(executor.reserve(&request()).await);
+        let record = store.record().await.unwrap();
+        let phase = crate::record::Phase::new("charge".to_owned(), Some(reported.to_owned()), NOW);
+        let noted = record.note(&phase, Revision::mint(), NOW).unwrap();
+        store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+        store.lease_ends();
+        let ours = begin(&executor).await;
+        let charge = ours.execution().phase("charge").keys_live(keys_live);
+        let charge: std::result::Result<String, _> = charge.call(async |key| provider.makes(key).await).await;
+        match (charge, expected) {
+            (Ok(result), Some(expected)) => assert!(result.starts_with(expected), "{result}"),
+            (Err(PhaseError::Unknown), None) => {}
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(provider.calls(), calls);
+        let phases = phases(&store).await;
+        assert_eq!((phases.noted.len(), phases.kept.len()), if expected.is_some() { (0, 1) } else { (1, 0) });
+    }
+}
+
+// T46: it is not made again only because the provider's search has not found it yet.
+#[tokio::test]
+async fn a_call_that_was_reported_is_never_denied() {
+    let (store, provider) = (Faulty::new(), Provider::default());
+    let executor = store.executor(resuming());
+    drop(begin(&executor).await);
+    let record = store.record().await.unwrap();
+    let phase = crate::record::Phase::new("charge".to_owned(), None, NOW);
+    let noted = record.note(&phase, Revision::mint(), NOW).unwrap();
+    store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+    store.lease_ends();
+    let ours = begin(&executor).await;
+    let charge = ours.execution().phase::<String>("charge").ask(async |_| Ok(None));
+    let charge = charge.call(async |key| provider.makes(key).await).await;
+    assert!(matches!(charge, Err(PhaseError::Unknown)), "{charge:?}");
+    assert_eq!(provider.calls(), 0);
+}
+
+// T5: an operator deleted it, or restored the table.
+#[tokio::test]
+async fn a_call_whose_record_is_gone_was_made_nevertheless() {
+    let (store, queue) = (Faulty::new(), MemoryQueue::new());
+    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
+    let ours = begin(&executor).await;
+    let execution = ours.execution().clone();
+    let record = store.record().await.unwrap();
+    let charge = execution.phase("charge").keys_live(DAY).call(async |_| {
+        let anew = Record { created_at: NOW.plus(SECOND), revision: Revision::mint(), ..record.clone() };
+        store.inner.put(Some(record.revision), &anew, &[]).await?;
+        Ok(1)
+    });
+    assert!(matches!(charge.await, Err(PhaseError::Lost)));
+    assert_eq!(queue.take().len(), 1, "its result is deferred");
+    executor.finish(ours, charged()).await;
+    assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
+}
+
+// Nobody could make it again, or ask: it does not wait for a retry.
+#[tokio::test]
+async fn a_call_without_keys_or_a_question_is_unknown_at_once() {
+    let store = Faulty::new();
+    let executor = store.executor(resuming());
+    let ours = begin(&executor).await;
+    let perhaps =
+        ours.execution().phase::<()>("charge").call(async |_| Err(CallError::Perhaps("time-out".into())));
+    assert!(matches!(perhaps.await, Err(PhaseError::Unknown)));
+    executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await;
+    assert_eq!(store.state().await, "unknown");
+}

@@ -1,0 +1,103 @@
+//! Corrections of single phases of an operation that resumes.
+
+use serde::de::IgnoredAny;
+
+use super::CorrectionError;
+use crate::{
+    record::{NotTaken, Phase, Phases, Record, Revision, SettleError, State, Transition},
+    time::Timestamp,
+};
+
+/// Why a record did not take what an operator says of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PhaseCorrectionError {
+    /// Its operation has no phases.
+    #[error("the operation does not resume: its record has no phases")]
+    NoPhases,
+    /// The name cannot be that of a phase.
+    #[error("the name of a phase is 1 to 64 letters, digits, `-`, `_` or `.`")]
+    Name,
+    /// The result is not JSON.
+    #[error("the result is not one JSON value")]
+    NotJson,
+    /// The record has no room for the result.
+    #[error("the result is too long to be kept")]
+    TooLong,
+    /// The phase is known to be executed.
+    #[error("the record has this phase already: it was executed")]
+    Known,
+    /// The record has another result.
+    #[error("the record has another result of this phase")]
+    Differs,
+    /// Nothing says that the call which follows may have been made.
+    #[error("no call of the operation is open: the next retry makes the call that follows")]
+    NothingOpen,
+    /// Only what is between workers can be resumed.
+    #[error("the record is {0}, and not between workers")]
+    NotBetweenWorkers(&'static str),
+}
+
+/// The record with the result of a phase.
+pub(super) fn executed(
+    seen: &Record,
+    name: &str,
+    result: &str,
+    revision: Revision,
+    now: Timestamp,
+) -> Result<Transition, CorrectionError> {
+    let open = open(seen, name, revision, now)?;
+    serde_json::from_str::<IgnoredAny>(result).map_err(|_| PhaseCorrectionError::NotJson)?;
+    let phase = Phase::new(name.to_owned(), Some(result.to_owned()), now);
+    let next = open.note(&phase, revision, now).map_err(|not_taken| match not_taken {
+        NotTaken::Known => PhaseCorrectionError::Known,
+        NotTaken::Differs => PhaseCorrectionError::Differs,
+    })?;
+    // A handler that has to ask would not get what the operator knows.
+    let noted = next.phases.iter().flat_map(|phases| &phases.noted).find(|noted| noted.name == name);
+    match noted.is_some_and(|noted| noted.result.is_some()) {
+        true => Ok(next),
+        false => Err(PhaseCorrectionError::TooLong.into()),
+    }
+}
+
+/// The record of which the phase that follows was not executed.
+pub(super) fn not_executed(
+    seen: &Record,
+    name: &str,
+    revision: Revision,
+    now: Timestamp,
+) -> Result<Transition, CorrectionError> {
+    let open = open(seen, name, revision, now)?;
+    let phases = open.phases.as_ref().ok_or(PhaseCorrectionError::NoPhases)?;
+    if known(phases).any(|known| known.name == name) {
+        return Err(PhaseCorrectionError::Known.into());
+    }
+    if phases.begun.is_none() && matches!(open.state, State::BetweenWorkers { .. }) {
+        return Err(PhaseCorrectionError::NothingOpen.into());
+    }
+    open.nothing_follows(revision, now).ok_or(PhaseCorrectionError::NothingOpen.into())
+}
+
+/// The record, if it is not settled and no worker is alive. The lease of a dead worker ends with the correction.
+fn open(seen: &Record, name: &str, revision: Revision, now: Timestamp) -> Result<Record, CorrectionError> {
+    match seen.state {
+        State::Pending => return Err(SettleError::Pending.into()),
+        State::Completed { .. } | State::FailedRetryable { .. } => {
+            return Err(SettleError::Settled(seen.state.name()).into());
+        }
+        State::InProgress { lease_until } if now < lease_until => return Err(SettleError::InFlight.into()),
+        State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. } => {}
+    }
+    if seen.phases.is_none() {
+        return Err(PhaseCorrectionError::NoPhases.into());
+    }
+    if !Phase::is_name(name) {
+        return Err(PhaseCorrectionError::Name.into());
+    }
+    Ok(seen.expire(revision, now).map_or_else(|| seen.clone(), Record::from))
+}
+
+fn known(phases: &Phases) -> impl Iterator<Item = &Phase> {
+    phases.kept.iter().chain(&phases.noted)
+}
