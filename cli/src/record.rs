@@ -310,7 +310,7 @@ fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
         format!("{}: {}{result}{references}", phase.name, when(phase.at, now))
     };
     let mut fields = Vec::new();
-    for (name, list) in [("phases", &phases.kept), ("reported", &phases.noted)] {
+    for (name, list) in [("phases", &phases.kept), ("noted", &phases.noted)] {
         if !list.is_empty() {
             fields.push((name, cell_of_lines(list.iter().map(line))));
         }

@@ -260,7 +260,7 @@ async fn a_mistake_about_phases_gets_one_clear_line_and_changes_nothing() {
         (settle(&name, &["--phase", "ship", "--not-executed", "--retain", "7d"]), "cannot be used with"),
         (settle(&name, &["--phase", "ship", "--completed", "--response", "x"]), "cannot be used with"),
         (vec!["resume", &name, "--escalated"], "cannot be used with"),
-        (vec!["resume", &name, "--tenant", TENANT], "--escalated"),
+        (vec!["resume", &name, "--tenant", TENANT], "cannot be used with"),
         (vec!["resume"], "required"),
         (vec!["resume", "k-1"], "tenant#operation#key"),
     ] {
