@@ -44,6 +44,7 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/metrics", get(metrics))
         .route("/operate", get(operate))
         .route("/provider/charges", get(provider_charges))
+        .route("/provider/refunds", get(provider_refunds))
         .route("/provider/deliver", post(provider_deliver))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
         .fallback(proxy)
@@ -162,6 +163,10 @@ async fn operate(State(cloud): State<Arc<Cloud>>) -> String {
 
 async fn provider_charges(State(cloud): State<Arc<Cloud>>) -> Response {
     relay(cloud.http.get(format!("{}/charges", cloud.provider))).await
+}
+
+async fn provider_refunds(State(cloud): State<Arc<Cloud>>) -> Response {
+    relay(cloud.http.get(format!("{}/refunds", cloud.provider))).await
 }
 
 async fn provider_deliver(State(cloud): State<Arc<Cloud>>) -> Response {

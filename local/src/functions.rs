@@ -25,6 +25,12 @@ pub const FUNCTIONS: &[Definition] = &[
         max: usize::MAX,
         run: || Box::pin(payments::run()),
     },
+    Definition {
+        name: "orders",
+        paths: &["orders", "stock"],
+        max: usize::MAX,
+        run: || Box::pin(orders::run()),
+    },
     Definition { name: "stale", paths: &[], max: FEW, run: || Box::pin(stale::run()) },
     Definition { name: "reconcile", paths: &[], max: FEW, run: || Box::pin(reconcile::reconcile()) },
     Definition { name: "webhook", paths: &["webhooks"], max: FEW, run: || Box::pin(reconcile::webhook()) },

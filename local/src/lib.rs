@@ -189,7 +189,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
     );
     let text = format!(
         "listening on {url}\n\n\
-         {faint}dynamodb   {plain} {} ({kind}; tables {}, {}, {})\n\
+         {faint}dynamodb   {plain} {} ({kind}; tables {}, {}, {}, {})\n\
          {faint}provider   {plain} {provider}\n\
          {faint}queues     {plain} {}\n\
          {faint}reports    {plain} {}\n\
@@ -205,6 +205,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
         store.idempotency_table,
         store.payments_table,
         store.accounts_table,
+        store.orders_table,
         queues.endpoint,
         settings.reports,
         functions.join(", "),

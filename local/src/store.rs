@@ -17,6 +17,7 @@ pub struct Store {
     pub idempotency_table: String,
     pub payments_table: String,
     pub accounts_table: String,
+    pub orders_table: String,
     /// The idempotency table's stream.
     pub stream: String,
     pub region: String,
@@ -32,6 +33,7 @@ impl Store {
             idempotency_table: format!("{}idempotency", settings.table_prefix),
             payments_table: format!("{}payments", settings.table_prefix),
             accounts_table: format!("{}accounts", settings.table_prefix),
+            orders_table: format!("{}orders", settings.table_prefix),
             stream: String::new(),
             region: env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".to_owned()),
             local_credentials: settings.dynamodb_endpoint.is_none()
@@ -57,6 +59,7 @@ impl Store {
             ("IDEMPOTENCY_TABLE", self.idempotency_table.clone()),
             ("PAYMENTS_TABLE", self.payments_table.clone()),
             ("ACCOUNTS_TABLE", self.accounts_table.clone()),
+            ("ORDERS_TABLE", self.orders_table.clone()),
         ];
         if self.local_credentials {
             variables.push(("AWS_ACCESS_KEY_ID", "local".to_owned()));
@@ -81,7 +84,8 @@ impl Store {
         let config = aws_sdk_dynamodb::config::Builder::from(&config).endpoint_url(&self.endpoint).build();
         let client = aws_sdk_dynamodb::Client::from_conf(config);
         tables::create_payments(&client, &self.payments_table).await?;
-        tables::create_accounts(&client, &self.accounts_table).await?;
+        tables::create_plain(&client, &self.accounts_table).await?;
+        tables::create_plain(&client, &self.orders_table).await?;
         tables::create_idempotency(&client, &self.idempotency_table).await
     }
 

@@ -52,8 +52,8 @@ pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> 
     create(client, name, Some(DAYS), call).await.map(|_| ())
 }
 
-/// Creates the table of accounts.
-pub async fn create_accounts(client: &Client, name: &str) -> Result<(), String> {
+/// Creates a table of one tenant's rows in each partition: accounts, or orders and stock.
+pub async fn create_plain(client: &Client, name: &str) -> Result<(), String> {
     let call = client
         .create_table()
         .table_name(name)

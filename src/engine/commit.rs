@@ -102,12 +102,13 @@ impl Executor {
             match refusal(&kept.writes, &denied) {
                 IfRefused::Recompute
                     if computations < MAX_COMPUTATIONS && self.engine.world.instant() < stop_at => {}
-                IfRefused::Answer(answer) => {
+                // Over what is kept, only the handler itself answers with a refusal.
+                IfRefused::Answer(answer) if !seen.is_resumed() => {
                     let answer = self.as_replayed(answer);
                     instead = Some(FinishOutcome::Refused { answer: answer.clone(), expires_at: None });
                     report = Report::Completed(answer);
                 }
-                IfRefused::Recompute | IfRefused::Fail => {
+                IfRefused::Recompute | IfRefused::Answer(_) | IfRefused::Fail => {
                     self.no_answer_set(&kept.writes, &denied);
                     let refused = report.clone();
                     (report, instead) = self.without_answer(seen, &report);

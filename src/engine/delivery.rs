@@ -102,7 +102,8 @@ impl Executor {
                 }
                 Ok(Finished::Denied(denied)) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
-                    let IfRefused::Answer(answer) = commit::refusal(&kept.writes, &denied) else {
+                    let refusal = commit::refusal(&kept.writes, &denied);
+                    let (IfRefused::Answer(answer), false) = (refusal, base.is_resumed()) else {
                         if base.phases.is_some() {
                             kept = Ended::NotExecuted(Some(Note::new(HANDLER_FAILED))).into();
                             start = Start::Unread(&base.key);

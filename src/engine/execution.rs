@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::{BoxError, Engine, collected::Collected, phase::Phasing};
+use super::{BoxError, Engine, collected::Collected, phasing::Phasing};
 use crate::{
     domain::{DomainWrite, DomainWriteError},
     fingerprint::Fingerprint,

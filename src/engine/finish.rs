@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
     commit::{self, Committed},
-    phase::{Failed, Phasing},
+    phasing::{Failed, Phasing},
     report::{FinishOutcome, Finished, Kept, Report},
 };
 use crate::{
@@ -33,17 +33,21 @@ impl Executor {
     async fn write_report(&self, owned: Ownership, report: Report) -> FinishOutcome {
         let Ownership { execution, record, heartbeat, status } = owned;
         execution.collected().close();
-        let failed = execution.phasing().and_then(Phasing::end);
+        let ended = execution.phasing().map(Phasing::end);
+        // First, so that no heartbeat follows. One in flight may still be applied. Then our write is refused, finds our attempt in
+        // the record, and continues from there.
+        drop(heartbeat);
+        let seen = record.lock().await.clone();
+        let failed = ended.and_then(|(came_to, failed)| {
+            let answered = matches!(report, Report::Completed(_));
+            failed.or_else(|| Phasing::not_answered(&seen, came_to).filter(|_| answered))
+        });
         let report = match failed {
             None => report,
             Some(Failed::Outside) => Report::NotExecuted,
             Some(Failed::InCall) => Report::Interrupted,
             Some(Failed::Unknown) => Report::Unknown,
         };
-        // First, so that no heartbeat follows. One in flight may still be applied. Then our write is refused, finds our attempt in
-        // the record, and continues from there.
-        drop(heartbeat);
-        let seen = record.lock().await.clone();
         let started = self.engine.world.instant();
         let budget = TimeBudget::at(started, execution.ends_at());
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());

@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
-    phase::Phasing, take_back::TakeBack,
+    phasing::Phasing, take_back::TakeBack,
 };
 use crate::{
     operation::WhileInFlight,

@@ -87,6 +87,10 @@ impl Guard {
 
     /// What a handler's 5xx means: the operation's choice, or the profile's.
     pub(super) fn server_errors(&self) -> ServerErrors {
+        if self.operation().resume_within().is_some() {
+            // It ended between two phases, and a retry resumes it.
+            return ServerErrors::RetryFresh;
+        }
         self.operation().server_errors.unwrap_or(self.settings.profile.server_errors)
     }
 }

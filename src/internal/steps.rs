@@ -13,8 +13,9 @@ pub use crate::{
     },
     record::{
         decide::{Found, ReservationRequest, decide},
-        phase::{Next, NotTaken},
+        phase::Next,
         report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport},
+        resume::NotTaken,
         transition::Transition,
     },
 };

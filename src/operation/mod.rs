@@ -36,7 +36,8 @@ pub enum OnLeaseExpiry {
     RunAgain,
     /// The next caller runs the handler again, behind the [phases](crate::engine::Execution::phase) that are kept. For handlers whose
     /// effects are all in phases, or in the writes that commit with the answer: an execution that ends outside a call did nothing that is
-    /// not kept.
+    /// not kept. So a 5xx is never its answer, whatever [`server_errors`](Operation::server_errors) says. A handler decides its way only
+    /// from its request and from the results of its phases: each execution comes to the kept phases in the same order.
     ///
     /// If no retry comes within this time after the last recovery point, the record is escalated.
     Resume(Duration),

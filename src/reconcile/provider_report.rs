@@ -155,6 +155,12 @@ impl QueuedReport {
             return Meaning::Nothing;
         }
         let Some((name, _)) = &self.under else {
+            if matches!(current.state, State::Completed { .. }) {
+                return match self.effect.meaning_for(current, now) {
+                    Meaning::Contradicts(reason) => Meaning::Contradicts(reason),
+                    _ => Meaning::Nothing,
+                };
+            }
             return Meaning::Contradicts(
                 "it reports an effect of an operation that resumes, and names no phase",
             );

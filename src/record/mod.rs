@@ -5,7 +5,7 @@
 //! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused.
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
 //! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
-//! 5. `phase` has the recovery points of an operation that resumes.
+//! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
 //! 7. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
@@ -21,6 +21,7 @@ pub(crate) mod own;
 pub(crate) mod phase;
 mod reference;
 pub(crate) mod report;
+pub(crate) mod resume;
 pub(crate) mod settle;
 mod state;
 pub(crate) mod transition;
@@ -35,10 +36,11 @@ pub(crate) use decide::{Found, ReservationRequest, decide};
 pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
+pub(crate) use phase::Next;
 pub use phase::{MAX_PHASE_RESULTS, Phase, Phases};
-pub(crate) use phase::{Next, NotTaken};
 pub use reference::Reference;
 pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
+pub(crate) use resume::NotTaken;
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
 pub(crate) use transition::Transition;

@@ -69,7 +69,10 @@ impl Record {
             State::InProgress { .. } => self.phases_after_a_call(),
             _ => self.phases.clone(),
         };
-        Some(Phases { resume_within, ..known.unwrap_or(Phases::none(resume_within)) })
+        let mut phases = known.unwrap_or(Phases::none(resume_within));
+        // An operator may have granted more.
+        phases.resume_within = phases.resume_within.max(resume_within);
+        Some(phases)
     }
 
     /// Extends the lease while the handler runs: a heartbeat.
@@ -109,8 +112,8 @@ impl Record {
             return Transition::to(unknown).failed(Some(refused));
         }
         // An effect that its handler has not answered for.
-        if self.has_noted() {
-            let because = Some(Note::new("a phase was reported that its handler did not get to"));
+        if self.knows_more_than(worker) {
+            let because = Some(Note::new("a phase is known that its handler did not come to"));
             return Transition::to(self.between_workers(self.phases.clone(), revision, now)).failed(because);
         }
         // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.

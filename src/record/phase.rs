@@ -8,14 +8,17 @@
 //! 2. Only the handler knows what follows, so whoever takes the record over decides at each call: see [`Phases::next`].
 //! 3. What others report of a phase is noted until the handler gets there.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
-use super::{Record, Reference, Revision, State, Transition};
-use crate::{time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
+use super::Reference;
+use crate::{key::KeyHash, time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
 
 /// How long all results of an operation's phases together may be, as JSON, in bytes. Duplicates read them, and each write of the
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
 pub const MAX_PHASE_RESULTS: usize = 2048;
+
+/// A result of at most so many bytes is always kept: those of most commits are.
+const ALWAYS_KEPT: usize = 16;
 
 /// How long a phase's name may be, in bytes.
 const MAX_NAME: usize = 64;
@@ -26,7 +29,7 @@ const MAX_NAME: usize = 64;
 pub struct Phases {
     /// How long after its last recovery point the record waits for a retry before it is escalated.
     pub resume_within: Duration,
-    /// The phases that are kept, in the order in which the handler made them. Of a completed record: their names alone.
+    /// The phases that are kept, in the order in which the handler made them. Of a settled record, with digests of their results.
     pub kept: Vec<Phase>,
     /// Phases that others report, and that no handler has got to.
     pub noted: Vec<Phase>,
@@ -42,7 +45,7 @@ pub struct Phases {
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// Its result, as JSON; `None` if it was too long to be kept.
+    /// Its result, as JSON; `None` if it was too long to be kept. Of a settled record: a digest, `sha256:` and 16 hex digits.
     pub result: Option<String>,
     /// When it was kept or noted.
     pub at: Timestamp,
@@ -55,24 +58,18 @@ pub struct Phase {
 pub enum Next<'a> {
     /// It is kept, with this result.
     Kept(&'a str),
-    /// It is not kept, but others report this result: it is kept without a call.
+    /// It is not kept, but others report this result. If the handler can read it, it is kept without a call.
     Noted(&'a str),
     /// It is called, with the same downstream key as ever.
     Call,
-    /// An earlier execution may have made the call, and the provider may have forgotten its key; or the result was too long to be
-    /// kept. So the provider is asked.
-    Ask,
+    /// An earlier execution may have made the call, and the provider may have forgotten its key. Or it was certainly `made`, and its
+    /// result is not known here. So the provider is asked.
+    Ask {
+        /// Whether it was certainly made.
+        made: bool,
+    },
     /// Another phase is kept in its place: the record was written by another version of the handler.
     Mismatch,
-}
-
-/// Why a record did not take the result of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotTaken {
-    /// It has the same result.
-    Known,
-    /// It has another result, or another phase in its place, or it is another request's, or is settled without this phase.
-    Differs,
 }
 
 impl Phase {
@@ -82,13 +79,16 @@ impl Phase {
     }
 
     /// Whether it has another result than `other`, as far as both are kept.
-    fn differs(&self, other: &Self) -> bool {
-        // The members of an object have no order.
-        let json = |phase: &Self| {
-            let result = phase.result.as_ref()?;
-            Some(serde_json::from_str(result).unwrap_or(serde_json::Value::String(result.clone())))
-        };
-        json(self).zip(json(other)).is_some_and(|(ours, theirs)| ours != theirs)
+    pub(super) fn differs(&self, other: &Self) -> bool {
+        match (&self.result, &other.result) {
+            (Some(ours), Some(theirs)) => digest(ours) != digest(theirs),
+            _ => false,
+        }
+    }
+
+    /// The digest of its result, by which operators compare it: `sha256:` and 16 hex digits. `None` if the result is not kept.
+    pub fn digest(&self) -> Option<Cow<'_, str>> {
+        self.result.as_deref().map(digest)
     }
 
     /// Whether this can be the name of a phase: 1 to 64 letters, digits, `-`, `_` or `.`.
@@ -96,6 +96,18 @@ impl Phase {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_valid)
     }
+}
+
+/// Of a result that is a digest already, the result itself.
+const DIGEST: &str = "sha256:";
+
+/// The digest of a result as JSON. The members of an object have no order.
+fn digest(result: &str) -> Cow<'_, str> {
+    if result.starts_with(DIGEST) {
+        return result.into();
+    }
+    let json: Option<serde_json::Value> = serde_json::from_str(result).ok();
+    format!("{DIGEST}{}", KeyHash::of(&json.map_or(result.to_owned(), |json| json.to_string()))).into()
 }
 
 impl Phases {
@@ -112,391 +124,49 @@ impl Phases {
             return match &kept.result {
                 _ if kept.name != name => Next::Mismatch,
                 Some(result) => Next::Kept(result),
-                None => Next::Ask,
+                None => Next::Ask { made: true },
             };
         }
-        match (self.noted.iter().find(|noted| noted.name == name), self.begun) {
-            (Some(Phase { result: Some(result), .. }), _) => Next::Noted(result),
-            (Some(_), _) => Next::Ask,
-            (None, Some(begun)) if begun.plus(keys_live) <= now.plus(DEFAULT_NOT_FOUND_GRACE) => Next::Ask,
-            (None, _) => Next::Call,
+        match self.noted.iter().find(|noted| noted.name == name) {
+            Some(Phase { result: Some(result), .. }) => Next::Noted(result),
+            noted => self.next_unread(noted.is_some(), keys_live, now),
+        }
+    }
+
+    /// The same, if no result can be read. If the call was `made`, the same key gives its result while the provider remembers it.
+    pub fn next_unread(&self, made: bool, keys_live: Duration, now: Timestamp) -> Next<'static> {
+        match self.begun {
+            Some(begun) if begun.plus(keys_live) <= now.plus(DEFAULT_NOT_FOUND_GRACE) => Next::Ask { made },
+            None if made => Next::Ask { made },
+            _ => Next::Call,
         }
     }
 
     /// Whether the record knows, or suspects, that a phase was made.
-    fn has_any(&self) -> bool {
+    pub(super) fn has_any(&self) -> bool {
         !self.kept.is_empty() || !self.noted.is_empty() || self.begun.is_some()
     }
 
     /// The phase of this name, kept or noted.
-    fn find(&self, name: &str) -> Option<&Phase> {
+    pub(super) fn find(&self, name: &str) -> Option<&Phase> {
         self.kept.iter().chain(&self.noted).find(|phase| phase.name == name)
     }
 
     /// This phase, without its result if there is no room for it.
-    fn fitted(&self, phase: Phase) -> Phase {
+    pub(super) fn fitted(&self, phase: Phase) -> Phase {
         let others = self.kept.iter().chain(&self.noted).filter(|other| other.name != phase.name);
         let used: usize = others.filter_map(|other| other.result.as_ref()).map(String::len).sum();
-        let result = phase.result.filter(|result| used + result.len() <= MAX_PHASE_RESULTS);
+        let fits = |result: &String| result.len() <= ALWAYS_KEPT || used + result.len() <= MAX_PHASE_RESULTS;
+        let result = phase.result.filter(fits);
         Phase { result, ..phase }
     }
 
-    /// The names of the kept phases, for a completed record; `None` if there are none.
-    pub(super) fn names(&self) -> Option<Self> {
-        let named = |phase: &Phase| Phase { result: None, ..phase.clone() };
-        let kept: Vec<_> = self.kept.iter().map(named).collect();
-        (!kept.is_empty()).then(|| Self { kept, ..Self::none(self.resume_within) })
-    }
-}
-
-impl Record {
-    /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
-    pub(crate) fn is_resumed(&self) -> bool {
-        self.phases.as_ref().is_some_and(Phases::has_any)
-    }
-
-    /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
-    pub(crate) fn names(&self, reference: &Reference) -> bool {
-        let phases = self.phases.iter().flat_map(|phases| &phases.kept);
-        phases.flat_map(|phase| &phase.references).any(|known| known == reference)
-    }
-
-    /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
-    pub(crate) fn is_run_by(&self, worker: &Self) -> bool {
-        self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })
-    }
-
-    /// Whether a phase is noted that no handler has got to.
-    pub(super) fn has_noted(&self) -> bool {
-        self.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty())
-    }
-
-    /// Its phases, after an execution that may have begun the call that follows.
-    pub(super) fn phases_after_a_call(&self) -> Option<Phases> {
-        let begun =
-            |phases: &Phases| Some(phases.begun.map_or(self.began_at, |begun| begun.min(self.began_at)));
-        self.phases.as_ref().map(|phases| Phases { begun: begun(phases), ..phases.clone() })
-    }
-
-    /// No worker has it: the next retry resumes behind what is kept. If none comes in time, it is escalated.
-    pub(super) fn between_workers(&self, phases: Option<Phases>, revision: Revision, now: Timestamp) -> Self {
-        let within = phases.as_ref().map(|phases| phases.resume_within).unwrap_or_default();
-        let points = phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
-        let recovered_at = points.map(|phase| phase.at).fold(self.created_at, Timestamp::max);
-        let state = State::BetweenWorkers { since: now, reconcile_at: recovered_at.plus(within) };
-        Self { revision, settled_note: None, phases, state, ..self.clone() }
-    }
-
-    /// Keeps the result of a phase, the `place`-th of its handler, of the execution of `worker`. A worker that has lost the record
-    /// keeps it too, while the phase is open. Only the record's owner goes on.
-    ///
-    /// # Errors
-    /// If the record does not take it.
-    pub(crate) fn keep(
-        &self,
-        worker: &Self,
-        place: usize,
-        phase: &Phase,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Result<Transition, NotTaken> {
-        if self.created_at != worker.created_at || !worker.is_same_request(self) {
-            return Err(NotTaken::Differs);
-        }
-        let phases = self.phases.as_ref().or(worker.phases.as_ref()).ok_or(NotTaken::Differs)?;
-        if matches!(self.state, State::Completed { .. }) {
-            let known = phases.kept.iter().any(|kept| kept.name == phase.name);
-            return Err(if known { NotTaken::Known } else { NotTaken::Differs });
-        }
-        match phases.kept.get(place) {
-            Some(kept) if kept.name == phase.name && !kept.differs(phase) => return Err(NotTaken::Known),
-            Some(_) => return Err(NotTaken::Differs),
-            None if place != phases.kept.len() => return Err(NotTaken::Differs),
-            None => {}
-        }
-        if phases.noted.iter().any(|noted| noted.name == phase.name && noted.differs(phase)) {
-            return Err(NotTaken::Differs);
-        }
-        let mut next = Phases { begun: None, ..phases.clone() };
-        next.noted.retain(|noted| noted.name != phase.name);
-        next.kept.push(next.fitted(phase.clone()));
-        Ok(self.with_phases(next, revision, now))
-    }
-
-    /// Notes the result of a phase that a provider, a reconciler or an operator reports. It is used when a handler gets there.
-    ///
-    /// # Errors
-    /// If the record does not take it.
-    pub(crate) fn note(
-        &self,
-        phase: &Phase,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Result<Transition, NotTaken> {
-        let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
-        match phases.find(&phase.name) {
-            Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
-            Some(_) => return Err(NotTaken::Known),
-            None => {}
-        }
-        if matches!(self.state, State::Completed { .. } | State::Pending) {
-            return Err(NotTaken::Differs);
-        }
-        let mut next = phases.clone();
-        next.noted.push(next.fitted(phase.clone()));
-        Ok(self.with_phases(next, revision, now))
-    }
-
-    /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it.
-    pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        let phases = Phases { begun: None, ..self.phases.clone()? };
-        let (State::Unknown { since, .. } | State::BetweenWorkers { since, .. }) = self.state else {
-            return None;
+    /// The kept phases of a settled record: a late report of one is no contradiction, unless its result differs.
+    pub(super) fn digested(&self) -> Self {
+        let digested = |phase: &Phase| {
+            let result = phase.result.as_deref().map(|result| digest(result).into_owned());
+            Phase { result, ..phase.clone() }
         };
-        let state = State::BetweenWorkers { since, reconcile_at: now.plus(phases.resume_within) };
-        Some(Transition::to(Self {
-            revision,
-            settled_note: None,
-            phases: Some(phases),
-            state,
-            ..self.clone()
-        }))
-    }
-
-    /// An operator lets a retry resume it, for as long again as its operation allows.
-    pub(crate) fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        let within = self.phases.as_ref()?.resume_within;
-        let State::BetweenWorkers { since, .. } = self.state else { return None };
-        let state = State::BetweenWorkers { since, reconcile_at: now.plus(within) };
-        Some(Transition::to(Self { revision, state, ..self.clone() }))
-    }
-
-    /// Nobody resumed it in time, or what is known of it cannot be true: an operator has to look at it.
-    pub(crate) fn not_resumed(&self, revision: Revision) -> Option<Transition> {
-        let State::BetweenWorkers { since, .. } = self.state else { return None };
-        let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
-        Some(Transition::to(Self { revision, state, ..self.clone() }))
-    }
-
-    /// A worker keeps the record; otherwise the next retry resumes it.
-    fn with_phases(&self, phases: Phases, revision: Revision, now: Timestamp) -> Transition {
-        Transition::to(match self.state {
-            State::InProgress { .. } => Self { revision, phases: Some(phases), ..self.clone() },
-            _ => self.between_workers(Some(phases), revision, now),
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::record::{
-        AttemptId, Ended, KeptAnswer, ReservationRequest, SettleError, SettledBy, Verdict,
-        report::tests::{name, table},
-        tests::{answer, reservation},
-    };
-
-    const NOW: Timestamp = Timestamp::from_secs(1_000);
-    const LATER: Timestamp = Timestamp::from_secs(2_000);
-    const WITHIN: Duration = Duration::from_secs(3_600);
-
-    fn fresh() -> Revision {
-        Revision::mint()
-    }
-
-    fn reserved() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
-        Record::reserve(&resumes, fresh(), NOW)
-    }
-
-    fn phase(name: &str, result: &str) -> Phase {
-        Phase::new(name.to_owned(), Some(result.to_owned()), NOW)
-    }
-
-    fn charged() -> Record {
-        let reserved = reserved();
-        reserved.keep(&reserved, 0, &phase("charge", "7"), fresh(), NOW).unwrap().into()
-    }
-
-    fn noted() -> Record {
-        charged().note(&phase("refund", "8"), fresh(), NOW).unwrap().into()
-    }
-
-    fn ended(record: &Record, ended: &Ended) -> Record {
-        ended.of(record, record, fresh(), LATER).unwrap().into()
-    }
-
-    fn unknown() -> Record {
-        ended(&charged(), &Ended::PerhapsExecuted(None))
-    }
-
-    fn between() -> Record {
-        ended(&charged(), &Ended::NotExecuted(None))
-    }
-
-    fn completed() -> Record {
-        ended(&charged(), &Ended::Completed(answer()))
-    }
-
-    fn known(record: &Record) -> (Vec<&str>, Vec<&str>, bool) {
-        let phases = record.phases.as_ref().unwrap();
-        let kept = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
-        let noted = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
-        (kept, noted, phases.begun.is_some())
-    }
-
-    #[test]
-    fn the_documents_table_of_phases_is_the_code() {
-        let refusal =
-            KeptAnswer { head: crate::record::Head::Http { status: 409, headers: [].into() }, ..answer() };
-        let reports = [
-            ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
-            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun]),
-            ("it ended in a call", vec![Ended::Interrupted(None)]),
-            ("a call that nobody can answer for", vec![Ended::PerhapsExecuted(None)]),
-        ];
-        let other = Record { attempt: AttemptId::mint(), ..charged() };
-        let worker = charged();
-        let own = |record: Record| Record { attempt: worker.attempt, ..record };
-        let others = |record: Record| Record { attempt: other.attempt, ..record };
-        let records = [
-            vec![own(reserved())],
-            vec![own(charged()), own(Record { phases: noted().phases_after_a_call(), ..charged() })],
-            vec![own(between())],
-            vec![others(charged()), others(between()), others(unknown())],
-            vec![own(completed()), others(completed())],
-        ];
-        let rows = table("a worker with phases reports");
-        assert_eq!(rows.len(), reports.len());
-        for (row, (reported, all)) in rows.iter().zip(&reports) {
-            assert_eq!((row[0].as_str(), row.len()), (*reported, records.len() + 1));
-            for (cell, current) in
-                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
-            {
-                for ended in all {
-                    // What is noted and not answered for has a test of its own.
-                    let current = &match (ended, current.has_noted()) {
-                        (Ended::Completed(_), true) => own(charged()),
-                        _ => current.clone(),
-                    };
-                    let next = ended.of(current, &worker, fresh(), LATER);
-                    assert_eq!(*cell, name(next.as_deref(), current), "{reported}, {current:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_completion_over_a_phase_that_was_only_noted_is_not_the_end() {
-        let ended = ended(&noted(), &Ended::Completed(answer()));
-        assert_eq!(ended.state.name(), "between_workers");
-        assert_eq!(known(&ended), (vec!["charge"], vec!["refund"], false));
-    }
-
-    #[test]
-    fn a_phase_is_noted_once_and_with_one_result() {
-        let report = |record: &Record, name: &str, result: &str| {
-            record.note(&phase(name, result), fresh(), LATER).map(Record::from)
-        };
-        for record in [charged(), between(), unknown()] {
-            assert_eq!(report(&record, "charge", "7"), Err(NotTaken::Known), "{:?}", record.state);
-            assert_eq!(report(&record, "charge", "9"), Err(NotTaken::Differs), "{:?}", record.state);
-            let noted = report(&record, "ship", r#"{"id":1,"at":2}"#).unwrap();
-            assert_eq!(known(&noted).1, ["ship"]);
-            let other = if record.state.name() == "in_progress" { "in_progress" } else { "between_workers" };
-            assert_eq!(noted.state.name(), other, "the next retry uses it");
-            assert_eq!(report(&noted, "ship", r#"{"at":2,"id":1}"#), Err(NotTaken::Known));
-            assert_eq!(report(&noted, "ship", "2"), Err(NotTaken::Differs));
-            // Its handler gets there, and keeps it.
-            let kept: Record =
-                noted.keep(&record, 1, &phase("ship", r#"{"id":1,"at":2}"#), fresh(), NOW).unwrap().into();
-            assert_eq!(known(&kept).0, ["charge", "ship"]);
-            let other = noted.keep(&record, 1, &phase("ship", "2"), fresh(), NOW);
-            assert_eq!(other.map(Record::from), Err(NotTaken::Differs));
-        }
-        let completed = completed();
-        assert_eq!(report(&completed, "charge", "9"), Err(NotTaken::Known), "only its name is kept");
-        assert_eq!(report(&completed, "refund", "8"), Err(NotTaken::Differs));
-        let without = Record { phases: None, ..charged() };
-        assert_eq!(report(&without, "charge", "7"), Err(NotTaken::Differs));
-    }
-
-    #[test]
-    fn a_result_is_kept_in_its_place_and_only_by_its_request() {
-        let record = charged();
-        let keep = |record: &Record, worker: &Record, place, name: &str| {
-            record.keep(worker, place, &phase(name, "1"), fresh(), NOW).map(Record::from)
-        };
-        assert!(keep(&record, &record, 1, "ship").is_ok());
-        assert_eq!(keep(&record, &record, 2, "ship"), Err(NotTaken::Differs), "a phase is missing");
-        assert_eq!(keep(&record, &record, 0, "ship"), Err(NotTaken::Differs));
-        let anew = Record { created_at: LATER, ..record.clone() };
-        assert_eq!(keep(&anew, &record, 1, "ship"), Err(NotTaken::Differs), "of a later generation");
-        assert_eq!(keep(&completed(), &record, 1, "ship"), Err(NotTaken::Differs));
-        assert_eq!(keep(&completed(), &record, 0, "charge"), Err(NotTaken::Known));
-        for open in [between(), unknown()] {
-            assert_eq!(keep(&open, &record, 1, "ship").unwrap().state.name(), "between_workers");
-        }
-        // It was released, because its worker was thought to have done nothing.
-        let released =
-            reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER.plus(WITHIN));
-        let kept = keep(&released.unwrap(), &reserved(), 0, "charge").unwrap();
-        assert_eq!((kept.state.name(), known(&kept).0), ("between_workers", vec!["charge"]));
-    }
-
-    #[test]
-    fn what_waits_between_workers_is_escalated_after_its_last_recovery_point() {
-        let at = |record: &Record| match record.state {
-            State::BetweenWorkers { reconcile_at, .. } => reconcile_at,
-            ref other => panic!("{other:?}"),
-        };
-        assert_eq!(at(&between()), NOW.plus(WITHIN), "not after its worker's end");
-        let escalated = between().not_resumed(fresh()).unwrap();
-        assert_eq!(at(&escalated), Timestamp::MAX);
-        let again = escalated.resume(fresh(), LATER).unwrap();
-        assert_eq!(at(&again), LATER.plus(WITHIN));
-        for other in [charged(), unknown(), completed()] {
-            assert!(other.resume(fresh(), LATER).is_none() && other.not_resumed(fresh()).is_none());
-        }
-    }
-
-    #[test]
-    fn what_was_denied_is_made_by_the_next_retry() {
-        for open in [unknown(), ended(&charged(), &Ended::Interrupted(None))] {
-            assert!(known(&open).2);
-            let denied = open.nothing_follows(fresh(), LATER).unwrap();
-            assert_eq!((denied.state.name(), known(&denied).2), ("between_workers", false));
-        }
-        for other in [charged(), completed()] {
-            assert!(other.nothing_follows(fresh(), LATER).is_none());
-        }
-    }
-
-    #[test]
-    fn what_is_kept_is_settled_only_as_executed() {
-        let late = reservation("k").lease_until;
-        for open in [charged(), between(), unknown(), noted()] {
-            let settle = |verdict| open.settle(verdict, SettledBy::Operator, fresh(), late).map(Record::from);
-            assert_eq!(settle(Verdict::NotExecuted), Err(SettleError::Kept), "{:?}", open.state);
-            assert_eq!(settle(Verdict::Executed(answer())).unwrap().state.name(), "completed");
-        }
-        let nothing = reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), late);
-        assert_eq!(nothing.unwrap().state.name(), "failed_retryable");
-    }
-
-    #[test]
-    fn a_dead_worker_may_have_begun_the_call_that_follows() {
-        let late = reservation("k").lease_until;
-        let dead = charged().expire(fresh(), late).unwrap();
-        assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
-        let resumes = ReservationRequest { resume_within: Some(WITHIN * 2), ..reservation("k") };
-        for before in [dead.into(), charged()] {
-            let again = Record::again(&before, &resumes, fresh(), LATER);
-            let phases = again.phases.as_ref().unwrap();
-            assert_eq!((phases.begun, phases.resume_within), (Some(NOW), WITHIN * 2));
-            // The earliest execution counts.
-            let twice = Record::again(&again, &resumes, fresh(), LATER);
-            assert_eq!(twice.phases.unwrap().begun, Some(NOW));
-        }
+        Self { kept: self.kept.iter().map(digested).collect(), ..Self::none(self.resume_within) }
     }
 }

@@ -202,8 +202,7 @@ impl Record {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
             Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
         };
-        // The names of its phases, so that a late report of one is no contradiction.
-        let phases = self.phases.as_ref().and_then(Phases::names);
+        let phases = self.phases.as_ref().map(Phases::digested);
         Self {
             revision,
             reported: None,

@@ -7,6 +7,7 @@ mod crashes;
 mod guard;
 mod house;
 mod operator;
+mod orders;
 mod reconcile;
 mod stale;
 mod store;

@@ -9,7 +9,7 @@ use lambda_idempotency::{
     world::World,
 };
 use ledgers::{Day, Entry};
-use payments::{Ledger, Provider, SealingKeys};
+use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -99,7 +99,7 @@ pub(crate) fn ours(
     })
 }
 
-/// The provider's charges.
+/// The provider's charges of payments, and those that lead to no record.
 pub(crate) fn theirs(
     provider: &Provider,
     sealing_keys: &SealingKeys,
@@ -111,14 +111,19 @@ pub(crate) fn theirs(
         if page.next.is_some() && page.next == after {
             return Err(Failure::Endless);
         }
-        let entries = page.charges.into_iter().map(|charge| Entry {
-            value: Charged {
-                names: charge.record(sealing_keys).map(Names::from).unwrap_or_default(),
+        let entries = page.charges.into_iter().filter_map(|charge| {
+            let record = charge.record(sealing_keys);
+            // Orders are in no ledger of payments.
+            if record.as_ref().is_some_and(|record| record.operation().as_str() != CREATE_PAYMENT) {
+                return None;
+            }
+            let value = Charged {
+                names: record.map(Names::from).unwrap_or_default(),
                 amount_cents: charge.amount_cents,
                 currency: charge.currency,
                 state: charge.status.unwrap_or_else(|| SUCCEEDED.to_owned()),
-            },
-            id: charge.id,
+            };
+            Some(Entry { id: charge.id, value })
         });
         Ok(Page { entries: entries.collect(), next: page.next })
     })

@@ -11,7 +11,7 @@ use lambda_idempotency::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::ledger;
+use crate::{error::problem, ledger};
 
 /// The balance of a new account.
 pub const OPENING_CENTS: u64 = 100_000;
@@ -91,12 +91,7 @@ pub(crate) fn is_account(id: &str) -> bool {
 }
 
 fn too_little() -> Answer {
-    let problem = json!({
-        "type": "urn:payments:not-enough-money",
-        "title": "There is not enough money in the account",
-        "status": 409,
-        "detail": "Nothing was moved. Use a new key for another transfer.",
-    });
-    let content_type = ("content-type".to_owned(), "application/problem+json".to_owned());
-    Answer::http(409, vec![content_type], problem.to_string())
+    let title = "There is not enough money in the account";
+    let detail = "Nothing was moved. Use a new key for another transfer.";
+    problem(409, "urn:payments:not-enough-money", title, detail)
 }

@@ -1,4 +1,4 @@
-//! The function's configuration: environment variables, checked at start-up.
+//! The configuration of functions that charge cards: environment variables, checked at start-up.
 
 use std::{fmt, time::Duration};
 
@@ -8,11 +8,9 @@ use reqwest::Url;
 /// How long a charge may take: less than the function's time-out, so that the function can still record what it knows.
 const DEFAULT_PROVIDER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The function's configuration.
+/// The configuration of a function that charges cards.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// `PAYMENTS_TABLE`: the table of payments.
-    pub payments_table: String,
     /// `PROVIDER_URL`: the address of the payment provider.
     pub provider_url: Url,
     /// `PROVIDER_TIMEOUT_MS`: how long a charge may take; 5000 by default.
@@ -47,7 +45,6 @@ impl Config {
             .filter(|url| matches!(url.scheme(), "http" | "https") && !url.cannot_be_a_base())
             .ok_or(config::ConfigError::Malformed("PROVIDER_URL", "an http or https URL"))?;
         Ok(Self {
-            payments_table: lambda::text("PAYMENTS_TABLE")?,
             provider_url,
             provider_timeout: lambda::millis("PROVIDER_TIMEOUT_MS", DEFAULT_PROVIDER_TIMEOUT)?,
             lease_grace: lambda::millis("LEASE_GRACE_MS", DEFAULT_GRACE)?,

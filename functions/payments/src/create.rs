@@ -10,7 +10,7 @@ use lambda_idempotency::engine::Execution;
 
 use crate::{
     Payment, answer,
-    error::PaymentError,
+    error::{PaymentError, malformed},
     order::{NewPayment, Order},
     policy::{CHARGE_PHASE, PAYMENT_PHASE, Services},
     provider::NotCharged,
@@ -55,20 +55,9 @@ fn parse(
         _ => PaymentError::NoLongerValid(status, detail),
     };
     let Json(order) = order.map_err(|rejection| {
-        // Not the rejection's own text: it can repeat what the client sent.
-        let detail = match rejection {
-            JsonRejection::JsonSyntaxError(_) => "the body is not JSON",
-            JsonRejection::MissingJsonContentType(_) => "the content type must be application/json",
-            JsonRejection::BytesRejection(_) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
-                "the body is larger than 2 MB"
-            }
-            JsonRejection::BytesRejection(_) => "the body cannot be read",
-            _ => {
-                "the body must be an object with customerId, amountCents (a whole number above 0), currency and source, \
-                 and nothing else"
-            }
-        };
-        invalid(rejection.status(), detail)
+        let shape = "the body must be an object with customerId, amountCents (a whole number above 0), currency and source, \
+                     and nothing else";
+        invalid(rejection.status(), malformed(&rejection, shape))
     })?;
     order.try_into().map_err(|detail| invalid(StatusCode::UNPROCESSABLE_ENTITY, detail))
 }

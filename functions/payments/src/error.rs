@@ -2,6 +2,7 @@
 
 use axum::{
     Extension,
+    extract::rejection::JsonRejection,
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -68,20 +69,34 @@ impl PaymentError {
 
     pub(crate) fn answer(self) -> Answer {
         let (kind, title, detail) = self.texts();
-        let problem = json!({
-            "type": format!("urn:payments:{kind}"),
-            "title": title,
-            "status": self.status().as_u16(),
-            "detail": match self {
-                Self::Invalid(..) => format!("{detail}. Correct it and send it again with the same key."),
-                Self::NoLongerValid(..) => {
-                    format!("{detail}. It was accepted before: look up the payment before you use a new key.")
-                }
-                _ => detail.to_owned(),
-            },
-        });
-        let content_type = ("content-type".to_owned(), "application/problem+json".to_owned());
-        Answer::http(self.status().as_u16(), vec![content_type], problem.to_string())
+        let detail = match self {
+            Self::Invalid(..) => format!("{detail}. Correct it and send it again with the same key."),
+            Self::NoLongerValid(..) => {
+                format!("{detail}. It was accepted before: look up the payment before you use a new key.")
+            }
+            _ => detail.to_owned(),
+        };
+        problem(self.status().as_u16(), &format!("urn:payments:{kind}"), title, &detail)
+    }
+}
+
+/// A problem (RFC 9457) as an answer.
+pub fn problem(status: u16, kind: &str, title: &str, detail: &str) -> Answer {
+    let problem = json!({ "type": kind, "title": title, "status": status, "detail": detail });
+    let content_type = ("content-type".to_owned(), "application/problem+json".to_owned());
+    Answer::http(status, vec![content_type], problem.to_string())
+}
+
+/// What is wrong with a body that should have had this `shape`. Not the rejection's own text: it can repeat what the client sent.
+pub fn malformed(rejection: &JsonRejection, shape: &'static str) -> &'static str {
+    match rejection {
+        JsonRejection::JsonSyntaxError(_) => "the body is not JSON",
+        JsonRejection::MissingJsonContentType(_) => "the content type must be application/json",
+        JsonRejection::BytesRejection(_) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            "the body is larger than 2 MB"
+        }
+        JsonRejection::BytesRejection(_) => "the body cannot be read",
+        _ => shape,
     }
 }
 
@@ -101,6 +116,11 @@ pub(crate) fn invalid(detail: &'static str) -> Response {
 /// The 402 for a declined card, as the handler answers it and as reconciliation records it.
 pub fn declined() -> Answer {
     PaymentError::Declined.answer()
+}
+
+/// The 422 for an order that the provider rejected.
+pub fn rejected() -> Answer {
+    PaymentError::Rejected.answer()
 }
 
 impl IntoResponse for PaymentError {

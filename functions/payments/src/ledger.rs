@@ -37,7 +37,7 @@ pub struct DayPage {
 }
 
 /// A client of our tables, with the account and Region of the environment.
-pub(crate) async fn client() -> Client {
+pub async fn client() -> Client {
     let config = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let timeouts = TimeoutConfig::builder()
         .connect_timeout(std::time::Duration::from_secs(1))

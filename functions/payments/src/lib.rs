@@ -1,4 +1,5 @@
-//! A payments API behind the guard: the sample of this repository, and a function to deploy.
+//! A payments API behind the guard: the sample of this repository, and a function to deploy. The sample's other functions share its
+//! client of the payment provider.
 //!
 //! | route | what | guarded |
 //! | --- | --- | --- |
@@ -20,6 +21,7 @@ mod payment;
 pub mod policy;
 mod provider;
 mod read;
+mod refund;
 pub mod routes;
 #[cfg(feature = "test-cards")]
 mod test_cards;
@@ -34,10 +36,13 @@ pub use accounts::{Accounts, OPENING_CENTS};
 pub use answer::created;
 pub use config::{Config, ConfigError};
 pub use correlation::SealingKeys;
-pub use error::declined;
-pub use ledger::{After, DayPage, Ledger};
+pub use error::{declined, malformed, problem, rejected};
+pub use ledger::{After, DayPage, Ledger, client};
+pub use order::NewPayment;
 pub use payment::Payment;
-pub use provider::{Charge, ChargesPage, Found, Listed, Provider, ProviderError};
+pub use provider::{Charge, ChargesPage, Found, Listed, NotCharged, Provider, ProviderError};
+pub use read::{Caller, MAX_ID, failed};
+pub use refund::Refund;
 
 /// Runs the function until Lambda ends it.
 ///
@@ -51,12 +56,12 @@ pub async fn run() -> Result<(), Error> {
 async fn router() -> Result<Router, Error> {
     let config = Config::from_env()?;
     let sealing_keys = SealingKeys::from_env()?;
-    let accounts = lambda::text("ACCOUNTS_TABLE")?;
+    let (payments, accounts) = (lambda::text("PAYMENTS_TABLE")?, lambda::text("ACCOUNTS_TABLE")?);
     let provider = Provider::new(&config)?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
-    let ledger = Ledger::from_env(config.payments_table.clone()).await;
+    let ledger = Ledger::from_env(payments).await;
     let accounts = Accounts::from_env(accounts).await;
     let payment = policy::create_payment().grace(config.lease_grace);
     let services = policy::Services { ledger, accounts, provider, sealing_keys };

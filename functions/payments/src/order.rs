@@ -12,13 +12,16 @@ pub(crate) struct Order {
     source: String,
 }
 
-/// A valid order.
-pub(crate) struct NewPayment {
-    pub(crate) customer_id: String,
-    pub(crate) amount_cents: u64,
-    pub(crate) currency: String,
+/// A valid order of a charge.
+pub struct NewPayment {
+    /// The customer who pays.
+    pub customer_id: String,
+    /// How much, in the currency's minor unit.
+    pub amount_cents: u64,
+    /// ISO 4217.
+    pub currency: String,
     /// The card's token. Never logged, never kept.
-    pub(crate) source: String,
+    pub source: String,
 }
 
 impl TryFrom<Order> for NewPayment {
@@ -26,10 +29,21 @@ impl TryFrom<Order> for NewPayment {
 
     fn try_from(order: Order) -> Result<Self, Self::Error> {
         let Order { customer_id, amount_cents, currency, source } = order;
+        Self { customer_id, amount_cents, currency, source }.checked()
+    }
+}
+
+impl NewPayment {
+    /// Checks it.
+    ///
+    /// # Errors
+    /// If it is invalid: why, in words of ours alone.
+    pub fn checked(self) -> Result<Self, &'static str> {
+        let Self { customer_id, amount_cents, currency, source } = &self;
         if customer_id.is_empty() || customer_id.len() > 128 {
             return Err("customerId must have 1 to 128 characters");
         }
-        if !(1..=1_000_000_000).contains(&amount_cents) {
+        if !(1..=1_000_000_000).contains(amount_cents) {
             return Err("amountCents must be an integer from 1 to 1000000000");
         }
         if currency.len() != 3 || !currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
@@ -38,6 +52,6 @@ impl TryFrom<Order> for NewPayment {
         if source.is_empty() || source.len() > 128 {
             return Err("source must be the token of a card");
         }
-        Ok(Self { customer_id, amount_cents, currency, source })
+        Ok(self)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The metadata that leads from a charge back to the operation's record.
-const RECORD: &str = "record";
+pub(crate) const RECORD: &str = "record";
 
 /// The metadata that names the customer.
 pub(crate) const CUSTOMER: &str = "customerId";
@@ -22,7 +22,7 @@ pub(crate) const CUSTOMER: &str = "customerId";
 /// A client of the provider's API.
 #[derive(Clone, Debug)]
 pub struct Provider {
-    client: Client,
+    pub(crate) client: Client,
     url: Url,
 }
 
@@ -77,7 +77,7 @@ enum Decision {
 /// Why the provider's decision is not known. It quotes nothing of the provider's answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the payment provider gave no reliable answer: {0}")]
-pub struct ProviderError(String);
+pub struct ProviderError(pub(crate) String);
 
 impl From<reqwest::Error> for ProviderError {
     fn from(error: reqwest::Error) -> Self {
@@ -119,12 +119,13 @@ pub struct ChargesPage {
 }
 
 #[derive(Deserialize)]
-struct Refusal {
-    error: String,
+pub(crate) struct Refusal {
+    pub(crate) error: String,
 }
 
 /// Why there is no charge, and whether the card may have been charged.
-pub(crate) enum NotCharged {
+#[derive(Debug)]
+pub enum NotCharged {
     /// The bank declined. Final.
     Declined,
     /// The provider rejected the request, and knows of no charge. Final.
@@ -150,7 +151,10 @@ impl Provider {
     }
 
     /// Charges a card. `key` is the downstream key: the provider makes one charge for it, however often it is sent.
-    pub(crate) async fn charge(
+    ///
+    /// # Errors
+    /// If there is no charge, or that is not known.
+    pub async fn charge(
         &self,
         record: &RecordKey,
         sealing_keys: &SealingKeys,
@@ -200,11 +204,7 @@ impl Provider {
     /// # Errors
     /// If the provider gives no clear answer. A 404 without the error `no_such_charge` may come from some other server.
     pub async fn find(&self, key: &str) -> Result<Option<Found>, ProviderError> {
-        let mut url = self.charges_url();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.push(key);
-        }
-        let response = self.client.get(url).send().await?;
+        let response = self.client.get(self.url_of(["charges", key])).send().await?;
         match response.status() {
             StatusCode::OK => Ok(Some(match response.json().await? {
                 Decision::Succeeded { charge } => Found::Charged(charge),
@@ -238,9 +238,13 @@ impl Provider {
     }
 
     fn charges_url(&self) -> Url {
+        self.url_of(["charges"])
+    }
+
+    pub(crate) fn url_of<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Url {
         let mut url = self.url.clone();
-        if let Ok(mut path) = url.path_segments_mut() {
-            path.pop_if_empty().push("charges");
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
         }
         url
     }

@@ -20,13 +20,13 @@ use serde_json::json;
 use crate::policy::{CREATE_PAYMENT, Services, TENANT};
 
 /// Longer than any payment's id, and shorter than DynamoDB's 1,024 bytes of sort key.
-const MAX_ID: usize = 128;
+pub const MAX_ID: usize = 128;
 
 /// The path of the states of operations.
 pub(crate) const OPERATIONS: &str = "/operations";
 
 /// The verified caller; 401 without one.
-pub(crate) struct Caller(Tenant);
+pub struct Caller(pub Tenant);
 
 impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Response;
@@ -102,7 +102,8 @@ fn not_found() -> Response {
         .into_response()
 }
 
-fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
+/// The answer if a table does not answer.
+pub fn failed(error: &(dyn std::error::Error + 'static)) -> Response {
     tracing::error!(error, "a table does not answer");
     let problem = json!({ "type": "urn:payments:unavailable", "title": "Try again later", "status": 503 });
     let headers = [("content-type", "application/problem+json"), ("retry-after", "1")];

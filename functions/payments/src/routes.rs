@@ -23,7 +23,8 @@ pub struct Route {
     pub path: &'static str,
     /// The operation that guards it; `None` for a route without a guard.
     pub operation: Option<&'static str>,
-    handler: MethodRouter,
+    /// What serves it.
+    pub handler: MethodRouter,
 }
 
 /// All routes: the router has no others. Deferred reports go to `deferred_reports`.

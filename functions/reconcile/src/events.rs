@@ -10,7 +10,11 @@ use lambda_idempotency::{
     time::Timestamp,
     time_budget::SIGNATURE_TOLERANCE,
 };
-use payments::{Charge, Found, Ledger, SealingKeys, policy::CHARGE_PHASE};
+use orders::{
+    Charging,
+    policy::{CREATE_ORDER, REFUND_PHASE},
+};
+use payments::{Charge, Found, Ledger, Refund, SealingKeys, policy::CHARGE_PHASE};
 use serde::Deserialize;
 
 use crate::payment::ReportedCharge;
@@ -26,7 +30,7 @@ const SENT_AGAIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// The metadata that leads from an event back to the record.
 const RECORD: &str = "record";
 
-/// Reads the provider's events about charges.
+/// Reads the provider's events about charges and refunds.
 #[derive(Debug)]
 pub struct PaymentEvents {
     /// The provider's signing secrets; several during a rotation.
@@ -44,13 +48,41 @@ struct Envelope {
     kind: String,
 }
 
-/// An event about a charge.
+/// An event about a charge or a refund.
 #[derive(Deserialize)]
 struct Event {
     key: String,
     charge: Option<Charge>,
+    refund: Option<ReportedRefund>,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ReportedRefund {
+    #[serde(flatten)]
+    refund: Refund,
+    /// Milliseconds since 1970.
+    created_at: u64,
+}
+
+/// What an event reports.
+enum Reported {
+    Charged(Charge),
+    Declined,
+    Refunded(ReportedRefund),
+}
+
+impl Reported {
+    /// When money was moved, by the provider's clock.
+    fn made_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Charged(charge) => Some(charge.created_at),
+            Self::Refunded(reported) => Some(Timestamp::from_millis(reported.created_at)),
+            Self::Declined => None,
+        }
+    }
 }
 
 impl Events for PaymentEvents {
@@ -60,19 +92,25 @@ impl Events for PaymentEvents {
             return Notice::Refused(error.to_string());
         }
         let Ok(Envelope { kind }) = serde_json::from_slice(body) else { return Notice::Unreadable };
-        let charged = match &*kind {
-            "charge.succeeded" => true,
-            "charge.declined" => false,
-            // Its other members may have any shape.
-            _ => return Notice::Ignored,
+        // The other members of other kinds may have any shape.
+        if !matches!(&*kind, "charge.succeeded" | "charge.declined" | "refund.succeeded") {
+            return Notice::Ignored;
+        }
+        let Ok(Event { key, charge, refund, metadata }) = serde_json::from_slice(body) else {
+            return Notice::Unreadable;
         };
-        let Ok(event) = serde_json::from_slice::<Event>(body) else { return Notice::Unreadable };
-        let found = match (charged, &event.charge) {
-            (true, Some(charge)) => Found::Charged(charge.clone()),
-            (true, None) => return Notice::Unreadable,
-            (false, _) => Found::Declined,
-        };
-        self.notice(event, found, now)
+        match (&*kind, charge, refund) {
+            ("charge.succeeded", Some(charge), _) => {
+                self.notice(key, &metadata, Reported::Charged(charge), now)
+            }
+            ("charge.declined", ..) => self.notice(key, &metadata, Reported::Declined, now),
+            // Given back by hand.
+            ("refund.succeeded", _, Some(_)) if !metadata.contains_key(RECORD) => Notice::Ignored,
+            ("refund.succeeded", _, Some(refund)) => {
+                self.notice(key, &metadata, Reported::Refunded(refund), now)
+            }
+            _ => Notice::Unreadable,
+        }
     }
 }
 
@@ -84,19 +122,24 @@ impl PaymentEvents {
         Ok(Self { secrets, sealing_keys: SealingKeys::from_env()?, ledger })
     }
 
-    fn notice(&self, event: Event, found: Found, now: Timestamp) -> Notice {
-        let Event { key, charge, metadata } = event;
-        let unclaimed = |downstream_key, reason| match found {
-            Found::Charged(_) => Notice::Unclaimed { downstream_key, reason },
+    fn notice(
+        &self,
+        key: String,
+        metadata: &BTreeMap<String, String>,
+        reported: Reported,
+        now: Timestamp,
+    ) -> Notice {
+        let made_at = reported.made_at();
+        let unclaimed = |downstream_key, reason| match made_at {
+            Some(_) => Notice::Unclaimed { downstream_key, reason },
             // There is no charge to escalate.
-            Found::Declined => Notice::Ignored,
+            None => Notice::Ignored,
         };
         let Some(correlation) = metadata.get(RECORD) else {
             return unclaimed(key, "the charge has no metadata that leads to a record");
         };
         let Some(record) = self.sealing_keys.open(correlation) else {
             // It may be the only proof that a charge was made, so the provider is asked to resend it for a while.
-            let made_at = charge.as_ref().map(|charge| charge.created_at);
             return match made_at.is_some_and(|made_at| now < made_at.plus(SENT_AGAIN)) {
                 true => Notice::Again(
                     "a charge's metadata opens with none of SEALING_KEYS: do `payments` and `webhook` have the same ones?",
@@ -104,17 +147,28 @@ impl PaymentEvents {
                 false => unclaimed(key, "the charge's metadata opens with none of SEALING_KEYS"),
             };
         };
-        let status = match found {
-            Found::Charged(_) => 201,
-            Found::Declined => 402,
-        };
-        let reported =
-            ProviderReport::executed(status, ReportedCharge { found, ledger: self.ledger.clone() });
         // The correlation is metadata, which anybody may have set. The key is derived from the record, and proves the report.
-        let reported = reported.under(CHARGE_PHASE, &key);
-        Notice::ProviderReport(
-            record,
-            charge.into_iter().fold(reported, |reported, charge| reported.made_at(charge.created_at)),
-        )
+        let report = match (record.operation().as_str(), reported) {
+            (CREATE_ORDER, Reported::Charged(charge)) => ProviderReport::phase_executed(
+                orders::policy::CHARGE_PHASE,
+                &key,
+                &Charging::Charged { id: charge.id },
+            ),
+            (CREATE_ORDER, Reported::Refunded(reported)) => {
+                ProviderReport::phase_executed(REFUND_PHASE, &key, &reported.refund)
+            }
+            // The next execution hears it from the provider.
+            (CREATE_ORDER, Reported::Declined) => return Notice::Ignored,
+            (_, Reported::Charged(charge)) => {
+                self.of_payment(201, Found::Charged(charge)).under(CHARGE_PHASE, &key)
+            }
+            (_, Reported::Declined) => self.of_payment(402, Found::Declined).under(CHARGE_PHASE, &key),
+            (_, Reported::Refunded(_)) => return unclaimed(key, "its operation gives nothing back"),
+        };
+        Notice::ProviderReport(record, made_at.into_iter().fold(report, ProviderReport::made_at))
+    }
+
+    fn of_payment(&self, status: u16, found: Found) -> ProviderReport {
+        ProviderReport::executed(status, ReportedCharge { found, ledger: self.ledger.clone() })
     }
 }

@@ -1,8 +1,8 @@
-//! Settles payments whose outcome is unknown: the library's functions, with a reconciler for payments.
+//! Settles payments and orders whose outcome is unknown: the library's functions, with a reconciler for each operation.
 //!
 //! | function | trigger | what it does |
 //! | --- | --- | --- |
-//! | `reconcile` | a schedule, and the queue of the same name | [`PaymentReconciler`] asks the provider |
+//! | `reconcile` | a schedule, and the queue of the same name | [`PaymentReconciler`] and [`OrderReconciler`] ask the provider |
 //! | `webhook` | `POST /webhooks/provider` | [`PaymentEvents`] reads the events that the provider sends |
 //!
 //! Environment: what [`lambda::reconciliation`] reads, `PAYMENTS_TABLE` and `PROVIDER_URL`; the webhook also `WEBHOOK_SECRETS`
@@ -11,12 +11,18 @@
 #![deny(missing_docs)]
 
 mod events;
+mod order;
 mod payment;
 
-use lambda_idempotency::lambda::{self, Error};
+use lambda_idempotency::{
+    lambda::{self, Error},
+    reconcile::Reconciliation,
+};
+use orders::policy::create_order;
 use payments::{Config, Ledger, Provider, policy::create_payment};
 
 pub use events::PaymentEvents;
+pub use order::OrderReconciler;
 pub use payment::{PaymentReconciler, ReportedCharge};
 
 /// Runs the function `reconcile` until Lambda ends it.
@@ -25,8 +31,8 @@ pub use payment::{PaymentReconciler, ReportedCharge};
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn reconcile() -> Result<(), Error> {
     lambda::logs();
-    let payments = payments().await.inspect_err(lambda::report)?;
-    lambda::reconcile(lambda::reconciliation().await?.operation(create_payment(), payments)).await
+    let ledger = ledger().await.inspect_err(lambda::report)?;
+    lambda::reconcile(reconciliation(ledger).await?).await
 }
 
 /// Runs the function `webhook` until Lambda ends it.
@@ -35,13 +41,20 @@ pub async fn reconcile() -> Result<(), Error> {
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn webhook() -> Result<(), Error> {
     lambda::logs();
-    let payments = payments().await.inspect_err(lambda::report)?;
-    let events = PaymentEvents::from_env(payments.ledger().clone()).inspect_err(lambda::report)?;
-    lambda::webhook(lambda::reconciliation().await?.operation(create_payment(), payments), events).await
+    let ledger = ledger().await.inspect_err(lambda::report)?;
+    let events = PaymentEvents::from_env(ledger.clone()).inspect_err(lambda::report)?;
+    lambda::webhook(reconciliation(ledger).await?, events).await
 }
 
-async fn payments() -> Result<PaymentReconciler, Error> {
-    let config = Config::from_env()?;
-    let ledger = Ledger::from_env(config.payments_table.clone()).await;
-    Ok(PaymentReconciler::new(Provider::new(&config)?, ledger))
+async fn ledger() -> Result<Ledger, Error> {
+    Ok(Ledger::from_env(lambda::text("PAYMENTS_TABLE")?).await)
+}
+
+/// With a reconciler for each operation that calls the provider.
+async fn reconciliation(ledger: Ledger) -> Result<Reconciliation, Error> {
+    let config = Config::from_env().inspect_err(lambda::report)?;
+    let provider = Provider::new(&config).inspect_err(lambda::report)?;
+    let payments = PaymentReconciler::new(provider.clone(), ledger);
+    let reconciliation = lambda::reconciliation().await?.operation(create_payment(), payments);
+    Ok(reconciliation.operation(create_order(), OrderReconciler(provider)))
 }

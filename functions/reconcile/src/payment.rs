@@ -23,11 +23,6 @@ impl PaymentReconciler {
     pub fn new(provider: Provider, ledger: Ledger) -> Self {
         Self { provider, ledger }
     }
-
-    /// Where payments are recorded.
-    pub(crate) const fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
 }
 
 #[async_trait]

@@ -19,6 +19,7 @@ pub struct Books {
     /// The index of each charge, by its id.
     places: HashMap<String, usize>,
     decisions: HashMap<String, Decision>,
+    refunds: Vec<Refund>,
     /// Webhooks that are not acknowledged, by the number of their decision.
     held: BTreeMap<u64, Webhook>,
     decided: u64,
@@ -44,6 +45,26 @@ pub struct Order {
     tenant: String,
     #[serde(default)]
     pub metadata: BTreeMap<String, String>,
+}
+
+/// A charge to give back.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefundOrder {
+    charge_id: String,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refund {
+    id: String,
+    key: String,
+    charge_id: String,
+    amount_cents: u64,
+    /// Milliseconds since 1970.
+    created_at: u64,
 }
 
 #[derive(Clone, Serialize)]
@@ -95,11 +116,41 @@ impl Books {
             self.places.insert(charge.id.clone(), self.charges.len());
             self.charges.push(charge.clone());
         }
-        self.decided += 1;
-        let body = event(&key, &order, &verdict).to_string();
-        self.held.insert(self.decided, Webhook { id: self.decided, body });
+        self.hold(&event(&key, &order, &verdict));
         self.decisions.insert(key, Decision { order, verdict: verdict.clone() });
         Some(verdict)
+    }
+
+    pub fn refunds(&self) -> &[Refund] {
+        &self.refunds
+    }
+
+    pub fn refund(&self, key: &str) -> Option<&Refund> {
+        self.refunds.iter().find(|refund| refund.key == key)
+    }
+
+    /// Gives a charge back, once for each key. `None` if there is no such charge, or if the key was used for another one.
+    pub fn give_back(&mut self, key: String, order: RefundOrder) -> Option<Refund> {
+        if let Some(earlier) = self.refund(&key) {
+            return Some(earlier.clone()).filter(|earlier| earlier.charge_id == order.charge_id);
+        }
+        let amount_cents = self.charges[*self.places.get(&order.charge_id)?].amount_cents;
+        let id = format!("re_{}", Uuid::new_v4().simple());
+        let refund = Refund { id, key, charge_id: order.charge_id, amount_cents, created_at: self.now() };
+        self.hold(&json!({
+            "id": format!("evt_{}", Uuid::new_v4().simple()),
+            "type": "refund.succeeded",
+            "key": refund.key,
+            "refund": refund,
+            "metadata": order.metadata,
+        }));
+        self.refunds.push(refund.clone());
+        Some(refund)
+    }
+
+    fn hold(&mut self, event: &Value) {
+        self.decided += 1;
+        self.held.insert(self.decided, Webhook { id: self.decided, body: event.to_string() });
     }
 
     /// The charges of a UTC day that come after the charge `after`, and whether there are more. `None` if there is no such day

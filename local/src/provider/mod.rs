@@ -5,7 +5,8 @@
 //!    parameters 409. Metadata is not a parameter.
 //! 2. A charge that has begun is made, even if the caller has gone away.
 //! 3. Its query API returns the truth, even if the answer to the charge was lost.
-//! 4. Each decision has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
+//! 4. Each decision and each refund has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
+//! 5. A charge is given back once for each key, and not only once, so that a caller who changes keys is seen.
 
 mod books;
 mod cards;
@@ -18,7 +19,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use books::{Books, Charge, Order, Verdict};
+use books::{Books, Charge, Order, RefundOrder, Verdict};
 use cards::Card;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -45,6 +46,8 @@ pub async fn start(front: &str, secret: &str) -> io::Result<String> {
     let router = Router::new()
         .route("/charges", post(charge).get(list))
         .route("/charges/{key}", get(show))
+        .route("/refunds", post(refund).get(list_refunds))
+        .route("/refunds/{key}", get(show_refund))
         .route("/deliver", post(deliver))
         .with_state(Provider { books: Arc::default(), receiver });
     tokio::spawn(async move { axum::serve(listener, router).await });
@@ -137,6 +140,35 @@ async fn show(State(provider): State<Provider>, Path(key): Path<String>) -> Resp
         }
     };
     Json(shown).into_response()
+}
+
+/// Gives a charge back, once for each key.
+async fn refund(
+    State(provider): State<Provider>,
+    headers: HeaderMap,
+    order: Result<Json<RefundOrder>, JsonRejection>,
+) -> Response {
+    let Some(key) = idempotency_key(&headers) else {
+        return failure(StatusCode::BAD_REQUEST, "idempotency_key_required");
+    };
+    let Ok(Json(order)) = order else { return failure(StatusCode::BAD_REQUEST, "invalid_request") };
+    match provider.books().give_back(key, order) {
+        Some(refund) => (StatusCode::CREATED, Json(refund)).into_response(),
+        None => failure(StatusCode::UNPROCESSABLE_ENTITY, "no_such_charge"),
+    }
+}
+
+/// The refund for a key.
+async fn show_refund(State(provider): State<Provider>, Path(key): Path<String>) -> Response {
+    match provider.books().refund(&key) {
+        Some(refund) => Json(refund).into_response(),
+        None => failure(StatusCode::NOT_FOUND, "no_such_refund"),
+    }
+}
+
+/// All refunds.
+async fn list_refunds(State(provider): State<Provider>) -> Response {
+    Json(json!({ "refunds": provider.books().refunds() })).into_response()
 }
 
 /// Sends every webhook that is held.

@@ -186,9 +186,9 @@ impl Protocol {
             Next::Kept(_) => Todo::GoOn,
             Next::Mismatch => Todo::Mismatch,
             Next::Noted(result) => Todo::Noted(result.parse().unwrap_or_default()),
-            Next::Call | Next::Ask if place == 1 => Todo::Commit,
+            Next::Call | Next::Ask { .. } if place == 1 => Todo::Commit,
             Next::Call => Todo::Call(call),
-            Next::Ask => Todo::Ask(call),
+            Next::Ask { .. } => Todo::Ask(call),
         }
     }
 

@@ -5,23 +5,46 @@ use std::time::Duration;
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::MutexGuard;
 
-use super::{Committed, PhaseError, cursor::Opened};
+use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
     engine::{Applied, Change, Effort, Moment, Retries, Start, Step as Write, Unapplied},
     record::{Next, NotTaken, Phase, Record},
     store::Companion,
+    telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
+
+/// What became of the domain writes of [`Execution::commit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// They are committed.
+    Written,
+    /// The conditions of the writes at these places did not hold, and none is committed. That is kept: every later execution gets
+    /// the same refusal.
+    Refused(Vec<usize>),
+}
+
+impl Committed {
+    /// As its record keeps it: the places of the writes that were refused.
+    pub(super) fn of(refused: Vec<usize>) -> Self {
+        if refused.is_empty() { Self::Written } else { Self::Refused(refused) }
+    }
+}
 
 /// What the handler does next.
 pub(super) enum Step {
     /// The result is kept: this.
     Kept(String),
+    /// Others report this result.
+    Noted(String),
     /// Make the call.
     Call,
     /// Ask.
-    Ask,
+    Ask {
+        /// Whether it was certainly made.
+        made: bool,
+    },
 }
 
 /// What became of the write of a result.
@@ -39,31 +62,40 @@ enum Kept {
 }
 
 impl Opened<'_> {
-    /// What the handler does about this phase. A result that others report is kept first.
+    /// What the handler does about this phase.
     pub(super) async fn next(&mut self, keys_live: Duration) -> Result<Step, PhaseError> {
-        let engine = &self.phasing.executor.engine;
+        let now = self.phasing.executor.engine.world.now();
         let record = self.phasing.record.lock().await;
         let Some(phases) = &record.phases else { return Err(self.failed(PhaseError::Lost)) };
-        let noted = match phases.next(self.place, self.name, keys_live, engine.world.now()) {
-            Next::Kept(result) => return Ok(Step::Kept(result.to_owned())),
-            Next::Noted(result) => result.to_owned(),
+        self.step(phases.next(self.place, self.name, keys_live, now))
+    }
+
+    /// The same, if the result that others report cannot be read.
+    pub(super) async fn next_unread(&mut self, keys_live: Duration) -> Result<Step, PhaseError> {
+        tracing::error!(
+            phase = self.name,
+            "what others report of a phase is not the JSON of its type: it is not used"
+        );
+        let now = self.phasing.executor.engine.world.now();
+        let record = self.phasing.record.lock().await;
+        let Some(phases) = &record.phases else { return Err(self.failed(PhaseError::Lost)) };
+        self.step(phases.next_unread(true, keys_live, now))
+    }
+
+    fn step(&mut self, next: Next<'_>) -> Result<Step, PhaseError> {
+        Ok(match next {
+            Next::Kept(result) => Step::Kept(result.to_owned()),
+            Next::Noted(result) => Step::Noted(result.to_owned()),
             Next::Call => {
-                drop(record);
-                return self.begin_call().map(|()| Step::Call);
+                self.begin_call()?;
+                Step::Call
             }
-            Next::Ask => {
-                self.is_known = phases.begun.is_none() || phases.kept.len() > self.place;
-                drop(record);
+            Next::Ask { made } => {
                 self.calls();
-                return Ok(Step::Ask);
+                Step::Ask { made }
             }
-            Next::Mismatch => {
-                drop(record);
-                return Err(self.misfit(PhaseError::Mismatch));
-            }
-        };
-        let kept = self.write(record, noted.clone(), None).await;
-        self.after(kept).map(|()| Step::Kept(noted))
+            Next::Mismatch => return Err(self.misfit(PhaseError::Mismatch)),
+        })
     }
 
     /// Checks the time once more: if the process was frozen, others may run (T39).
@@ -119,8 +151,10 @@ impl Opened<'_> {
     fn after(&mut self, kept: Kept) -> Result<(), PhaseError> {
         Err(match kept {
             Kept::Own => return Ok(()),
-            // Nothing is left to tell: the record has the result, or a queue.
-            Kept::Lost | Kept::Left => self.failed(PhaseError::Lost),
+            // Nothing is left to tell: the record has the result, or has gone on without it.
+            Kept::Lost => self.failed(PhaseError::Lost),
+            // It was made, and no record has it.
+            Kept::Left => PhaseError::Lost,
             Kept::Unwritten | Kept::Denied(_) => PhaseError::NotKept,
         })
     }
@@ -159,6 +193,13 @@ impl Opened<'_> {
         };
         let effort =
             Effort { until: Some(started.plus(time)), backoff: WRITE_BACKOFF, retries: Retries::All };
+        if worker.has_noted_otherwise(&phase) {
+            tracing::error!(
+                phase = phase.name,
+                "others report another result of a phase than its handler has"
+            );
+            Count::Contradicted.add(worker.key.operation());
+        }
         let kept = match engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await {
             // Only its own: what this execution ends by must never be another one's.
             Ok(Applied::Written(Kept::Own, current) | Applied::Stopped(Kept::Own, Some(current))) => {

@@ -205,6 +205,8 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("webhook", "SEALING_KEYS", "", "set"),
         ("payments", "ACCOUNTS_TABLE", "", "set"),
         ("payments", "RECONCILE_QUEUE_URL", "", queue),
+        ("orders", "ORDERS_TABLE", "", "set"),
+        ("orders", "PROVIDER_URL", "nowhere", "an http or https URL"),
     ] {
         let log = sample.refuses_to_start(function, &[(name, value)]).await;
         let message = format!("the environment variable {name} must be {must_be}");

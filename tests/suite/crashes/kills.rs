@@ -4,10 +4,7 @@
 //! `KILLS` sets how many processes of the payments function are killed. `SEED` repeats a failed run's choices.
 
 use std::{
-    cell::Cell,
     collections::{BTreeMap, BTreeSet},
-    io::{IsTerminal, Write},
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -22,6 +19,7 @@ use crate::support::{
     payments::Answer,
     proxy::Proxy,
     random::{Random, Seed},
+    storm::{SPANS, Storm, number_of, progress},
 };
 
 const CLIENTS: usize = 16;
@@ -29,9 +27,6 @@ const CLIENTS: usize = 16;
 const MOVERS: usize = 4;
 
 const KILLS: usize = 60;
-
-/// The longest time between two kills.
-const BETWEEN_KILLS: Duration = Duration::from_millis(150);
 
 /// The longest time between two tries of a client.
 const BETWEEN_TRIES: Duration = Duration::from_millis(200);
@@ -43,47 +38,21 @@ const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 /// No client waits longer for its answer, because a settled record has one.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
 
-const SPANS: [(&str, &str); 11] = [
-    ("ENVIRONMENTS", "6"),
-    ("FUNCTION_TIMEOUT_MS", "2500"),
-    ("LEASE_GRACE_MS", "500"),
-    ("PROVIDER_TIMEOUT_MS", "1500"),
-    ("WINDOW_MS", "200"),
-    ("POLL_MS", "200"),
-    ("SWEEP_MS", "1000"),
-    ("RECONCILE_FIRST_BACKOFF_MS", "200"),
-    ("RECONCILE_MAX_BACKOFF_MS", "500"),
-    ("RECONCILE_ASKS", "1000"),
-    ("NOT_FOUND_GRACE_MS", "1500"),
-];
-
 const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "tok_slow_150", "tok_slow_400"];
-
-struct Storm {
-    cloud: LocalCloud,
-    over: Cell<bool>,
-    /// Answers lost to a kill.
-    lost: Cell<usize>,
-    /// Answers that arrived.
-    came: Cell<usize>,
-}
 
 #[apply(on_each_store)]
 async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
     let seed = Seed::find();
-    let kills = std::env::var("KILLS").map_or(KILLS, |kills| kills.parse().expect("KILLS is a whole number"));
+    let kills = number_of("KILLS", KILLS);
     let (books, provider) = (Books::on(endpoint), Proxy::start().await);
     let own = [("TABLE_PREFIX", books.prefix()), ("FUNCTION_PROVIDER_URL", provider.url())];
     let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
     let cloud = LocalCloud::on(endpoint, &variables).await;
     provider.leads_to(cloud.provider());
 
-    let storm = Storm { cloud, over: Cell::new(false), lost: Cell::new(0), came: Cell::new(0) };
+    let storm = Storm::over(cloud);
     let clients = (0..CLIENTS).map(|number| storm.client(number, Random::new(seed.0 ^ number as u64)));
-    let blows = async {
-        storm.kill(kills, Random::new(seed.0)).await;
-        storm.over.set(true);
-    };
+    let blows = storm.kill("payments", kills, Random::new(seed.0));
     let movers = (0..MOVERS).map(|number| storm.mover(number, Random::new(!seed.0 ^ number as u64)));
     let ((), orders, moves) = tokio::join!(blows, join_all(clients), join_all(movers));
     let moves: Vec<_> = moves.into_iter().flatten().collect();
@@ -95,7 +64,7 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
     books.assert_consistent(&storm.cloud, &orders, Duration::ZERO).await;
     no_order_was_sent_twice(&provider);
     storm.assert_balances(&moves, &states).await;
-    let (keys, lost) = (orders.len(), storm.lost.get());
+    let (keys, lost) = (orders.len(), storm.lost());
     let left = orders.iter().filter(|order| order.final_answer.is_none()).count();
     let figures = format!(
         "{kills} kills cost {lost} answers; {keys} keys, {left} of them without an answer nor a retry; \
@@ -129,11 +98,12 @@ struct Move {
     final_answer: Option<(u16, String)>,
 }
 
+/// What clients do in a storm.
 impl Storm {
     /// Transfers money with one key after the other. Sends every fourth request only once, and never retries it.
     async fn mover(&self, number: usize, mut random: Random) -> Vec<Move> {
         let mut moves = Vec::new();
-        while !self.over.get() {
+        while !self.is_over() {
             let from = random.below(10);
             let to = (from + 1 + random.below(9)) % 10;
             let key = format!("move-{number}-{}", moves.len());
@@ -156,8 +126,7 @@ impl Storm {
             self.cloud.post("/transfers").bearer_auth("acme").header("idempotency-key", key).json(&order);
         let answer = sent.send().await.expect("the gateway answers");
         let (status, body) = (answer.status().as_u16(), answer.text().await.expect("text"));
-        let count = if status == 502 { &self.lost } else { &self.came };
-        count.set(count.get() + 1);
+        self.count(status);
         (status == 201 || body.contains("not-enough-money")).then_some((status, body))
     }
 
@@ -210,7 +179,7 @@ impl Storm {
     /// Pays with one key after the other. Sends every fourth request only once, and never retries it.
     async fn client(&self, number: usize, mut random: Random) -> Vec<Order> {
         let mut orders = Vec::new();
-        while !self.over.get() {
+        while !self.is_over() {
             let mut order = Order::new(orders.len() * CLIENTS + number, random.of(&CARDS));
             order.final_answer = match random.below(4) {
                 0 => Some(self.send(&order).await).filter(Answer::is_final),
@@ -235,52 +204,7 @@ impl Storm {
 
     async fn send(&self, order: &Order) -> Answer {
         let answer = order.send(&self.cloud).await;
-        let count = if answer.status == 502 { &self.lost } else { &self.came };
-        count.set(count.get() + 1);
+        self.count(answer.status);
         answer
-    }
-
-    /// Kills this many processes of the payments function. From time to time, also kills one of the functions that clean up after it.
-    async fn kill(&self, kills: usize, mut random: Random) {
-        let mut killed = Vec::new();
-        while killed.len() < kills {
-            let came = self.came.get();
-            tokio::time::sleep(random.up_to(BETWEEN_KILLS)).await;
-            // Without this wait, a busy machine could kill each process before it has begun. There would be no load.
-            while self.came.get() == came {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            let function = match random.below(12) {
-                0 => "stale",
-                1 => "reconcile",
-                _ => "payments",
-            };
-            let mut living = self.cloud.processes(function).await;
-            living.retain(|process| !killed.contains(process));
-            if living.is_empty() {
-                continue;
-            }
-            let process = random.of(&living);
-            if kill(process) && function == "payments" {
-                killed.push(process);
-                progress(&format!("\r{} of {kills} killed ", killed.len()));
-            }
-        }
-        progress("\r");
-    }
-}
-
-/// Returns whether the process still existed.
-fn kill(process: u32) -> bool {
-    let mut kill = Command::new("kill");
-    kill.args(["-9", &process.to_string()]).stderr(Stdio::null());
-    kill.status().expect("kill can be run").success()
-}
-
-/// Prints to a terminal, bypassing the test harness, which captures output.
-fn progress(text: &str) {
-    let mut terminal = std::io::stderr();
-    if terminal.is_terminal() {
-        let _ = terminal.write_all(text.as_bytes());
     }
 }

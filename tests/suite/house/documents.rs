@@ -25,6 +25,9 @@ async fn the_transcripts_of_readme_and_walkthrough_are_reproduced() {
     const MOVE: &str = "## Move money";
     let transfer = [block(WALKTHROUGH, MOVE, "```sh\ntransfer()")];
     assert_eq!(run(&cloud, WALKTHROUGH, MOVE, &transfer).await, 4);
+    const EFFECTS: &str = "## Several effects";
+    let order = [block(WALKTHROUGH, EFFECTS, "```sh\norder()")];
+    assert_eq!(run(&cloud, WALKTHROUGH, EFFECTS, &order).await, 6);
 }
 
 #[tokio::test]

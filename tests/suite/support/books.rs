@@ -155,6 +155,13 @@ impl Books {
         assert!(ours == theirs, "only in our ledger, only in the provider's: {differences:?}");
     }
 
+    /// The rows of all orders.
+    pub async fn orders(&self) -> Vec<Value> {
+        let items = self.scan(&format!("{}orders", self.prefix)).await.into_iter();
+        let orders = items.filter(|item| text(item, "sk").starts_with("order#"));
+        orders.map(|item| serde_dynamo::from_item(item).expect("a row")).collect()
+    }
+
     async fn scan(&self, table: &str) -> Vec<Item> {
         let scan = self.client.scan().table_name(table).consistent_read(true);
         let items = scan.into_paginator().items().send();

@@ -1,5 +1,5 @@
 //! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire. Only [`clock`], [`guarded`],
-//! [`http`], [`payments_api`] and [`sample`] use the library's types.
+//! [`http`], [`orders`], [`payments_api`] and [`sample`] use the library's types.
 
 pub mod bank;
 pub mod books;
@@ -18,6 +18,7 @@ pub mod local_cloud;
 pub mod logs;
 pub mod meddling;
 pub mod meter;
+pub mod orders;
 pub mod payments;
 pub mod payments_api;
 pub mod process;
@@ -26,6 +27,7 @@ pub mod random;
 pub mod s3;
 pub mod sample;
 pub mod seeded_world;
+pub mod storm;
 pub mod tables;
 
 /// The attribute `#[apply(on_each_store)]` turns `async fn name(endpoint: &str)` into two tests: `name::on_embedded` and

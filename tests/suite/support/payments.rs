@@ -20,7 +20,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    async fn of(response: Response) -> Self {
+    pub(super) async fn of(response: Response) -> Self {
         let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         let (status, location) = (response.status().as_u16(), header("location"));
         let replayed = header("idempotent-replayed").as_deref() == Some("true");

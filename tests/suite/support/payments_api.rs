@@ -107,14 +107,19 @@ impl PaymentsApi {
 
     /// Sends it as API Gateway does after its JWT authorizer has verified that subject.
     pub async fn send(&self, tenant: &str, request: Request<Body>) -> Answer {
-        let mut event: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
-        event["requestContext"]["authorizer"]["jwt"]["claims"]["sub"] = tenant.into();
-        let path = percent_encoding::percent_decode_str(request.uri().path()).decode_utf8_lossy();
-        event["requestContext"]["http"]["path"] = path.into();
-        let event = lambda_http::request::from_str(&event.to_string()).expect("an event");
-        let context: RequestContext = event.request_context_ref().expect("its context").clone();
-        send(&self.app, request.with_request_context(context)).await
+        send_as(&self.app, tenant, request).await
     }
+}
+
+/// Sends it to this API as API Gateway does after its JWT authorizer has verified that subject.
+pub async fn send_as(app: &Router, tenant: &str, request: Request<Body>) -> Answer {
+    let mut event: Value = serde_json::from_str(include_str!("../fixtures/http_api_jwt.json")).unwrap();
+    event["requestContext"]["authorizer"]["jwt"]["claims"]["sub"] = tenant.into();
+    let path = percent_encoding::percent_decode_str(request.uri().path()).decode_utf8_lossy();
+    event["requestContext"]["http"]["path"] = path.into();
+    let event = lambda_http::request::from_str(&event.to_string()).expect("an event");
+    let context: RequestContext = event.request_context_ref().expect("its context").clone();
+    send(app, request.with_request_context(context)).await
 }
 
 fn services(ledger: &Ledger, accounts: &Accounts, provider_url: &str) -> Services {
@@ -130,7 +135,6 @@ fn services(ledger: &Ledger, accounts: &Accounts, provider_url: &str) -> Service
 /// A client of the provider at this URL.
 pub fn provider(url: &str) -> Provider {
     let config = Config {
-        payments_table: String::new(),
         provider_url: url.parse().expect("a URL"),
         provider_timeout: PROVIDER_TIMEOUT,
         lease_grace: Duration::from_secs(1),

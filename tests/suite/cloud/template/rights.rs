@@ -24,6 +24,16 @@ const CALLS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "OrdersFunction",
+        &[
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:GetItem OrdersTable",
+            "dynamodb:PutItem OrdersTable",
+            "dynamodb:UpdateItem OrdersTable",
+        ],
+    ),
+    (
         "StaleFunction",
         &[
             "dynamodb:GetItem IdempotencyTable",

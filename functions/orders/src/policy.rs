@@ -1,0 +1,55 @@
+//! The API's settings, and the services that its handlers need.
+
+use std::time::Duration;
+
+use lambda_idempotency::{
+    http::JwtClaim,
+    operation::{OnLeaseExpiry, Operation},
+};
+use payments::{Provider, SealingKeys};
+
+use crate::Shop;
+
+/// The operation of `POST /orders`.
+pub const CREATE_ORDER: &str = "create-order";
+
+/// The phase that writes the order, before anything else is done.
+pub const INTENT_PHASE: &str = "intent";
+
+/// The phase that charges the card: its downstream key is the provider's idempotency key.
+pub const CHARGE_PHASE: &str = "charge";
+
+/// The phase that takes the articles from the stock.
+pub const STOCK_PHASE: &str = "stock";
+
+/// The phase that gives the charge back, if there is not enough stock.
+pub const REFUND_PHASE: &str = "refund";
+
+/// The tenant: the subject of the token that API Gateway verified.
+pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
+
+/// Stripe's window, and what clients of payment APIs expect.
+const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long the provider remembers idempotency keys, by its contract: as Stripe, at least a day.
+pub(crate) const KEYS_LIVE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How long an interrupted order waits for a retry. A client that is still interested retries within a day. Until then, the provider
+/// remembers the keys. After that, an operator decides: a customer may be charged without an order.
+const RESUME_WITHIN: Duration = KEYS_LIVE;
+
+/// The operation with its settings.
+pub fn create_order() -> Operation {
+    Operation::new(CREATE_ORDER).retain(RETENTION).on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN))
+}
+
+/// The services that handlers need.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// The orders and the stock.
+    pub shop: Shop,
+    /// Who charges cards.
+    pub provider: Provider,
+    /// Seals the correlation from a charge to its record.
+    pub sealing_keys: SealingKeys,
+}

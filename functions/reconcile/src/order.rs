@@ -1,0 +1,40 @@
+//! Finds out what became of an interrupted order: the provider knows its charge and its refund.
+
+use lambda_idempotency::{
+    async_trait,
+    reconcile::{Finding, Question, Reconciler},
+};
+use orders::{
+    Charging,
+    policy::{CHARGE_PHASE, REFUND_PHASE},
+};
+use payments::Provider;
+
+/// Asks the provider about the call that follows what is kept. Nothing is recorded here: the next retry goes on.
+#[derive(Debug)]
+pub struct OrderReconciler(pub Provider);
+
+#[async_trait]
+impl Reconciler for OrderReconciler {
+    async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
+        let Self(provider) = self;
+        let is_charged = question.record().phases.as_ref().is_some_and(|phases| {
+            let mut known = phases.kept.iter().chain(&phases.noted);
+            known.any(|phase| phase.name == CHARGE_PHASE)
+        });
+        let (phase, result) = match is_charged {
+            false => {
+                let found = provider.find(&question.downstream_key(CHARGE_PHASE)).await?;
+                (CHARGE_PHASE, found.map(|found| serde_json::to_string(&Charging::from(found))))
+            }
+            true => {
+                let found = provider.find_refund(&question.downstream_key(REFUND_PHASE)).await?;
+                (REFUND_PHASE, found.map(|refund| serde_json::to_string(&refund)))
+            }
+        };
+        Ok(match result.transpose()? {
+            Some(result) => Finding::PhaseExecuted { phase: phase.to_owned(), result },
+            None => Finding::NotFound,
+        })
+    }
+}

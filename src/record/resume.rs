@@ -1,0 +1,414 @@
+//! The transitions of an operation that resumes: keep a phase, note one, wait between workers.
+//!
+//! What is known of its phases, and what a handler does next, is in `phase`.
+
+use super::{Phase, Phases, Record, Reference, Revision, State, Transition};
+use crate::time::Timestamp;
+
+/// Why a record did not take the result of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotTaken {
+    /// It has the same result.
+    Known,
+    /// It has another result, or another phase in its place, or it is another request's, or is settled without this phase.
+    Differs,
+}
+
+impl Record {
+    /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.phases.as_ref().is_some_and(Phases::has_any)
+    }
+
+    /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
+    pub(crate) fn names(&self, reference: &Reference) -> bool {
+        let phases = self.phases.iter().flat_map(|phases| &phases.kept);
+        phases.flat_map(|phase| &phase.references).any(|known| known == reference)
+    }
+
+    /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
+    pub(crate) fn is_run_by(&self, worker: &Self) -> bool {
+        self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })
+    }
+
+    /// Whether it knows a phase that the handler of `worker` has not come to: noted, or kept by another execution meanwhile.
+    pub(super) fn knows_more_than(&self, worker: &Self) -> bool {
+        let kept = |record: &Self| record.phases.as_ref().map_or(0, |phases| phases.kept.len());
+        let has_noted = self.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty());
+        has_noted || kept(self) > kept(worker)
+    }
+
+    /// Whether a phase is noted with another result. What its handler got itself counts.
+    pub(crate) fn has_noted_otherwise(&self, phase: &Phase) -> bool {
+        let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
+        noted.any(|noted| noted.name == phase.name && noted.differs(phase))
+    }
+
+    /// Its phases, after an execution that may have begun the call that follows.
+    pub(super) fn phases_after_a_call(&self) -> Option<Phases> {
+        let begun =
+            |phases: &Phases| Some(phases.begun.map_or(self.began_at, |begun| begun.min(self.began_at)));
+        self.phases.as_ref().map(|phases| Phases { begun: begun(phases), ..phases.clone() })
+    }
+
+    /// No worker has it: the next retry resumes behind what is kept. If none comes in time, it is escalated.
+    pub(super) fn between_workers(&self, phases: Option<Phases>, revision: Revision, now: Timestamp) -> Self {
+        let within = phases.as_ref().map(|phases| phases.resume_within).unwrap_or_default();
+        let reconcile_at = self.recovered_at(phases.as_ref()).plus(within);
+        let state = State::BetweenWorkers { since: now, reconcile_at };
+        Self { revision, settled_note: None, phases, state, ..self.clone() }
+    }
+
+    /// When the last of these phases was kept or noted, or when the key was first seen.
+    fn recovered_at(&self, phases: Option<&Phases>) -> Timestamp {
+        let points = phases.into_iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
+        points.map(|phase| phase.at).fold(self.created_at, Timestamp::max)
+    }
+
+    /// It waits for a retry as long again, counted from now. Retries that fail do not take that back.
+    fn waits_again(&self, mut phases: Phases, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let (State::Unknown { .. } | State::BetweenWorkers { .. }) = self.state else { return None };
+        phases.resume_within += now.since(self.recovered_at(Some(&phases)));
+        Some(Transition::to(self.between_workers(Some(phases), revision, now)))
+    }
+
+    /// Keeps the result of a phase, the `place`-th of its handler, of the execution of `worker`. A worker that has lost the record
+    /// keeps it too, while the phase is open. Only the record's owner goes on.
+    ///
+    /// # Errors
+    /// If the record does not take it.
+    pub(crate) fn keep(
+        &self,
+        worker: &Self,
+        place: usize,
+        phase: &Phase,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Result<Transition, NotTaken> {
+        if self.created_at != worker.created_at || !worker.is_same_request(self) {
+            return Err(NotTaken::Differs);
+        }
+        let phases = self.phases.as_ref().or(worker.phases.as_ref()).ok_or(NotTaken::Differs)?;
+        if matches!(self.state, State::Completed { .. }) {
+            let known = phases.kept.iter().find(|kept| kept.name == phase.name);
+            let same = known.is_some_and(|known| !known.differs(phase));
+            return Err(if same { NotTaken::Known } else { NotTaken::Differs });
+        }
+        match phases.kept.get(place) {
+            Some(kept) if kept.name == phase.name && !kept.differs(phase) => return Err(NotTaken::Known),
+            Some(_) => return Err(NotTaken::Differs),
+            None if place != phases.kept.len() => return Err(NotTaken::Differs),
+            None => {}
+        }
+        let mut next = Phases { begun: None, ..phases.clone() };
+        next.noted.retain(|noted| noted.name != phase.name);
+        next.kept.push(next.fitted(phase.clone()));
+        Ok(self.with_phases(next, revision, now))
+    }
+
+    /// Notes the result of a phase that a provider, a reconciler or an operator reports. It is used when a handler gets there.
+    ///
+    /// # Errors
+    /// If the record does not take it.
+    pub(crate) fn note(
+        &self,
+        phase: &Phase,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Result<Transition, NotTaken> {
+        let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
+        match phases.find(&phase.name) {
+            Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
+            // A report without a result may be completed.
+            Some(known) if known.result.is_some() || phase.result.is_none() => return Err(NotTaken::Known),
+            Some(known) if phases.kept.contains(known) => return Err(NotTaken::Known),
+            _ => {}
+        }
+        if matches!(self.state, State::Completed { .. } | State::Pending) {
+            return Err(NotTaken::Differs);
+        }
+        let mut next = phases.clone();
+        next.noted.retain(|noted| noted.name != phase.name);
+        next.noted.push(next.fitted(phase.clone()));
+        Ok(self.with_phases(next, revision, now))
+    }
+
+    /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it.
+    pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        self.waits_again(Phases { begun: None, ..self.phases.clone()? }, revision, now)
+    }
+
+    /// An operator lets a retry resume it, for as long again as its operation allows.
+    pub(crate) fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let State::BetweenWorkers { .. } = self.state else { return None };
+        self.waits_again(self.phases.clone()?, revision, now)
+    }
+
+    /// Nobody resumed it in time, or what is known of it cannot be true: an operator has to look at it.
+    pub(crate) fn not_resumed(&self, revision: Revision) -> Option<Transition> {
+        let State::BetweenWorkers { since, .. } = self.state else { return None };
+        let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
+        Some(Transition::to(Self { revision, state, ..self.clone() }))
+    }
+
+    /// A worker keeps the record; otherwise the next retry resumes it.
+    fn with_phases(&self, phases: Phases, revision: Revision, now: Timestamp) -> Transition {
+        Transition::to(match self.state {
+            State::InProgress { .. } => Self { revision, phases: Some(phases), ..self.clone() },
+            _ => self.between_workers(Some(phases), revision, now),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::record::{
+        AttemptId, Ended, KeptAnswer, ReservationRequest, SettleError, SettledBy, Verdict,
+        report::tests::{name, table},
+        tests::{answer, reservation},
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const LATER: Timestamp = Timestamp::from_secs(2_000);
+    const WITHIN: Duration = Duration::from_secs(3_600);
+
+    fn fresh() -> Revision {
+        Revision::mint()
+    }
+
+    fn reserved() -> Record {
+        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        Record::reserve(&resumes, fresh(), NOW)
+    }
+
+    fn phase(name: &str, result: &str) -> Phase {
+        Phase::new(name.to_owned(), Some(result.to_owned()), NOW)
+    }
+
+    fn charged() -> Record {
+        let reserved = reserved();
+        reserved.keep(&reserved, 0, &phase("charge", "7"), fresh(), NOW).unwrap().into()
+    }
+
+    fn noted() -> Record {
+        charged().note(&phase("refund", "8"), fresh(), NOW).unwrap().into()
+    }
+
+    fn ended(record: &Record, ended: &Ended) -> Record {
+        ended.of(record, record, fresh(), LATER).unwrap().into()
+    }
+
+    fn unknown() -> Record {
+        ended(&charged(), &Ended::PerhapsExecuted(None))
+    }
+
+    fn between() -> Record {
+        ended(&charged(), &Ended::NotExecuted(None))
+    }
+
+    fn completed() -> Record {
+        ended(&charged(), &Ended::Completed(answer()))
+    }
+
+    fn known(record: &Record) -> (Vec<&str>, Vec<&str>, bool) {
+        let phases = record.phases.as_ref().unwrap();
+        let kept = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
+        let noted = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
+        (kept, noted, phases.begun.is_some())
+    }
+
+    #[test]
+    fn the_documents_table_of_phases_is_the_code() {
+        let refusal =
+            KeptAnswer { head: crate::record::Head::Http { status: 409, headers: [].into() }, ..answer() };
+        let reports = [
+            ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
+            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun]),
+            ("it ended in a call", vec![Ended::Interrupted(None)]),
+            ("a call that nobody can answer for", vec![Ended::PerhapsExecuted(None)]),
+        ];
+        let other = Record { attempt: AttemptId::mint(), ..charged() };
+        let worker = charged();
+        let own = |record: Record| Record { attempt: worker.attempt, ..record };
+        let others = |record: Record| Record { attempt: other.attempt, ..record };
+        let records = [
+            vec![own(reserved())],
+            vec![own(charged()), own(Record { phases: noted().phases_after_a_call(), ..charged() })],
+            vec![own(between())],
+            vec![others(charged()), others(between()), others(unknown())],
+            vec![own(completed()), others(completed())],
+        ];
+        let rows = table("a worker with phases reports");
+        assert_eq!(rows.len(), reports.len());
+        for (row, (reported, all)) in rows.iter().zip(&reports) {
+            assert_eq!((row[0].as_str(), row.len()), (*reported, records.len() + 1));
+            for (cell, current) in
+                row[1..].iter().zip(&records).flat_map(|(cell, all)| all.iter().map(move |one| (cell, one)))
+            {
+                for ended in all {
+                    // What is noted and not answered for has a test of its own.
+                    let current = &match (
+                        ended,
+                        current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
+                    ) {
+                        (Ended::Completed(_), true) => own(charged()),
+                        _ => current.clone(),
+                    };
+                    let next = ended.of(current, &worker, fresh(), LATER);
+                    assert_eq!(*cell, name(next.as_deref(), current), "{reported}, {current:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_completion_over_a_phase_that_was_only_noted_is_not_the_end() {
+        let ended = ended(&noted(), &Ended::Completed(answer()));
+        assert_eq!(ended.state.name(), "between_workers");
+        assert_eq!(known(&ended), (vec!["charge"], vec!["refund"], false));
+    }
+
+    #[test]
+    fn a_phase_is_noted_once_and_with_one_result() {
+        let report = |record: &Record, name: &str, result: &str| {
+            record.note(&phase(name, result), fresh(), LATER).map(Record::from)
+        };
+        for record in [charged(), between(), unknown()] {
+            assert_eq!(report(&record, "charge", "7"), Err(NotTaken::Known), "{:?}", record.state);
+            assert_eq!(report(&record, "charge", "9"), Err(NotTaken::Differs), "{:?}", record.state);
+            let noted = report(&record, "ship", r#"{"id":1,"at":2}"#).unwrap();
+            assert_eq!(known(&noted).1, ["ship"]);
+            let other = if record.state.name() == "in_progress" { "in_progress" } else { "between_workers" };
+            assert_eq!(noted.state.name(), other, "the next retry uses it");
+            assert_eq!(report(&noted, "ship", r#"{"at":2,"id":1}"#), Err(NotTaken::Known));
+            assert_eq!(report(&noted, "ship", "2"), Err(NotTaken::Differs));
+            // Its handler gets there, and keeps it.
+            let kept: Record =
+                noted.keep(&record, 1, &phase("ship", r#"{"id":1,"at":2}"#), fresh(), NOW).unwrap().into();
+            assert_eq!(known(&kept).0, ["charge", "ship"]);
+            // What it got itself counts.
+            let other = noted.keep(&record, 1, &phase("ship", "2"), fresh(), NOW).unwrap();
+            assert!(noted.has_noted_otherwise(&phase("ship", "2")) && known(&other).1.is_empty());
+        }
+        let completed = completed();
+        assert_eq!(report(&completed, "charge", "7"), Err(NotTaken::Known));
+        assert_eq!(report(&completed, "charge", "9"), Err(NotTaken::Differs), "a second effect");
+        assert_eq!(report(&completed, "refund", "8"), Err(NotTaken::Differs));
+        let without = Record { phases: None, ..charged() };
+        assert_eq!(report(&without, "charge", "7"), Err(NotTaken::Differs));
+    }
+
+    #[test]
+    fn a_report_without_a_result_takes_one_later() {
+        let without = Phase::new("ship".to_owned(), None, NOW);
+        let open: Record = between().note(&without, fresh(), NOW).unwrap().into();
+        assert_eq!(open.note(&without, fresh(), NOW).map(Record::from), Err(NotTaken::Known));
+        let noted = open.note(&phase("ship", "8"), fresh(), NOW).unwrap();
+        assert_eq!(noted.phases.as_ref().unwrap().noted, [phase("ship", "8")]);
+        assert_eq!(noted.note(&without, fresh(), NOW), Err(NotTaken::Known));
+    }
+
+    #[test]
+    fn an_effect_that_is_reported_of_a_released_operation_is_resumed() {
+        let released = ended(&reserved(), &Ended::NotExecuted(None));
+        assert_eq!(released.state.name(), "failed_retryable");
+        let noted = released.note(&phase("charge", "7"), fresh(), LATER).unwrap();
+        assert_eq!((noted.state.name(), known(&noted).1), ("between_workers", vec!["charge"]));
+    }
+
+    #[test]
+    fn an_answer_ends_only_what_its_handler_knows() {
+        let worker = reserved();
+        let late: Record = worker.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW).unwrap().into();
+        let ended = Ended::Completed(answer()).of(&late, &worker, fresh(), LATER).unwrap();
+        assert_eq!((ended.state.name(), known(&ended).0), ("between_workers", vec!["charge"]));
+    }
+
+    #[test]
+    fn a_result_is_kept_in_its_place_and_only_by_its_request() {
+        let record = charged();
+        let keep = |record: &Record, worker: &Record, place, name: &str| {
+            record.keep(worker, place, &phase(name, "1"), fresh(), NOW).map(Record::from)
+        };
+        assert!(keep(&record, &record, 1, "ship").is_ok());
+        assert_eq!(keep(&record, &record, 2, "ship"), Err(NotTaken::Differs), "a phase is missing");
+        assert_eq!(keep(&record, &record, 0, "ship"), Err(NotTaken::Differs));
+        let anew = Record { created_at: LATER, ..record.clone() };
+        assert_eq!(keep(&anew, &record, 1, "ship"), Err(NotTaken::Differs), "of a later generation");
+        assert_eq!(keep(&completed(), &record, 1, "ship"), Err(NotTaken::Differs));
+        assert_eq!(keep(&completed(), &record, 0, "charge"), Err(NotTaken::Differs), "another result");
+        let same = completed().keep(&record, 0, &phase("charge", "7"), fresh(), NOW);
+        assert_eq!(same.map(Record::from), Err(NotTaken::Known));
+        for open in [between(), unknown()] {
+            assert_eq!(keep(&open, &record, 1, "ship").unwrap().state.name(), "between_workers");
+        }
+        // It was released, because its worker was thought to have done nothing.
+        let released =
+            reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER.plus(WITHIN));
+        let kept = keep(&released.unwrap(), &reserved(), 0, "charge").unwrap();
+        assert_eq!((kept.state.name(), known(&kept).0), ("between_workers", vec!["charge"]));
+    }
+
+    #[test]
+    fn what_waits_between_workers_is_escalated_after_its_last_recovery_point() {
+        let at = |record: &Record| match record.state {
+            State::BetweenWorkers { reconcile_at, .. } => reconcile_at,
+            ref other => panic!("{other:?}"),
+        };
+        assert_eq!(at(&between()), NOW.plus(WITHIN), "not after its worker's end");
+        let escalated = between().not_resumed(fresh()).unwrap();
+        assert_eq!(at(&escalated), Timestamp::MAX);
+        let again: Record = escalated.resume(fresh(), LATER).unwrap().into();
+        assert_eq!(at(&again), LATER.plus(WITHIN));
+        // A retry that fails does not take that back.
+        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let retry = again.again(&resumes, fresh(), LATER);
+        assert_eq!(at(&ended(&retry, &Ended::NotExecuted(None))), LATER.plus(WITHIN));
+        for other in [charged(), unknown(), completed()] {
+            assert!(other.resume(fresh(), LATER).is_none() && other.not_resumed(fresh()).is_none());
+        }
+    }
+
+    #[test]
+    fn what_was_denied_is_made_by_the_next_retry() {
+        for open in [unknown(), ended(&charged(), &Ended::Interrupted(None))] {
+            assert!(known(&open).2);
+            let denied = open.nothing_follows(fresh(), LATER).unwrap();
+            assert_eq!((denied.state.name(), known(&denied).2), ("between_workers", false));
+        }
+        for other in [charged(), completed()] {
+            assert!(other.nothing_follows(fresh(), LATER).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_settled_only_as_executed() {
+        let late = reservation("k").lease_until;
+        for open in [charged(), between(), unknown(), noted()] {
+            let settle = |verdict| open.settle(verdict, SettledBy::Operator, fresh(), late).map(Record::from);
+            assert_eq!(settle(Verdict::NotExecuted), Err(SettleError::Kept), "{:?}", open.state);
+            assert_eq!(settle(Verdict::Executed(answer())).unwrap().state.name(), "completed");
+        }
+        let nothing = reserved().settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), late);
+        assert_eq!(nothing.unwrap().state.name(), "failed_retryable");
+    }
+
+    #[test]
+    fn a_dead_worker_may_have_begun_the_call_that_follows() {
+        let late = reservation("k").lease_until;
+        let dead = charged().expire(fresh(), late).unwrap();
+        assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
+        let resumes = ReservationRequest { resume_within: Some(WITHIN * 2), ..reservation("k") };
+        for before in [dead.into(), charged()] {
+            let again = Record::again(&before, &resumes, fresh(), LATER);
+            let phases = again.phases.as_ref().unwrap();
+            assert_eq!((phases.begun, phases.resume_within), (Some(NOW), WITHIN * 2));
+            // The earliest execution counts.
+            let twice = Record::again(&again, &resumes, fresh(), LATER);
+            assert_eq!(twice.phases.unwrap().begun, Some(NOW));
+        }
+    }
+}
