@@ -104,7 +104,8 @@ pub(crate) fn took(name: &'static str, operation: &OperationName, elapsed: Durat
     metrics::histogram!(name, "operation" => operation.shared()).record(millis);
 }
 
-/// Records a survey of all unknown outcomes: how many there are, how old the oldest is, and how many need an operator.
+/// Records a survey of all unknown outcomes and operations between workers: how many there are, how old the oldest unknown outcome
+/// is, and how many need an operator.
 ///
 /// They are samples, not gauges. A gauge keeps its value until it is set again, so a process that no longer polls would go on
 /// reporting outcomes that were settled long ago.
@@ -121,12 +122,12 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
         tracing::warn!(
             escalated,
             oldest_s,
-            "outcomes wait for an operator: `idempotency list --escalated` names them"
+            "records wait for an operator: `idempotency list --escalated` names them"
         );
     }
     if !survey.whole {
         tracing::warn!(
-            "the survey missed unknown outcomes: there are more than it counts, or some cannot be read"
+            "the survey missed records of the index: there are more than it counts, or some cannot be read"
         );
     }
 }
@@ -193,6 +194,7 @@ pub(crate) fn lease_expired(record: &Record, now: Timestamp) {
     let age_ms = age_ms(record, now);
     let now = match record.state {
         State::Unknown { .. } => "the outcome is unknown",
+        State::BetweenWorkers { .. } => "a retry resumes the operation",
         _ => "its transaction can no longer commit, and a retry may run",
     };
     tracing::warn!(age_ms, "a worker's lease has expired: {now}");
@@ -267,10 +269,10 @@ pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
 /// How many outcomes are unknown. Without label.
 pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
 
-/// How many interrupted operations wait between workers for a retry, as a sample of each poll.
+/// How many operations wait between workers for a retry. Without label.
 pub const BETWEEN_WORKERS_COUNT: &str = "api.idempotency.between_workers.operations";
 
-/// How many of them need an operator. Without label.
+/// How many unknown outcomes and operations between workers need an operator. Without label.
 pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";
 
 /// Requests to a webhook that were not from its provider (401). Without label.

@@ -307,7 +307,7 @@ pub struct Resume {
     #[arg(long)]
     pub escalated: bool,
     /// Of those, only this tenant's
-    #[arg(short, long, requires = "escalated")]
+    #[arg(short, long, conflicts_with = "name")]
     pub tenant: Option<String>,
     #[command(flatten)]
     pub change: ChangeArgs,

@@ -1,12 +1,13 @@
 //! A record in print.
 
+use std::borrow::Cow;
+
 use comfy_table::Cell;
 use lambda_idempotency::{
     record::{Evidence, Head, KeptAnswer, Phase, Record, Reference, SettledBy, State},
     time::Timestamp,
 };
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 
@@ -91,7 +92,7 @@ struct PhasesJson {
 struct PhaseJson {
     name: String,
     at: Option<String>,
-    /// Absent if the result is not kept.
+    /// Absent if the result was too long to be kept. The result itself may be confidential.
     #[serde(skip_serializing_if = "Option::is_none")]
     result_digest: Option<String>,
     /// The providers, each with its own id.
@@ -105,16 +106,10 @@ impl From<&Phase> for PhaseJson {
         Self {
             name: phase.name.clone(),
             at: iso(phase.at),
-            result_digest: digest(phase),
+            result_digest: phase.digest().map(Cow::into_owned),
             references: phase.references.iter().map(named).collect(),
         }
     }
-}
-
-/// The first 16 digits of the SHA-256 of a phase's result: enough to compare two. The result itself may be confidential.
-fn digest(phase: &Phase) -> Option<String> {
-    let digest = Sha256::digest(phase.result.as_ref()?);
-    Some(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[derive(Debug, Serialize)]
@@ -298,11 +293,9 @@ pub fn is_escalated(record: &Record) -> bool {
 /// A line for each phase that is kept or noted, and what is known of the call that follows.
 fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let Some(phases) = &record.phases else { return Vec::new() };
-    let is_completed = matches!(record.state, State::Completed { .. });
     let line = |phase: &Phase| {
-        let result = match digest(phase) {
+        let result = match phase.digest() {
             Some(digest) => format!(", result {digest}"),
-            None if is_completed => String::new(),
             None => ", its result was too long to be kept".to_owned(),
         };
         let named = |reference: &Reference| format!(", {} {}", reference.provider(), reference.id());
@@ -310,7 +303,7 @@ fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
         format!("{}: {}{result}{references}", phase.name, when(phase.at, now))
     };
     let mut fields = Vec::new();
-    for (name, list) in [("phases", &phases.kept), ("reported", &phases.noted)] {
+    for (name, list) in [("phases", &phases.kept), ("noted", &phases.noted)] {
         if !list.is_empty() {
             fields.push((name, cell_of_lines(list.iter().map(line))));
         }

@@ -8,6 +8,7 @@
 //! It does not check who the operator is: the audit line has the name that the caller gives.
 
 mod dead_letter;
+mod error;
 mod phase;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
@@ -18,8 +19,8 @@ use crate::{
     engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied},
     key::RecordKey,
     record::{
-        Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettleError, SettledBy, State,
-        Transition, Verdict, may_be_kept,
+        Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy, State, Transition,
+        Verdict, may_be_kept,
     },
     store::{AuditLine, Companion, Store, StoreError},
     telemetry,
@@ -29,7 +30,7 @@ use crate::{
 };
 
 pub use dead_letter::MessageSummary;
-pub use phase::PhaseCorrectionError;
+pub use error::{CorrectionError, PhaseCorrectionError};
 
 /// A change to a record.
 #[derive(Clone, Debug)]
@@ -97,48 +98,6 @@ impl Correction {
             _ => Cow::Borrowed(reason),
         }
     }
-}
-
-/// Why a record was not corrected. Nothing was changed, unless the error says otherwise.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CorrectionError {
-    /// Its state does not allow that.
-    #[error(transparent)]
-    Unsettled(#[from] SettleError),
-    /// The record does not take that of a phase.
-    #[error(transparent)]
-    Phase(#[from] PhaseCorrectionError),
-    /// The record keeps no answer.
-    #[error("the record is {0}: it keeps no response")]
-    NoAnswer(&'static str),
-    /// The record keeps only a status.
-    #[error("the record keeps neither headers nor a body")]
-    NothingKept,
-    /// The lease has not expired.
-    #[error("the lease of the record's worker, or its time to wait for one, has not expired")]
-    NotDead,
-    /// The record was changed since it was seen.
-    #[error("the record was changed meanwhile, and is {0} now")]
-    Changed(&'static str),
-    /// The record was deleted since it was seen.
-    #[error("the record was deleted meanwhile")]
-    Deleted,
-    /// The retention is shorter than the record's, or than the difference of clocks: its key would run again too early.
-    #[error("that is shorter than the operation keeps the record, or than 5 minutes")]
-    ShortRetention,
-    /// The answer's status is not that of a final response.
-    #[error("the status is not that of a final response: 200 to 599")]
-    NoStatus,
-    /// The body is too large to be kept.
-    #[error("the body is too large to be kept")]
-    BodyTooLarge,
-    /// The body could not be kept.
-    #[error("the body cannot be kept")]
-    Body(#[source] StoreError),
-    /// The store failed. Whether the record was changed is not known, unless the error's kind says so.
-    #[error("the store failed")]
-    Store(#[from] StoreError),
 }
 
 /// Corrects records for an operator.

@@ -2,41 +2,11 @@
 
 use serde::de::IgnoredAny;
 
-use super::CorrectionError;
+use super::error::{CorrectionError, PhaseCorrectionError};
 use crate::{
     record::{NotTaken, Phase, Phases, Record, Revision, SettleError, State, Transition},
     time::Timestamp,
 };
-
-/// Why a record did not take what an operator says of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PhaseCorrectionError {
-    /// Its operation has no phases.
-    #[error("the operation does not resume: its record has no phases")]
-    NoPhases,
-    /// The name cannot be that of a phase.
-    #[error("the name of a phase is 1 to 64 letters, digits, `-`, `_` or `.`")]
-    Name,
-    /// The result is not JSON.
-    #[error("the result is not one JSON value")]
-    NotJson,
-    /// The record has no room for the result.
-    #[error("the result is too long to be kept")]
-    TooLong,
-    /// The phase is known to be executed.
-    #[error("the record has this phase already: it was executed")]
-    Known,
-    /// The record has another result.
-    #[error("the record has another result of this phase")]
-    Differs,
-    /// Nothing says that the call which follows may have been made.
-    #[error("no call of the operation is open: the next retry makes the call that follows")]
-    NothingOpen,
-    /// Only what is between workers can be resumed.
-    #[error("the record is {0}, and not between workers")]
-    NotBetweenWorkers(&'static str),
-}
 
 /// The record with the result of a phase.
 pub(super) fn executed(

@@ -86,6 +86,11 @@ impl Phase {
         }
     }
 
+    /// The digest of its result, by which operators compare it: `sha256:` and 16 hex digits. `None` if the result is not kept.
+    pub fn digest(&self) -> Option<Cow<'_, str>> {
+        self.result.as_deref().map(digest)
+    }
+
     /// Whether this can be the name of a phase: 1 to 64 letters, digits, `-`, `_` or `.`.
     pub(crate) fn is_name(name: &str) -> bool {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

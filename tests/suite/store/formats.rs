@@ -325,6 +325,11 @@ async fn items_are_written_as_in_the_fixtures() {
     let ours = writer.begin_to_resume("completed_with_phases").await;
     charge(&ours).await.expect("kept");
     ours.execution().commit("stock", Vec::new()).await.expect("kept");
+    let refund = ours.execution().phase("refund").call(async |_| {
+        ours.execution().refer("stripe", "re_1").await?;
+        Ok(json!(1999))
+    });
+    refund.await.expect("kept");
     writer.executor_of(resuming()).finish(ours, completed("{}")).await;
     writer.keep_items("completed_with_phases").await;
     // Its result is too long to be kept, and the next call may have been made.
@@ -333,7 +338,11 @@ async fn items_are_written_as_in_the_fixtures() {
     writer.world.clock.advance(Duration::from_secs(1));
     let quote = ours.execution().phase("quote").call(async |_| Ok("7".repeat(3_000)));
     quote.await.expect("kept");
-    let shipment = ours.execution().phase("shipment").call(async |_| Err::<(), _>("no answer".into()));
+    let shipment = ours
+        .execution()
+        .phase("shipment")
+        .keys_live(HOUR * 24)
+        .call(async |_| Err::<(), _>("no answer".into()));
     shipment.await.expect_err("no answer");
     writer.executor_of(resuming()).finish(ours, completed("{}")).await;
     writer.keep_items("between_workers").await;

@@ -59,12 +59,15 @@ async fn phases_are_shown_with_digests_and_without_results() {
     assert_eq!(phases["resume_within_seconds"], 3600);
     assert!(phases["begun_at"].is_string() && phases["kept"][0]["at"].is_string(), "{phases}");
     assert_eq!((&phases["kept"][0]["name"], &phases["noted"]), (&json!("charge"), &json!([])));
-    assert_eq!(phases["kept"][0]["result_digest"], "3559a8dfa61b7192");
+    assert_eq!(phases["kept"][0]["result_digest"], "sha256:05cd19d29ff0b724");
+
+    assert_eq!(phases["kept"][0]["references"], json!([["stripe", "ref_7"]]));
 
     let printed = table.cli.run(&["show", &name]).await.stdout;
     for text in [
+        "stripe ref_7",
         "charge: ",
-        "result 3559a8dfa61b7192",
+        "result sha256:05cd19d29ff0b724",
         "perhaps made since ",
         "it waits for an operator",
         "interrupted",
@@ -111,7 +114,7 @@ async fn a_phase_that_was_executed_is_used_by_the_next_retry() {
         let noted = &settled["after"]["phases"]["noted"][0];
         assert_eq!(
             (&noted["name"], noted["result_digest"].as_str().map(str::len)),
-            (&json!("ship"), Some(16))
+            (&json!("ship"), Some(23))
         );
         assert_eq!(settled["after"]["between_workers"]["escalated"], false, "it waits for a retry again");
         let shown = table.cli.json(&["show", &name]).await;
@@ -151,8 +154,11 @@ async fn what_is_kept_is_never_settled_as_not_executed() {
     let (_folder, file) = answer(r#"{"status":201,"body":{"id":1}}"#);
     let settle = with(&["settle", &name, "--completed", "--response", &file]);
     let settled = table.cli.json(&settle).await;
-    assert_eq!(settled["after"]["phases"]["kept"][0]["name"], "charge", "its names stay");
-    assert_eq!(settled["after"]["phases"]["kept"][0].get("result_digest"), None);
+    assert_eq!(settled["after"]["phases"]["kept"][0]["name"], "charge");
+    assert_eq!(
+        settled["after"]["phases"],
+        json!({ "resume_within_seconds": 3600, "kept": settled["before"]["phases"]["kept"], "noted": [] })
+    );
 }
 
 #[tokio::test]
@@ -260,7 +266,7 @@ async fn a_mistake_about_phases_gets_one_clear_line_and_changes_nothing() {
         (settle(&name, &["--phase", "ship", "--not-executed", "--retain", "7d"]), "cannot be used with"),
         (settle(&name, &["--phase", "ship", "--completed", "--response", "x"]), "cannot be used with"),
         (vec!["resume", &name, "--escalated"], "cannot be used with"),
-        (vec!["resume", &name, "--tenant", TENANT], "--escalated"),
+        (vec!["resume", &name, "--tenant", TENANT], "cannot be used with"),
         (vec!["resume"], "required"),
         (vec!["resume", "k-1"], "tenant#operation#key"),
     ] {

@@ -7,7 +7,7 @@ use lambda_idempotency::{
     internal::{Executor, Ownership, Request},
     key::RecordKey,
     operation::OnLeaseExpiry,
-    record::{Answer, Note, Record, State, UnknownCause},
+    record::{Answer, Note, Record, Reference, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -80,7 +80,9 @@ impl OperatorsTable {
         let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
         let mut record = samples::between_workers(&began, &[("charge", CHARGE)], since);
         record.last_failure = Some(Note::new("interrupted, status 503"));
-        record.phases.as_mut().expect("phases").begun = Some(since.minus(MINUTE));
+        let phases = record.phases.as_mut().expect("phases");
+        phases.begun = Some(since.minus(MINUTE));
+        phases.kept[0].references.extend(Reference::new("stripe", "ref_7"));
         let State::BetweenWorkers { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
         *reconcile_at = if escalated { Timestamp::MAX } else { now().plus(MINUTE) };
         self.insert(record).await
