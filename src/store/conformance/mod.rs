@@ -2,8 +2,9 @@
 //!
 //! 1. [`all`] checks the promises of [`Store`]; [`unsettled()`] checks those of [`Unsettled`](super::Unsettled).
 //! 2. [`domain_writes`] checks that domain writes commit with their record or not at all. It needs a table.
-//! 3. Each check panics if the store breaks its promise.
-//! 4. Each check makes fresh keys, so that checks can run against one store concurrently and repeatedly.
+//! 3. [`references`] checks that a provider's id leads to one record.
+//! 4. Each check panics if the store breaks its promise.
+//! 5. Each check makes fresh keys, so that checks can run against one store concurrently and repeatedly.
 //!
 //! It does not check that records expire, or how a store behaves while it fails.
 //!
@@ -15,6 +16,7 @@
 //! let store = MemoryStore::new();
 //! conformance::all(&store).await;
 //! conformance::unsettled(&store).await;
+//! conformance::references(&store).await;
 //! conformance::domain_writes(&store, &Table::new("accounts", "id")).await;
 //! # }
 //! ```
@@ -64,11 +66,11 @@ pub async fn all(store: &dyn Store) {
     a_body_of_any_size_is_kept_whole_or_not_at_all(store).await;
     companions_are_written_with_their_record_or_not_at_all(store).await;
     audit_lines_come_back_in_the_order_of_their_time(store).await;
-    a_reference_leads_to_one_record(store).await;
 }
 
-/// [`Store::refer`] may be called again, and never leads to another record.
-async fn a_reference_leads_to_one_record(store: &dyn Store) {
+/// Runs the check of references, for a store that keeps them: [`Store::refer`] may be called again, and never leads to another
+/// record.
+pub async fn references(store: &dyn Store) {
     let (ours, theirs) = (reserved("key").key, reserved("another").key);
     let reference = |provider: &str| {
         let id = fresh::<Revision>().to_string();

@@ -22,7 +22,9 @@ async fn the_dynamodb_store_keeps_every_promise(endpoint: &str) {
 
 #[apply(on_each_store)]
 async fn the_dynamodb_store_finds_unsettled_records(endpoint: &str) {
-    conformance::unsettled(&dynamodb(endpoint).await).await;
+    let store = dynamodb(endpoint).await;
+    conformance::unsettled(&store).await;
+    conformance::references(&store).await;
 }
 
 // T10, T11
@@ -40,6 +42,7 @@ async fn the_memory_store_keeps_every_promise() {
 #[tokio::test]
 async fn the_memory_store_finds_unsettled_records() {
     conformance::unsettled(&MemoryStore::new()).await;
+    conformance::references(&MemoryStore::new()).await;
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ async fn another_result_of_a_kept_phase_is_escalated() {
 }
 
 #[tokio::test]
-async fn a_result_that_others_report_is_used_if_the_handler_can_read_it() {
+async fn a_reported_result_is_used_if_the_handler_can_read_it() {
     for (reported, keys_live, expected, calls) in [
         ("\"theirs\"", Duration::ZERO, Some("theirs"), 0),
         ("{}", DAY, Some("id"), 1),
