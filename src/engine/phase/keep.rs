@@ -15,7 +15,7 @@ use crate::{
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
 
-/// What became of the domain writes of [`Execution::commit`].
+/// What became of the domain writes of [`Execution::commit`](crate::Execution::commit).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// They are committed.
