@@ -81,6 +81,12 @@ impl Executor {
             State::FailedRetryable { .. } => Ended::NotExecuted(because).into(),
             State::Unknown { .. } if wanted.reported == Some(Evidence::Effect) => Ended::Uncommitted.into(),
             State::Unknown { .. } => Ended::PerhapsExecuted(because).into(),
+            // Certainly not in a call, or `begun` would say so.
+            State::BetweenWorkers { .. }
+                if base.phases.as_ref().is_some_and(|phases| phases.begun.is_none()) =>
+            {
+                Ended::NotExecuted(because).into()
+            }
             State::BetweenWorkers { .. } => Ended::Interrupted(because).into(),
             State::Pending | State::InProgress { .. } => return Err(WorkError::Malformed("state")),
         };

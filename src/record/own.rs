@@ -69,10 +69,7 @@ impl Record {
             State::InProgress { .. } => self.phases_after_a_call(),
             _ => self.phases.clone(),
         };
-        let mut phases = known.unwrap_or(Phases::none(resume_within));
-        // An operator may have granted more.
-        phases.resume_within = phases.resume_within.max(resume_within);
-        Some(phases)
+        Some(Phases { resume_within, ..known.unwrap_or(Phases::none(resume_within)) })
     }
 
     /// Extends the lease while the handler runs: a heartbeat.

@@ -35,6 +35,8 @@ pub struct Phases {
     pub noted: Vec<Phase>,
     /// Since when an earlier execution may have begun the call that follows the last kept phase; `None` if none has.
     pub begun: Option<Timestamp>,
+    /// When an operator, or a denial, last let it wait for a retry as long again.
+    pub granted: Option<Timestamp>,
 }
 
 /// A phase whose result is known.
@@ -113,7 +115,7 @@ fn digest(result: &str) -> Cow<'_, str> {
 impl Phases {
     /// Nothing is kept yet.
     pub(crate) const fn none(resume_within: Duration) -> Self {
-        Self { resume_within, kept: Vec::new(), noted: Vec::new(), begun: None }
+        Self { resume_within, kept: Vec::new(), noted: Vec::new(), begun: None, granted: None }
     }
 
     /// What a handler does about the phase of this name, its `place`-th, whose provider remembers keys for `keys_live`.

@@ -59,16 +59,17 @@ impl Record {
         Self { revision, settled_note: None, phases, state, ..self.clone() }
     }
 
-    /// When the last of these phases was kept or noted, or when the key was first seen.
+    /// When the last of these phases was kept or noted, when it was last allowed to wait again, or when the key was first seen.
     fn recovered_at(&self, phases: Option<&Phases>) -> Timestamp {
         let points = phases.into_iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
-        points.map(|phase| phase.at).fold(self.created_at, Timestamp::max)
+        let granted = phases.and_then(|phases| phases.granted);
+        points.map(|phase| phase.at).chain(granted).fold(self.created_at, Timestamp::max)
     }
 
     /// It waits for a retry as long again, counted from now. Retries that fail do not take that back.
     fn waits_again(&self, mut phases: Phases, revision: Revision, now: Timestamp) -> Option<Transition> {
         let (State::Unknown { .. } | State::BetweenWorkers { .. }) = self.state else { return None };
-        phases.resume_within += now.since(self.recovered_at(Some(&phases)));
+        phases.granted = Some(now);
         Some(Transition::to(self.between_workers(Some(phases), revision, now)))
     }
 
@@ -366,7 +367,11 @@ mod tests {
         // A retry that fails does not take that back.
         let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
         let retry = again.again(&resumes, fresh(), LATER);
-        assert_eq!(at(&ended(&retry, &Ended::NotExecuted(None))), LATER.plus(WITHIN));
+        let failed = ended(&retry, &Ended::NotExecuted(None));
+        assert_eq!(at(&failed), LATER.plus(WITHIN));
+        // Nor is it granted twice.
+        let late = LATER.plus(WITHIN * 2);
+        assert_eq!(at(&failed.resume(fresh(), late).unwrap()), late.plus(WITHIN));
         for other in [charged(), unknown(), completed()] {
             assert!(other.resume(fresh(), LATER).is_none() && other.not_resumed(fresh()).is_none());
         }

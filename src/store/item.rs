@@ -16,6 +16,7 @@
 //! | `resume_within` | all, if its operation resumes | for how many milliseconds after its last recovery point it waits for a retry |
 //! | `phases`, `noted` | the same | name, result, time and references of the phases that are kept, and of those that others report |
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
+//! | `granted_at` | the same | milliseconds since 1970: when it was last allowed to wait for a retry as long again |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
@@ -30,7 +31,7 @@
 //! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
 //! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
 //!
-//! `transactional` and `with_writes` are absent if they are false, and `phases` and `noted` if they are empty. `begun_at`, `reported`, `origin`, `last_failure` and `settled_note` are
+//! `transactional` and `with_writes` are absent if they are false, and `phases` and `noted` if they are empty. `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
@@ -144,6 +145,8 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     begun_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    granted_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
@@ -235,6 +238,7 @@ impl From<&Record> for Item {
             phases: record.phases.iter().flat_map(|phases| &phases.kept).map(ItemPhase::from).collect(),
             noted: record.phases.iter().flat_map(|phases| &phases.noted).map(ItemPhase::from).collect(),
             begun_at: record.phases.as_ref().and_then(|phases| phases.begun),
+            granted_at: record.phases.as_ref().and_then(|phases| phases.granted),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
@@ -368,7 +372,7 @@ impl Item {
             let has_any = !kept.is_empty() || !noted.is_empty() || self.begun_at.is_some();
             return if has_any { Err(missing("resume_within")) } else { Ok(None) };
         };
-        Ok(Some(Phases { resume_within, kept, noted, begun: self.begun_at }))
+        Ok(Some(Phases { resume_within, kept, noted, begun: self.begun_at, granted: self.granted_at }))
     }
 
     fn state(self) -> Result<State> {

@@ -58,9 +58,9 @@ impl Execution {
         let mut opened = Opened::begin(self, name)?;
         match opened.next(Duration::ZERO).await? {
             Step::Kept(result) => opened.read(&result).map(Committed::of),
-            Step::Ask { made: true } => Err(opened.misfit(PhaseError::Mismatch)),
+            Step::Ask { .. } if opened.is_kept().await => Err(opened.misfit(PhaseError::Mismatch)),
             // A commit that is not kept runs: its fence decides, whatever an earlier execution began, or others report.
-            Step::Call | Step::Ask { made: false } | Step::Noted(_) => {
+            Step::Call | Step::Ask { .. } | Step::Noted(_) => {
                 let writes =
                     Writes::of(writes, opened.records_table()).map_err(|error| opened.failed(error))?;
                 opened.commit(writes.into_vec()).await

@@ -82,6 +82,12 @@ impl Opened<'_> {
         self.step(phases.next_unread(true, keys_live, now))
     }
 
+    /// Whether it is kept, with or without its result.
+    pub(super) async fn is_kept(&self) -> bool {
+        let record = self.phasing.record.lock().await;
+        record.phases.as_ref().is_some_and(|phases| phases.kept.len() > self.place)
+    }
+
     fn step(&mut self, next: Next<'_>) -> Result<Step, PhaseError> {
         Ok(match next {
             Next::Kept(result) => Step::Kept(result.to_owned()),

@@ -265,3 +265,21 @@ async fn a_refused_row_with_an_answer_ends_nothing_over_kept_phases() {
     assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
     assert_eq!(store.state().await, "between_workers");
 }
+
+#[tokio::test]
+async fn a_deferred_release_leaves_no_call_open() {
+    let (store, provider, queue) = (Faulty::new(), Provider::default(), MemoryQueue::new());
+    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
+    let ours = begin(&executor).await;
+    call(ours.execution(), "charge", &provider).await.unwrap();
+    store.is_away.store(true, Ordering::SeqCst);
+    store.passing(executor.finish(ours, Report::NotExecuted)).await;
+    store.is_away.store(false, Ordering::SeqCst);
+    let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
+    let crate::message::Message::DeferredReport(report) = crate::message::Message::read(message).unwrap()
+    else {
+        panic!("{message}")
+    };
+    assert!(executor.apply(&report, Safe::Report).await.unwrap().is_none());
+    assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", None));
+}

@@ -104,3 +104,22 @@ async fn a_call_without_keys_or_a_question_is_unknown_at_once() {
     executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await;
     assert_eq!(store.state().await, "unknown");
 }
+
+// Only its own transaction says what became of it.
+#[tokio::test]
+async fn a_commit_runs_whatever_others_report_of_it() {
+    for result in [None, Some("[]".to_owned())] {
+        let store = stocked(1);
+        let executor = store.executor(resuming());
+        drop(begin(&executor).await);
+        let record = store.record().await.unwrap();
+        let phase = crate::record::Phase::new("stock".to_owned(), result, NOW);
+        let noted = record.note(&phase, Revision::mint(), NOW).unwrap();
+        store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+        store.lease_ends();
+        let ours = begin(&executor).await;
+        let committed = ours.execution().commit("stock", vec![take()]).await.unwrap();
+        assert_eq!((committed, available(&store)), (Committed::Written, 0));
+        assert!(phases(&store).await.noted.is_empty());
+    }
+}
