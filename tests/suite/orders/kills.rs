@@ -18,8 +18,7 @@ use crate::support::{
 };
 
 const CLIENTS: usize = 16;
-/// `KILLS=300` runs as many as were tried before the first release.
-const KILLS: usize = 100;
+const KILLS: usize = 300;
 
 /// Concurrent clients in the final check.
 const AT_ONCE: usize = 8;
