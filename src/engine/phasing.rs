@@ -43,7 +43,7 @@ pub(super) enum Failed {
     Outside,
     /// A call was perhaps made.
     InCall,
-    /// A call was perhaps made, and nobody can say.
+    /// A call was perhaps made, and the provider cannot be asked.
     Unknown,
 }
 

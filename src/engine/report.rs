@@ -20,7 +20,7 @@ pub enum Report {
     NotBegun,
     /// It ended within a phase's call, which was perhaps made: a retry resumes.
     Interrupted,
-    /// A phase's call was perhaps made, and nobody can say.
+    /// A phase's call was perhaps made, and the provider cannot be asked.
     Unknown,
     /// Something may have been done, for this reason.
     PerhapsExecuted(&'static str),

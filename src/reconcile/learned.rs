@@ -224,11 +224,7 @@ impl Asked<'_> {
         };
         // Ask again, after this time at least. `None`: stop asking, because it needs an operator.
         let later = match learned {
-            Learned::Executed(_) | Learned::NotExecuted | Learned::Phase(_) | Learned::NotResumed
-                if current.phases.is_some() =>
-            {
-                None
-            }
+            Learned::Executed(_) | Learned::NotExecuted if current.phases.is_some() => None,
             Learned::Phase(_) | Learned::NotResumed => None,
             Learned::Executed(answer) if proof || current.may_end_without_effect() => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);

@@ -104,7 +104,7 @@ impl Reconciliation {
             Meaning::Contradicts(reason) => {
                 return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
-            Meaning::Notes(_) => return self.note(key, queued).await.map(Some),
+            Meaning::Notes(_) => return self.note(queued, current).await,
             Meaning::Later(current, until) => {
                 let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
                 return self.ask_later(queued, &claimed, until).await.map(Some);
@@ -209,24 +209,28 @@ impl Reconciliation {
         }
     }
 
-    /// Notes the phase that is reported in the current record.
-    async fn note(&self, key: &RecordKey, queued: &QueuedReport) -> Result<ReconcileOutcome, WorkError> {
+    /// Notes the phase that is reported in the current record. `None` if the record has changed, and means something else now.
+    async fn note(
+        &self,
+        queued: &QueuedReport,
+        current: Option<&Record>,
+    ) -> Result<Option<ReconcileOutcome>, WorkError> {
+        let Some(current) = current else { return Ok(None) };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match queued.meaning_for(
             current,
             Duration::ZERO,
             now,
         ) {
             Meaning::Notes(phase) => match current.map(|current| current.note(&phase, revision, now)) {
-                Some(Ok(next)) => Step::Write(next.into(), ReconcileOutcome::Noted),
-                _ => Step::Stop(ReconcileOutcome::Busy),
+                Some(Ok(next)) => Step::Write(next.into(), Some(ReconcileOutcome::Noted)),
+                _ => Step::Stop(None),
             },
-            Meaning::Nothing => Step::Stop(ReconcileOutcome::Settled),
-            // The report is read again.
-            _ => Step::Stop(ReconcileOutcome::Busy),
+            Meaning::Nothing => Step::Stop(Some(ReconcileOutcome::Settled)),
+            _ => Step::Stop(None),
         };
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Unread(key), effort, step).await {
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
             Ok(Applied::Written(outcome, _)) => {
                 tracing::info!("the provider's report of a phase is noted");
                 Ok(outcome)

@@ -150,16 +150,13 @@ impl QueuedReport {
 
     /// What this means for a record with phases. A refusal proves nothing: it is about one call, and only the handler knows what it
     /// asked for.
-    fn meaning_for_phases(&self, current: &Record, now: Timestamp) -> Meaning<'static> {
+    fn meaning_for_phases<'a>(&self, current: &'a Record, now: Timestamp) -> Meaning<'a> {
         if !self.effect.is_effect() {
             return Meaning::Nothing;
         }
         let Some((name, _)) = &self.under else {
             if matches!(current.state, State::Completed { .. }) {
-                return match self.effect.meaning_for(current, now) {
-                    Meaning::Contradicts(reason) => Meaning::Contradicts(reason),
-                    _ => Meaning::Nothing,
-                };
+                return self.effect.meaning_for(current, now);
             }
             return Meaning::Contradicts(
                 "it reports an effect of an operation that resumes, and names no phase",

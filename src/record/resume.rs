@@ -89,7 +89,8 @@ impl Record {
         if self.created_at != worker.created_at || !worker.is_same_request(self) {
             return Err(NotTaken::Differs);
         }
-        let phases = self.phases.as_ref().or(worker.phases.as_ref()).ok_or(NotTaken::Differs)?;
+        // A deployment that does not resume has taken it over: the result must not be lost there.
+        let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
         if matches!(self.state, State::Completed { .. }) {
             let known = phases.kept.iter().find(|kept| kept.name == phase.name);
             let same = known.is_some_and(|known| !known.differs(phase));
@@ -337,6 +338,8 @@ mod tests {
         assert!(keep(&record, &record, 1, "ship").is_ok());
         assert_eq!(keep(&record, &record, 2, "ship"), Err(NotTaken::Differs), "a phase is missing");
         assert_eq!(keep(&record, &record, 0, "ship"), Err(NotTaken::Differs));
+        let without = Record { phases: None, ..record.clone() };
+        assert_eq!(keep(&without, &record, 0, "charge"), Err(NotTaken::Differs), "it has no phases");
         let anew = Record { created_at: LATER, ..record.clone() };
         assert_eq!(keep(&anew, &record, 1, "ship"), Err(NotTaken::Differs), "of a later generation");
         assert_eq!(keep(&completed(), &record, 1, "ship"), Err(NotTaken::Differs));

@@ -95,7 +95,7 @@ impl Execution {
         phasing.refer(reference.clone()).map_err(PhaseError::Misused)?;
         let engine = &phasing.executor.engine;
         let kept_for = phasing.executor.operation().retain.max(OLD_EFFECT);
-        let until = engine.world.now().plus(kept_for * 2);
+        let until = engine.world.now().plus(kept_for.saturating_mul(2));
         // Before the phase is kept: each reference that a record names leads to it, unless the handler goes on after an error.
         let written = engine.bounded(None, engine.store.refer(&reference, self.record_key(), until)).await;
         written.map_err(|error| {

@@ -45,7 +45,9 @@ pub enum PhaseError {
     Perhaps(#[source] BoxError),
     /// The call was perhaps made by an earlier execution, and the provider may have forgotten its key. The outcome is unknown, and
     /// reconciled.
-    #[error("the call of the phase was perhaps made by an earlier execution, and nobody can say")]
+    #[error(
+        "the call of the phase was perhaps made by an earlier execution, and the provider cannot be asked"
+    )]
     Unknown,
     /// Its result could not be kept. It is deferred, if there is a queue for that.
     #[error("the result of the phase could not be kept")]

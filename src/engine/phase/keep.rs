@@ -185,28 +185,33 @@ impl Opened<'_> {
         let budget = TimeBudget::at(started, self.execution.ends_at());
         let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());
         let own = |current: &Record| current.is_run_by(&worker);
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current {
-            None => Write::Stop(Kept::Left),
-            Some(current) if !is_call && !own(current) => Write::Stop(Kept::Lost),
-            Some(current) => match current.keep(&worker, place, &phase, revision, now) {
+        let mut contradicted = false;
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(current) = current else { return Write::Stop(Kept::Left) };
+            if !is_call && !own(current) {
+                return Write::Stop(Kept::Lost);
+            }
+            contradicted |= current.has_noted_otherwise(&phase);
+            match current.keep(&worker, place, &phase, revision, now) {
                 Ok(next) if own(current) => Write::Write(Change::with(next, with.clone()), Kept::Own),
                 Ok(next) => Write::Write(next.into(), Kept::Lost),
                 // Another write of ours whose answer was lost, or a report of the provider.
                 Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),
                 Err(NotTaken::Known) => Write::Stop(Kept::Lost),
                 Err(NotTaken::Differs) => Write::Stop(Kept::Left),
-            },
+            }
         };
         let effort =
             Effort { until: Some(started.plus(time)), backoff: WRITE_BACKOFF, retries: Retries::All };
-        if worker.has_noted_otherwise(&phase) {
+        let applied = engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await;
+        if contradicted {
             tracing::error!(
                 phase = phase.name,
                 "others report another result of a phase than its handler has"
             );
             Count::Contradicted.add(worker.key.operation());
         }
-        let kept = match engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await {
+        let kept = match applied {
             // Only its own: what this execution ends by must never be another one's.
             Ok(Applied::Written(Kept::Own, current) | Applied::Stopped(Kept::Own, Some(current))) => {
                 *record = *current;

@@ -60,7 +60,7 @@ impl<'a> Opened<'a> {
     pub(super) fn unknown(&mut self) -> PhaseError {
         tracing::error!(
             phase = self.name,
-            "a call was perhaps made, and nobody can say: the outcome is unknown"
+            "a call was perhaps made, and the provider cannot be asked: the outcome is unknown"
         );
         self.dropped = Some(Failed::Unknown);
         PhaseError::Unknown
