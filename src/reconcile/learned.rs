@@ -35,7 +35,7 @@ pub enum Learned {
     NotFound,
     /// This phase was executed.
     Phase(Phase),
-    /// No retry has resumed it in time. Nobody is asked.
+    /// No retry has resumed it in time. The provider is not asked.
     NotResumed,
     /// Nothing yet: ask again after this time or the backoff, whichever is longer.
     Later(Duration),

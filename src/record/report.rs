@@ -130,7 +130,7 @@ impl Ended {
         let takes = match (&seen.state, self) {
             (State::Pending | State::Completed { .. }, _) => false,
             (State::InProgress { .. }, _) => own,
-            // Only late, and nobody has resumed it. Otherwise it says all that this worker knows.
+            // Only late, and no retry has resumed it. Otherwise it says all that this worker knows.
             (State::BetweenWorkers { .. }, Self::Completed(_)) => own,
             (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.

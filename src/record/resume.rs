@@ -146,7 +146,7 @@ impl Record {
         self.waits_again(self.phases.clone()?, revision, now)
     }
 
-    /// Nobody resumed it in time, or what is known of it cannot be true: an operator has to look at it.
+    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it.
     pub(crate) fn not_resumed(&self, revision: Revision) -> Option<Transition> {
         let State::BetweenWorkers { since, .. } = self.state else { return None };
         let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
@@ -230,7 +230,7 @@ mod tests {
             ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
             ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun]),
             ("it ended in a call", vec![Ended::Interrupted(None)]),
-            ("a call that nobody can answer for", vec![Ended::PerhapsExecuted(None)]),
+            ("a call whose outcome is unknown", vec![Ended::PerhapsExecuted(None)]),
         ];
         let other = Record { attempt: AttemptId::mint(), ..charged() };
         let worker = charged();

@@ -237,7 +237,7 @@ impl Protocol {
         }
     }
 
-    /// Reconciliation asks what became of the call that follows, or finds that nobody has resumed the record in time.
+    /// Reconciliation asks what became of the call that follows, or finds that no retry has resumed the record in time.
     pub fn reconcile(&mut self, world: &World, now: u8) -> Option<Id> {
         let seen = self.current(world)?;
         let learned = match (&seen.state, Self::open_call(&seen)) {

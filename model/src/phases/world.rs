@@ -17,7 +17,7 @@ pub enum Ending {
     Outside,
     /// In a call that was perhaps made.
     InCall,
-    /// In a call that was perhaps made, and nobody can say.
+    /// In a call that was perhaps made, and the provider cannot be asked.
     Unknown,
 }
 

@@ -92,7 +92,7 @@ async fn a_call_whose_record_is_gone_was_made_nevertheless() {
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
 }
 
-// Nobody could make it again, or ask: it does not wait for a retry.
+// No execution could make it again, or ask: it does not wait for a retry.
 #[tokio::test]
 async fn a_call_without_keys_or_a_question_is_unknown_at_once() {
     let store = Faulty::new();
