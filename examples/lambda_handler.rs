@@ -18,7 +18,7 @@ async fn send(request: Request) -> Result<Response<Body>, Error> {
 async fn main() -> Result<(), Error> {
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("send-message")).tenant(JwtClaim("sub"));
     let service = ServiceBuilder::new().layer(guard).service(service_fn(send));
-    // As Lambda does, in a function: `lambda::run(Adapter::from(service)).await`.
+    // As Lambda does, in a function: `lambda::run_http(service).await`.
     for _ in 0..2 {
         let response = service.clone().oneshot(request::from_str(EVENT)?).await?;
         println!("{}, replayed: {:?}", response.status(), response.headers().get("idempotent-replayed"));

@@ -32,6 +32,7 @@
 //! | for | names |
 //! | --- | --- |
 //! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
+//! | a guarded function | [`Guard`], [`Failure`], [`RunError`] |
 //! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
 //! | a test | [`MemoryStore`], [`SingleTenant`] |
 //!
@@ -40,6 +41,8 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`http`] | the guard for HTTP: a `tower` layer, profiles, tenants, problem documents |
+//! | [`function`] | the guard for any async function |
+//! | [`event`] | the guard for messages of queues |
 //! | [`operation`] | per-operation settings |
 //! | [`domain`] | writes to your own tables, in the transaction that completes an operation |
 //! | [`engine`] | reserve, execute, finish: all that does not depend on HTTP |
@@ -95,7 +98,10 @@ mod decimal;
 pub mod domain;
 pub mod engine;
 mod error_chain;
+#[cfg(feature = "lambda")]
+pub mod event;
 pub mod fingerprint;
+pub mod function;
 mod headers;
 #[cfg(feature = "http")]
 pub mod http;
@@ -121,6 +127,7 @@ pub mod world;
 
 // The names that most users need.
 pub use engine::Execution;
+pub use function::{Failure, Guard, RunError};
 #[cfg(feature = "axum")]
 pub use http::NotBegun;
 #[cfg(feature = "http")]

@@ -1,10 +1,10 @@
 //! Metrics and logs, through the facades of the crates `metrics` and `tracing`.
 //!
 //! 1. Install the recorder of your choice. A function that `lambda::run` runs has one for CloudWatch.
-//! 2. An operation's metrics have the label `operation`. Tenants and keys are not labels: there are too many.
+//! 2. An operation's metrics have the label `operation`, those of messages the label `queue`. Tenants and keys are not labels: there are too many.
 //! 3. Log lines about a record are in a span `idempotency`, which has the operation and the hash of the key. `lambda::run` writes
 //!    the tenant as a property of the lines that carry metrics.
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use tracing::{Span, field::Empty};
 
@@ -91,6 +91,11 @@ impl Count {
     pub(crate) fn add_many(self, operation: &OperationName, number: u64) {
         metrics::counter!(self.name(), "operation" => operation.shared()).increment(number);
     }
+}
+
+/// Counts messages of a queue.
+pub(crate) fn count_message(name: &'static str, queue: &Arc<str>) {
+    metrics::counter!(name, "queue" => queue.clone()).increment(1);
 }
 
 /// Counts what belongs to no operation.
@@ -206,41 +211,71 @@ pub(crate) fn age_ms(record: &Record, now: Timestamp) -> u64 {
     u64::try_from(now.since(record.began_at).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The tenants whose requests the present invocation guards. A function has one invocation at a time.
+/// The tenants whose requests the present invocation guards. Unknown while invocations overlap, as on Lambda Managed Instances.
 #[cfg(feature = "lambda")]
 pub(crate) mod callers {
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
     use crate::key::Tenant;
 
-    /// At most two: only one alone is named.
-    static CALLERS: Mutex<Vec<Tenant>> = Mutex::new(Vec::new());
+    static CALLERS: Mutex<Callers> =
+        Mutex::new(Callers { invocations: 0, overlap: false, tenants: Vec::new() });
 
-    fn callers() -> MutexGuard<'static, Vec<Tenant>> {
+    struct Callers {
+        /// How many invocations are under way.
+        invocations: usize,
+        /// Whether several were since there was none.
+        overlap: bool,
+        /// At most two: only one alone is named.
+        tenants: Vec<Tenant>,
+    }
+
+    fn callers() -> MutexGuard<'static, Callers> {
         // A panic cannot leave it half-written.
         CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An invocation begins.
-    pub(crate) fn forget() {
-        callers().clear();
+    pub(crate) fn begin() {
+        let mut callers = callers();
+        if callers.invocations == 0 {
+            *callers = Callers { invocations: 0, overlap: false, tenants: Vec::new() };
+        }
+        callers.overlap |= callers.invocations > 0;
+        callers.invocations += 1;
+    }
+
+    /// An invocation is over.
+    pub(crate) fn end() {
+        let mut callers = callers();
+        callers.invocations = callers.invocations.saturating_sub(1);
     }
 
     pub(super) fn note(tenant: &Tenant) {
-        let mut callers = callers();
-        if callers.len() < 2 && !callers.contains(tenant) {
-            callers.push(tenant.clone());
+        let tenants = &mut callers().tenants;
+        if tenants.len() < 2 && !tenants.contains(tenant) {
+            tenants.push(tenant.clone());
         }
     }
 
     /// The tenant, if there is exactly one.
     pub(crate) fn one() -> Option<Tenant> {
-        match &**callers() {
-            [tenant] => Some(tenant.clone()),
+        let callers = callers();
+        match &*callers.tenants {
+            [tenant] if !callers.overlap => Some(tenant.clone()),
             _ => None,
         }
     }
 }
+
+/// Messages that were handed back to their queue, to come again. By queue.
+pub const MESSAGE_HANDED_BACK: &str = "api.idempotency.message.handed_back.count";
+
+/// Messages that were held, because their outcome is unknown. By queue.
+pub const MESSAGE_HELD: &str = "api.idempotency.message.held.count";
+
+/// Messages that went to the dead letters of their queue. By queue.
+pub const MESSAGE_DEAD: &str = "api.idempotency.message.dead.count";
 
 /// How long reservations took, in milliseconds: until it was known whether the handler runs.
 pub const RESERVE_LATENCY: &str = "api.idempotency.reserve.latency";

@@ -357,6 +357,7 @@ const fn head(head: &Head) -> Option<&'static str> {
     match head {
         Head::Http { .. } => None,
         Head::Payload => Some("payload"),
+        Head::Refusal => Some("refusal"),
         Head::Abandoned => Some("abandoned"),
         _ => Some("other"),
     }

@@ -5,7 +5,9 @@ use crate::{
     functions::Function,
     gateway,
     log::{self, Level},
+    messages,
     metrics::Metrics,
+    queues::Queues,
     runtime_api::{PAYLOAD_LIMIT, read},
 };
 use axum::{
@@ -35,6 +37,7 @@ pub struct Cloud {
     pub metrics: Arc<Metrics>,
     /// The variables of the operators' command line, as shell commands.
     pub operate: String,
+    pub queues: Arc<Queues>,
 }
 
 pub fn router(cloud: Cloud) -> Router {
@@ -48,6 +51,7 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/provider/deliver", post(provider_deliver))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
         .fallback(proxy)
+        .merge(messages::router(cloud.queues.clone()))
         .with_state(Arc::new(cloud))
 }
 

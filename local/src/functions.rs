@@ -31,6 +31,7 @@ pub const FUNCTIONS: &[Definition] = &[
         max: usize::MAX,
         run: || Box::pin(orders::run()),
     },
+    Definition { name: "order-queue", paths: &[], max: FEW, run: || Box::pin(orders::order_queue()) },
     Definition { name: "stale", paths: &[], max: FEW, run: || Box::pin(stale::run()) },
     Definition { name: "reconcile", paths: &[], max: FEW, run: || Box::pin(reconcile::reconcile()) },
     Definition { name: "webhook", paths: &["webhooks"], max: FEW, run: || Box::pin(reconcile::webhook()) },

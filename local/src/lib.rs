@@ -18,6 +18,7 @@
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
+//! | `messages` | the HTTP address's routes for queues: send, look, redrive |
 //!
 //! A child process is this program again, and `LOCAL_FUNCTION` names its function. This is a library, so that the tests build the
 //! program too, and never run an old one.
@@ -29,9 +30,10 @@ mod functions;
 mod gateway;
 mod log;
 mod mapping;
+mod messages;
 mod metrics;
 mod process;
-mod provider;
+pub mod provider;
 mod queues;
 mod runtime_api;
 mod schedules;
@@ -128,7 +130,10 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let url = format!("http://{address}");
     let store = Store::start(settings).await?;
-    let queues = Queues::start(&settings.table_prefix, &store.region).await?;
+    // As long as an invocation takes at most, so that no message is delivered twice at once. On AWS it is six times as long, because
+    // throttled receives count; here, an invocation waits for its environment.
+    let queues = Queues::start(&settings.table_prefix, &store.region, settings.function_timeout).await?;
+    let queues = Arc::new(queues);
     // The first secret is the newest.
     let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
     let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
@@ -152,7 +157,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     announce(&url, &store, &queues, &provider, settings);
     let operate = operate(&store, &queues);
     // Ends with this function, before the processes are ended.
-    let _triggers = triggers::start(&functions, &store, Arc::new(queues), settings).await;
+    let _triggers = triggers::start(&functions, &store, queues.clone(), settings).await;
     let cloud = Cloud {
         functions,
         provider,
@@ -160,6 +165,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         gateway_timeout: settings.gateway_timeout,
         metrics,
         operate,
+        queues,
     };
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
 }
@@ -194,7 +200,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {faint}queues     {plain} {}\n\
          {faint}reports    {plain} {}\n\
          {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
-         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics\n\
+         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics  {url}/queues/orders\n\
          {faint}settings   {plain} cargo run -p local -- --help\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\

@@ -1,7 +1,10 @@
-//! SQS: the four queues, in this process's memory, at an address of their own.
+//! SQS: the queues, in this process's memory, at an address of their own.
 //!
-//! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, dead letters. This module adds SQS's limit on
-//! delays, 15 minutes, which that crate does not enforce.
+//! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, groups, deduplication, dead letters. It differs from SQS:
+//!
+//! 1. It allows any delay. This module adds SQS's limit, 15 minutes.
+//! 2. It hands out one message of a FIFO group at a time. SQS may hand out several in one batch. So a consumer's own order within a batch
+//!    is not seen here.
 
 use aws_sdk_sqs::{
     Client,
@@ -18,13 +21,19 @@ use rustack_sqs_http::{
 use rustack_sqs_model::error::SqsError;
 use serde::Deserialize;
 use serde_json::json;
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
 const ACCOUNT: &str = "123456789012";
 /// How many times a message is received before it goes to the dead-letter queue.
 const MAX_RECEIVES: u32 = 5;
+/// The same for a queue whose consumer decides by itself: the most that SQS allows.
+const MOST_RECEIVES: u32 = 1_000;
+/// How the name of a FIFO queue ends.
+pub const FIFO: &str = ".fifo";
+/// Whose orders are in the queue. By HTTP, they come with `Authorization: Bearer acme`.
+const ORDERS_TENANT: &str = "acme";
 /// SQS's limit on a delay, in seconds.
 const MAX_DELAY: i64 = 900;
 
@@ -36,6 +45,9 @@ pub struct Queues {
     pub sweeps: Queue,
     pub reconcile: Queue,
     pub dead_letters: Queue,
+    /// Orders from another front than HTTP: a FIFO queue, with dead letters of its own.
+    pub orders: Queue,
+    pub orders_dead_letters: Queue,
 }
 
 #[derive(Clone)]
@@ -45,8 +57,9 @@ pub struct Queue {
 }
 
 impl Queues {
-    /// Serves empty queues, whose names begin with `prefix`, on a loopback port of their own.
-    pub async fn start(prefix: &str, region: &str) -> Result<Self, String> {
+    /// Serves empty queues, whose names begin with `prefix`, on a loopback port of their own. A received message is visible again after
+    /// `visibility`, unless its consumer says otherwise.
+    pub async fn start(prefix: &str, region: &str, visibility: Duration) -> Result<Self, String> {
         let endpoint = serve(region).await.map_err(|error| error.to_string())?;
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -56,22 +69,30 @@ impl Queues {
             .retry_config(RetryConfig::disabled())
             .build();
         let client = Client::from_conf(config);
-        let create = async |name: &str, dead_letters: Option<&Queue>| {
+        let visibility = (visibility.as_secs() + 1).to_string();
+        let create = async |name: &str, dead_letters: Option<(&Queue, u32)>| {
             let name = format!("{prefix}{name}");
-            let redrive = dead_letters.map(|queue| {
-                json!({ "deadLetterTargetArn": queue.arn, "maxReceiveCount": MAX_RECEIVES }).to_string()
-            });
-            let attributes = redrive.map(|policy| [(QueueAttributeName::RedrivePolicy, policy)].into());
-            let created = client.create_queue().queue_name(&name).set_attributes(attributes).send().await;
+            let mut attributes = HashMap::from([(QueueAttributeName::VisibilityTimeout, visibility.clone())]);
+            if name.ends_with(FIFO) {
+                attributes.insert(QueueAttributeName::FifoQueue, "true".to_owned());
+            }
+            if let Some((queue, max_receives)) = dead_letters {
+                let policy = json!({ "deadLetterTargetArn": queue.arn, "maxReceiveCount": max_receives });
+                attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
+            }
+            let created =
+                client.create_queue().queue_name(&name).set_attributes(Some(attributes)).send().await;
             let created = created.map_err(|error| format!("queue {name}: {}", error_chain(&error)))?;
             let arn = format!("arn:aws:sqs:{region}:{ACCOUNT}:{name}");
             Ok::<_, String>(Queue { url: created.queue_url.unwrap_or_default(), arn })
         };
         let dead_letters = create("dead-letters", None).await?;
-        let checks = create("checks", Some(&dead_letters)).await?;
-        let sweeps = create("sweep", Some(&dead_letters)).await?;
-        let reconcile = create("reconcile", Some(&dead_letters)).await?;
-        Ok(Self { endpoint, client, checks, sweeps, reconcile, dead_letters })
+        let checks = create("checks", Some((&dead_letters, MAX_RECEIVES))).await?;
+        let sweeps = create("sweep", Some((&dead_letters, MAX_RECEIVES))).await?;
+        let reconcile = create("reconcile", Some((&dead_letters, MAX_RECEIVES))).await?;
+        let orders_dead_letters = create("orders-dead-letters.fifo", None).await?;
+        let orders = create("orders.fifo", Some((&orders_dead_letters, MOST_RECEIVES))).await?;
+        Ok(Self { endpoint, client, checks, sweeps, reconcile, dead_letters, orders, orders_dead_letters })
     }
 
     /// The environment variables by which a function finds these queues.
@@ -82,6 +103,9 @@ impl Queues {
             ("SWEEP_QUEUE_URL", self.sweeps.url.clone()),
             ("RECONCILE_QUEUE_URL", self.reconcile.url.clone()),
             ("DEAD_LETTERS_QUEUE_URL", self.dead_letters.url.clone()),
+            ("ORDERS_QUEUE_URL", self.orders.url.clone()),
+            ("ORDERS_DEAD_LETTERS_QUEUE_URL", self.orders_dead_letters.url.clone()),
+            ("ORDERS_TENANT", ORDERS_TENANT.to_owned()),
         ]
     }
 }

@@ -14,8 +14,6 @@ use tokio::task::JoinSet;
 
 /// Pollers of each queue.
 const POLLERS: usize = 2;
-/// A message is hidden for this many time-outs of its function, as AWS advises.
-const HIDDEN: u32 = 6;
 /// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
 const SWEEP_REST: u32 = 19;
 
@@ -41,12 +39,16 @@ pub async fn start(
         queues: queues.clone(),
     };
     triggers.spawn(stream::run(Arc::new(stream)));
-    let mappings = [(&queues.checks, "stale"), (&queues.sweeps, "stale"), (&queues.reconcile, "reconcile")];
+    let mappings = [
+        (&queues.checks, "stale"),
+        (&queues.sweeps, "stale"),
+        (&queues.reconcile, "reconcile"),
+        (&queues.orders, "order-queue"),
+    ];
     for (queue, name) in mappings {
         for _ in 0..POLLERS {
             let (client, region) = (queues.client.clone(), store.region.clone());
-            let hidden = settings.function_timeout * HIDDEN;
-            triggers.spawn(queue::run(client, queue.clone(), region, function(name), hidden));
+            triggers.spawn(queue::run(client, queue.clone(), region, function(name)));
         }
     }
     triggers.spawn(schedules::run(function("reconcile"), json!({ "job": "poll" }), settings.poll, 0));

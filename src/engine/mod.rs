@@ -1,6 +1,7 @@
 //! Runs an operation once per key: reserves the key, lets the handler execute, records how it ended.
 //!
-//! 1. A front (today HTTP) turns what it received into a [`Request`]. The [`Executor`] knows no front.
+//! 1. A front (HTTP, a function, a queue) turns what it received into a [`Request`]. The [`Executor`] knows no front.
+//!    [`Executor::run`] does the next three.
 //! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
 //!    unknown outcome.
 //! 3. A successful reservation returns an [`Ownership`], which is finished once. Dropping it writes nothing: the record stays in
@@ -30,6 +31,7 @@ mod phase;
 mod phasing;
 pub(crate) mod report;
 pub(crate) mod reserve;
+pub(crate) mod run;
 pub(crate) mod single_transaction;
 mod take_back;
 #[cfg(test)]
@@ -46,6 +48,7 @@ pub(crate) use ownership::Ownership;
 pub use phase::{CallError, Committed, Phase, PhaseError};
 pub(crate) use report::{FinishOutcome, Report};
 pub(crate) use reserve::{Replay, ReserveOutcome};
+pub(crate) use run::{Handled, Ran};
 pub use single_transaction::SingleTransaction;
 pub(crate) use single_transaction::{Computed, SingleTransactionOutcome};
 

@@ -22,11 +22,6 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    /// Notes the status of the handler's answer. If the execution fails, its record keeps it.
-    pub fn answered(&mut self, status: u16) {
-        self.status = Some(status);
-    }
-
     /// The execution, for the handler.
     pub fn execution(&self) -> &Execution {
         &self.execution

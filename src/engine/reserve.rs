@@ -30,6 +30,8 @@ pub enum ReserveOutcome {
     InFlight {
         /// How long to wait before a retry, as far as the record shows.
         wait: Duration,
+        /// How long its lease still lasts, as far as is known: then others may look at it.
+        lease_left: Duration,
     },
     /// The key was used for another request.
     Mismatch,
@@ -46,6 +48,11 @@ pub enum ReserveOutcome {
     Unavailable,
     /// There is a record that this version cannot read. Nothing was run.
     Unreadable,
+}
+
+impl ReserveOutcome {
+    /// Another execution is changing the record just now.
+    const BRIEFLY_IN_FLIGHT: Self = Self::InFlight { wait: Duration::ZERO, lease_left: Duration::ZERO };
 }
 
 /// A kept answer.
@@ -276,11 +283,10 @@ impl Executor {
             }
             (Err(Found::Completed), Some(record)) => {
                 let replay = self.engine.replay(&record, times.answer_by).await?;
-                let in_flight = ReserveOutcome::InFlight { wait: Duration::ZERO };
                 if replay.is_some() {
                     telemetry::replayed(record.attempts);
                 }
-                replay.map_or(in_flight, ReserveOutcome::Replay)
+                replay.map_or(ReserveOutcome::BRIEFLY_IN_FLIGHT, ReserveOutcome::Replay)
             }
             (Err(Found::Mismatch), Some(_)) => {
                 tracing::warn!("the key was reused for another request");
@@ -295,8 +301,10 @@ impl Executor {
                 ReserveOutcome::Unreadable
             }
             (Err(Found::Unknown), Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
-            (Err(Found::InFlight), Some(record)) => ReserveOutcome::InFlight { wait: record.wait(now) },
-            (_, None) => ReserveOutcome::InFlight { wait: Duration::ZERO },
+            (Err(Found::InFlight), Some(record)) => {
+                ReserveOutcome::InFlight { wait: record.wait(now), lease_left: record.lease_left(now) }
+            }
+            (_, None) => ReserveOutcome::BRIEFLY_IN_FLIGHT,
         })
     }
 

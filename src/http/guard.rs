@@ -6,23 +6,30 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response, StatusCode, response};
 use http_body_util::Full;
-use tokio::sync::oneshot;
-use tracing::Instrument;
 
 use super::{
     GuardedBody, Outcome, ProblemType,
     classify::classify,
+    ended::{Became, Ended},
     replay,
     request::Parsed,
     respond::HttpAnswer,
-    run::{Handled, ResponseBody},
+    run::{Answered, ResponseBody},
     settings::Guard,
 };
 use crate::{
-    engine::{Execution, FinishOutcome, Ownership, Report, ReserveOutcome},
+    engine::{Execution, FinishOutcome, Handled, Ran, Report},
     record::HANDLER_FAILED,
-    telemetry::{self, Count},
+    telemetry::Count,
 };
+
+/// What the handler replies to the caller.
+struct Reply {
+    /// What it says of the operation.
+    ended: Ended,
+    /// Its response; `None` if it failed.
+    response: Option<Answered>,
+}
 
 /// Answers one request in a separate task. So the execution runs to its end even if the returned future is dropped (T35).
 pub(super) fn answer<I, B, R>(
@@ -39,87 +46,93 @@ where
 {
     let handler = {
         let guard = guard.clone();
-        move |execution: Execution, request| -> BoxFuture<'static, Handled> {
+        move |execution: Execution, request| -> BoxFuture<'static, Result<Answered, &'static str>> {
             // Called within the future, so that a handler which panics at once is caught too.
             let response = async move { inner.call(request).await };
             async move { guard.run(execution.ends_at(), response).await }.boxed()
         }
     };
-    let (answered, answer) = oneshot::channel();
-    let world = guard.world().clone();
-    let execution = {
-        let guard = guard.clone();
-        async move { drop(answered.send(guard.answer(request, handler).await)) }
-    };
-    world.spawn(Box::pin(execution.in_current_span()));
-    async move {
-        answer.await.unwrap_or_else(|_| {
-            tracing::error!("the guard's task ended early");
-            guard.unknown(StatusCode::INTERNAL_SERVER_ERROR)
-        })
-    }
+    let answer = guard.clone().answer(request, handler);
+    let answer = guard.settings.executor.to_its_end(answer);
+    async move { answer.await.unwrap_or_else(|| guard.unknown(StatusCode::INTERNAL_SERVER_ERROR)) }
 }
 
 impl Guard {
     /// Answers one request. Runs `handler` if it owns the key.
-    pub(super) async fn answer<B: GuardedBody>(
+    async fn answer<B: GuardedBody>(
         self,
         request: Request<B>,
-        handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Handled> + Send,
+        handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Result<Answered, &'static str>> + Send,
     ) -> HttpAnswer {
         let (mut parts, Parsed { request, body, refusal, mount }) = match self.parse(request).await {
             Ok(parsed) => parsed,
             Err(problem) => return problem,
         };
-        let span = telemetry::request_span(&request.key);
-        let answer = async {
-            match self.settings.executor.reserve(&request).await {
-                ReserveOutcome::Owned(owned) => {
-                    let execution = owned.execution().clone();
-                    parts.extensions.insert(execution.clone());
-                    let handled = handler(execution, Request::from_parts(parts, body.into()));
-                    self.execute(owned, handled).await
-                }
-                found => self.instead(found, &request.key, &mount, refusal),
-            }
+        let handler = async |execution: Execution| {
+            parts.extensions.insert(execution.clone());
+            let answered = handler(execution.clone(), Request::from_parts(parts, body.into())).await;
+            self.handled(&execution, answered)
         };
-        answer.instrument(span).await
+        match self.settings.executor.run(&request, handler).await {
+            Ran::Instead(found) => self.instead(found, &request.key, &mount, refusal),
+            Ran::Ended(outcome, reply) => self.ended(outcome, reply),
+        }
     }
 
-    /// Runs the handler and records how it ended.
-    async fn execute(&self, mut owned: Ownership, handled: BoxFuture<'static, Handled>) -> HttpAnswer {
-        let execution = owned.execution().clone();
-        let (report, answer) = match handled.await {
+    /// What the handler's response, or its failure, means.
+    fn handled(&self, execution: &Execution, answered: Result<Answered, &'static str>) -> Handled<Reply> {
+        match answered {
             Ok((mut parts, body)) => {
-                owned.answered(parts.status.as_u16());
-                let report = self.report(&execution, &parts, &body);
+                let report = self.report(execution, &parts, &body);
+                let became = match &report {
+                    Report::Completed(_) => Became::Kept,
+                    Report::NotBegun => Became::NotBegun,
+                    Report::NotExecuted => Became::NotExecuted,
+                    _ => Became::Perhaps,
+                };
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
                     // For a guard around this one, whose own operation may have begun.
                     *outcome = Outcome::NotExecuted;
                 }
-                (report, Some((parts, body)))
+                let status = Some(parts.status.as_u16());
+                let ended = Ended { became, attempts: execution.attempts() };
+                Handled { report, status, reply: Reply { ended, response: Some((parts, body)) } }
             }
-            Err(why) => (Report::PerhapsExecuted(why), None),
-        };
-        let not_begun = matches!(report, Report::NotBegun);
-        let expires_at = match self.settings.executor.finish(owned, report).await {
+            Err(why) => {
+                let ended = Ended { became: Became::Perhaps, attempts: execution.attempts() };
+                let reply = Reply { ended, response: None };
+                Handled { report: Report::PerhapsExecuted(why), status: None, reply }
+            }
+        }
+    }
+
+    /// The answer after an execution.
+    fn ended(&self, outcome: FinishOutcome, Reply { ended, response }: Reply) -> HttpAnswer {
+        let expires_at = match outcome {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
             FinishOutcome::Unknown => return self.problem(ProblemType::OutcomeUnknown),
             FinishOutcome::AnsweredElsewhere => return self.problem(ProblemType::AnsweredElsewhere),
             FinishOutcome::Refused { answer, expires_at } => return replay::first(answer, expires_at),
-            FinishOutcome::Interrupted => return self.problem(ProblemType::Interrupted),
+            FinishOutcome::Interrupted => {
+                let mut response = self.problem(ProblemType::Interrupted);
+                if let Some(of_problem) = response.extensions_mut().get_mut::<Ended>() {
+                    of_problem.attempts = ended.attempts;
+                }
+                return response;
+            }
             FinishOutcome::NotCommitted => return self.problem(ProblemType::StoreUnavailable),
             FinishOutcome::Written { expires_at } => expires_at,
             // Its key is not free yet: a corrected request would be refused as a mismatch.
-            FinishOutcome::Deferred | FinishOutcome::Unwritten if not_begun => {
+            FinishOutcome::Deferred | FinishOutcome::Unwritten if ended.became == Became::NotBegun => {
                 return self.problem(ProblemType::StoreUnavailable);
             }
             FinishOutcome::Fenced | FinishOutcome::Deferred | FinishOutcome::Unwritten => None,
         };
-        let Some((mut parts, body)) = answer else {
+        let Some((mut parts, body)) = response else {
             return self.unknown(StatusCode::INTERNAL_SERVER_ERROR);
         };
         replay::add_expiry(&mut parts.headers, expires_at);
+        parts.extensions.insert(ended);
         Response::from_parts(parts, Full::new(body))
     }
 

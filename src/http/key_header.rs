@@ -43,11 +43,6 @@ impl KeySyntax {
     }
 }
 
-/// The error if a key is shorter than its operation's minimum.
-pub(super) fn too_short(key: &IdempotencyKey, shortest: usize) -> Option<KeyRefusal> {
-    (key.as_str().chars().count() < shortest).then(|| KeyRefusal::too_short(shortest))
-}
-
 /// Parses a String item. It may contain spaces (RFC 9651, section 3.3.3); everything else must be visible ASCII.
 fn item(value: &[u8]) -> Result<String, KeyRefusal> {
     if value.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
@@ -136,13 +131,5 @@ mod tests {
             reasons.insert(error.reason);
         }
         assert_eq!(reasons.len(), 8);
-    }
-
-    #[test]
-    fn a_key_shorter_than_the_operations_minimum_is_refused() {
-        let key = |text| IdempotencyKey::parse(text).unwrap();
-        assert_eq!(too_short(&key("ab"), 3), Some(KeyRefusal::too_short(3)));
-        assert_eq!(KeyRefusal::too_short(3).reason, "too-short");
-        assert_eq!((too_short(&key("abc"), 3), too_short(&key("a"), 1)), (None, None));
     }
 }

@@ -12,6 +12,7 @@
 // The path of a request: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
 // the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers.
 mod classify;
+pub(crate) mod ended;
 mod guard;
 mod layer;
 mod replay;

@@ -8,7 +8,9 @@ use http_body_util::Full;
 
 use super::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem, ProblemType,
-    Profile, settings::Guard,
+    Profile,
+    ended::{Became, Ended},
+    settings::Guard,
 };
 use crate::{
     engine::Replay,
@@ -37,6 +39,7 @@ impl Guard {
 /// The answer of a refused domain write, to the request whose write was refused.
 pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
     let mut response = of_answer(answer);
+    response.extensions_mut().insert(Ended::from(Became::Kept));
     add_expiry(response.headers_mut(), expires_at);
     response
 }
@@ -59,6 +62,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
+    response.extensions_mut().insert(Ended::from(Became::Kept));
     add_expiry(response.headers_mut(), Some(expires_at));
     response
 }

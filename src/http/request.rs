@@ -13,7 +13,7 @@ use super::{
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
-    key::{RecordKey, Scope, age::OldestKey, refusal::KeyRefusal},
+    key::{RecordKey, Scope, refusal::KeyRefusal},
     time::Timestamp,
 };
 
@@ -70,11 +70,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         Problem::new(ProblemType::TenantMissing)
     })?;
     let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(refused)?;
-    let admit = |oldest: &OldestKey| {
-        oldest.admit(&key, key_header::timestamp(&parts.headers), guard.world().now()).err()
-    };
-    let too_short = key_header::too_short(&key, operation.min_key_length);
-    let refusal = too_short.or_else(|| operation.oldest_key.as_ref().and_then(admit));
+    let refusal = operation.refusal_of(&key, key_header::timestamp(&parts.headers), guard.world().now());
     let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
     let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
     let (path, query) = (target::path(parts), target::query(parts));

@@ -10,7 +10,12 @@ use http::{
 use http_body_util::Full;
 
 use super::{
-    Outcome, Problem, ProblemType, problem_response::seconds, problem_type::Entry, replay, settings::Guard,
+    Outcome, Problem, ProblemType,
+    ended::{Became, Ended},
+    problem_response::seconds,
+    problem_type::Entry,
+    replay,
+    settings::Guard,
     status,
 };
 use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
@@ -28,7 +33,12 @@ impl Guard {
     ) -> HttpAnswer {
         match found {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight { wait } => self.in_flight(key, mount, wait),
+            ReserveOutcome::InFlight { wait, lease_left } => {
+                let mut response = self.in_flight(key, mount, wait);
+                let problem = ProblemType::InFlight;
+                response.extensions_mut().insert(Ended::from(Became::Problem { problem, wait, lease_left }));
+                response
+            }
             ReserveOutcome::Mismatch => self.problem(ProblemType::KeyReused),
             ReserveOutcome::Unknown { wait } => {
                 self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait)
@@ -55,8 +65,11 @@ impl Guard {
     pub(super) fn retry_later(&self, problem: Problem, wait: Duration) -> HttpAnswer {
         let Entry { retry, outcome, .. } = problem.problem.entry();
         let retry_after = retry.then(|| self.operation().retry_after_of(wait));
-        let mut response = Problem { retry_after, ..problem }.into_response(&self.settings.profile);
+        let mut response = Problem { retry_after, ..problem.clone() }.into_response(&self.settings.profile);
         response.extensions_mut().insert(outcome);
+        let (problem, wait) = (problem.problem, retry_after.unwrap_or_default());
+        let became = Became::Problem { problem, wait, lease_left: Duration::ZERO };
+        response.extensions_mut().insert(Ended::from(became));
         response
     }
 

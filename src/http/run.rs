@@ -11,8 +11,8 @@ use http_body_util::{BodyExt, Limited};
 use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, MAX_BODY, settings::Guard};
 use crate::{record::HANDLER_FAILED, time::Instant, time_budget::TimeBudget};
 
-/// A handler's response and body, or why its outcome is unknown.
-pub(super) type Handled = Result<(response::Parts, Bytes), &'static str>;
+/// A handler's response and body.
+pub(super) type Answered = (response::Parts, Bytes);
 
 /// A handler's response body.
 pub trait ResponseBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send {}
@@ -20,12 +20,12 @@ pub trait ResponseBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sy
 impl<R: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send> ResponseBody for R {}
 
 impl Guard {
-    /// The handler's response, its body within bounds of time and size. A panic is caught.
+    /// The handler's response, its body within bounds of time and size; as an error, why its outcome is unknown. A panic is caught.
     pub(super) async fn run<R: ResponseBody, E: fmt::Display>(
         &self,
         ends_at: Option<Instant>,
         response: impl Future<Output = Result<Response<R>, E>>,
-    ) -> Handled {
+    ) -> Result<Answered, &'static str> {
         let whole = async {
             let response = response.await.map_err(|error| {
                 tracing::error!(%error, "the handler failed: perhaps executed");

@@ -9,8 +9,14 @@ use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType, classify::classify, replay, request::Parsed,
-    respond::HttpAnswer, run::ResponseBody, settings::Guard,
+    GuardedBody, Outcome, Problem, ProblemType,
+    classify::classify,
+    ended::{Became, Ended},
+    replay,
+    request::Parsed,
+    respond::HttpAnswer,
+    run::ResponseBody,
+    settings::Guard,
 };
 use crate::{
     engine::{Computed, SingleTransaction, SingleTransactionOutcome},
@@ -90,6 +96,7 @@ impl Guard {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
             Committed { reply: Some((mut parts, body)), expires_at } => {
+                parts.extensions.insert(Ended { became: Became::Kept, attempts: 1 });
                 replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
@@ -98,6 +105,7 @@ impl Guard {
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
+                parts.extensions.insert(Ended { became: Became::NotExecuted, attempts: 1 });
                 Response::from_parts(parts, Full::new(body))
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),

@@ -18,6 +18,7 @@ pub mod signature;
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -34,6 +35,9 @@ pub const MAX_TENANT_BYTES: usize = 255;
 
 /// The longest name of an operation, in bytes.
 pub const MAX_OPERATION_BYTES: usize = 128;
+
+/// How a key begins that is a hash.
+const HASHED: &str = "sha256:";
 
 /// Why a text is not a valid tenant, operation or idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +87,36 @@ impl IdempotencyKey {
         // Characters are counted only if there may be too many.
         let length = if text.len() > MAX_KEY_CHARS { text.chars().count() } else { text.len() };
         checked(text, length, MAX_KEY_CHARS, "characters", |c| !c.is_control()).map(Self)
+    }
+
+    /// The key of these parts, such as a source and its own id: one for each list of parts. One part that is a valid key is the key, as it
+    /// is. Longer parts, and several, are hashed: `sha256:` and 43 digits of base64.
+    ///
+    /// # Errors
+    /// If there are no parts, or one is empty.
+    ///
+    /// ```
+    /// use lambda_idempotency::key::IdempotencyKey;
+    ///
+    /// assert_eq!(IdempotencyKey::of(&["order-1"]).unwrap().as_str(), "order-1");
+    /// assert_ne!(IdempotencyKey::of(&["shop", "1"]), IdempotencyKey::of(&["sho", "p1"]));
+    /// ```
+    pub fn of(parts: &[&str]) -> Result<Self, KeyError> {
+        if parts.is_empty() || parts.contains(&"") {
+            return Err(KeyError::Empty);
+        }
+        if let [only] = parts
+            && !only.starts_with(HASHED)
+            && let Ok(key) = Self::parse(only)
+        {
+            return Ok(key);
+        }
+        let mut hash = Sha256::new();
+        for part in parts {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        Ok(Self(format!("{HASHED}{}", BASE64_URL_SAFE_NO_PAD.encode(hash.finalize())).into()))
     }
 
     /// The key as the client sent it. Not for logs: see [`RecordKey::hash`].

@@ -3,9 +3,9 @@
 //! 1. They are written when an invocation ends, even if it fails. Work that ends later is counted in the next invocation.
 //! 2. They are also written shortly before the deadline, because an invocation that still runs then may be killed.
 //! 3. An invocation that counted nothing writes nothing.
-//! 4. An operation's metrics have the dimension `operation`. A total over all operations is for alarms.
+//! 4. An operation's metrics have the dimension `operation`, those of messages `queue`. A total over all is for alarms.
 //! 5. If the invocation guarded requests of one tenant only, the property `tenant` names it, for searches in the logs. It
-//!    is not a dimension: there would be too many.
+//!    is not a dimension: there would be too many. While invocations overlap, no tenant is named.
 //!
 //! [embedded metric format]: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html
 
@@ -70,12 +70,14 @@ impl Metrics {
     }
 }
 
-/// Adds a second, empty set of dimensions to documents whose first is `operation`. No value in a document can look like that,
+/// Adds a second, empty set of dimensions to documents whose first is `operation` or `queue`. No value in a document can look like that,
 /// because JSON escapes quotes.
 fn with_totals(documents: &[u8]) -> String {
-    const BY_OPERATION: &str = r#""Dimensions":[["operation"]]"#;
-    const AND_IN_TOTAL: &str = r#""Dimensions":[["operation"],[]]"#;
-    String::from_utf8_lossy(documents).replace(BY_OPERATION, AND_IN_TOTAL)
+    let documents = String::from_utf8_lossy(documents);
+    ["operation", "queue"].iter().fold(documents.into_owned(), |documents, label| {
+        let alone = format!(r#""Dimensions":[["{label}"]]"#);
+        documents.replace(&alone, &format!(r#""Dimensions":[["{label}"],[]]"#))
+    })
 }
 
 /// A function whose metrics are written.
@@ -95,7 +97,7 @@ impl<S: Service<LambdaInvocation>> Service<LambdaInvocation> for Metered<S> {
     }
 
     fn call(&mut self, invocation: LambdaInvocation) -> Invocation<S::Future> {
-        callers::forget();
+        callers::begin();
         let end = End(self.metrics);
         let now = SystemWorld.now();
         let deadline = plausible_deadline(Timestamp::from_millis(invocation.context.deadline), now);
@@ -132,5 +134,6 @@ struct End(Metrics);
 impl Drop for End {
     fn drop(&mut self) {
         self.0.write();
+        callers::end();
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | function | what you give | triggers |
 //! | --- | --- | --- |
-//! | your own | an HTTP service, or a handler, to [`run`] | yours |
+//! | your own | an HTTP service to [`run_http`], or a handler to [`run`] | yours |
 //! | [`stale`] | nothing | the table's stream, the queues `checks` and `sweep`, a schedule |
 //! | [`reconcile`] | a [`reconciliation`] with a reconciler for each operation | the queue `reconcile`, a schedule |
 //! | [`webhook`] | the same, and a reader of your provider's [`Events`] | a URL that the provider calls |
@@ -26,6 +26,12 @@ pub use crate::config::{count, millis, switch, text};
 pub use lambda_runtime::Error;
 pub use log::{logs, report};
 pub use reconcile::{reconcile, reconciliation};
-pub use run::run;
+pub use run::{run, run_concurrent, run_http};
 pub use stale::stale;
+pub use trigger::{BatchFailures, Event};
 pub use webhook::{Events, Notice, webhook, webhook_service};
+
+/// The configuration of AWS's clients, from the function's environment.
+pub async fn aws() -> aws_config::SdkConfig {
+    aws_config::defaults(aws_config::BehaviorVersion::latest()).load().await
+}

@@ -25,10 +25,10 @@
 //! | a schedule, `{"job":"poll"}` | asks each question that is due |
 //! | its queue | writes deferred reports, processes provider reports, and asks about single records at once |
 
-use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 
 use super::{
+    aws,
     log::report,
     run::run,
     trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
@@ -59,7 +59,7 @@ pub async fn reconciliation() -> Result<Reconciliation, Error> {
 }
 
 async fn configured() -> Result<Reconciliation, Error> {
-    let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    let aws = aws().await;
     let first = config::millis("RECONCILE_FIRST_BACKOFF_MS", DEFAULT_FIRST_BACKOFF)?;
     let max = config::millis("RECONCILE_MAX_BACKOFF_MS", DEFAULT_MAX_BACKOFF)?;
     let questions = config::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
@@ -107,7 +107,7 @@ pub async fn reconcile_event(
         Trigger::Stream(_) => Err(refuse("this function takes no stream records")),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| reconciliation.receive_within(body, left).await;
-            Ok(each_message(&SystemWorld, &messages, time, MAX_QUESTION_TIME, work).await)
+            each_message(&SystemWorld, &messages, time, MAX_QUESTION_TIME, work).await
         }
     }
 }

@@ -17,10 +17,10 @@
 //! | a schedule, `{"job":"sweep"}` | begins a sweep, or continues one that died |
 //! | the queue of sweeps | continues the sweep |
 
-use aws_config::BehaviorVersion;
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 
 use super::{
+    aws,
     log::report,
     run::run,
     trigger::{BatchFailures, Event, Trigger, each_message, time},
@@ -49,7 +49,7 @@ pub async fn stale() -> Result<(), Error> {
 }
 
 async fn configured() -> Result<Stale, Error> {
-    let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
+    let aws = aws().await;
     let pending_bound = config::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND)?;
     let units = config::count("SWEEP_UNITS_PER_SECOND", DEFAULT_SWEEP_UNITS)?;
     let checks = SqsQueue::from_env(&aws, "CHECKS_QUEUE_URL")?;
@@ -73,10 +73,10 @@ pub async fn stale_event(stale: &Stale, event: Event, context: &Context) -> Resu
             swept.inspect_err(|error| tracing::error!(error = error_chain(error), "the sweep failed"))?;
             Ok(BatchFailures::default())
         }
-        Trigger::Stream(records) => Ok(stale.stream(&records, time).await.into_iter().collect()),
+        Trigger::Stream(records) => BatchFailures::of(stale.stream(&records, time).await),
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| stale.receive(body, left).await;
-            Ok(each_message(&SystemWorld, &messages, time, MAX_CHECK_TIME, work).await)
+            each_message(&SystemWorld, &messages, time, MAX_CHECK_TIME, work).await
         }
     }
 }

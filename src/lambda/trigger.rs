@@ -64,8 +64,7 @@ impl Event {
                 _ => Err(refuse("there is no such job")),
             },
             (Some(records), None) => {
-                let records: Vec<Box<RawValue>> =
-                    serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))?;
+                let records = list(records)?;
                 // The first record that names a source decides: one before it may be damaged.
                 match records.iter().find_map(|record| text_member(record.get(), "eventSource")).as_deref() {
                     Some(QUEUE) => Ok(Trigger::Messages(records)),
@@ -75,10 +74,29 @@ impl Event {
             }
         }
     }
+
+    /// The records of a batch, whatever its source. They are not parsed yet.
+    ///
+    /// # Errors
+    /// If it is not a batch. The error is logged.
+    pub(crate) fn records(&self) -> Result<Vec<Box<RawValue>>, Error> {
+        #[derive(Deserialize)]
+        struct Batch<'a> {
+            #[serde(rename = "Records", borrow)]
+            records: &'a RawValue,
+        }
+        let batch: Batch<'_> =
+            serde_json::from_str(self.0.get()).map_err(|_| refuse("it is not an object with Records"))?;
+        list(batch.records)
+    }
+}
+
+fn list(records: &RawValue) -> Result<Vec<Box<RawValue>>, Error> {
+    serde_json::from_str(records.get()).map_err(|_| refuse("its Records are not a list"))
 }
 
 /// Logs that the function cannot handle an event, and returns the error.
-pub(super) fn refuse(reason: &str) -> Error {
+pub(crate) fn refuse(reason: &str) -> Error {
     tracing::error!(reason, "an event is refused");
     format!("the event is refused: {reason}").into()
 }
@@ -98,16 +116,19 @@ struct Failure {
     item_identifier: String,
 }
 
-impl FromIterator<String> for BatchFailures {
-    /// From the sequence numbers or message ids of the records. An empty one means the whole batch.
-    fn from_iter<I: IntoIterator<Item = String>>(identifiers: I) -> Self {
-        let identifiers: BTreeSet<_> = identifiers.into_iter().collect();
-        let failure = |item_identifier| Failure { item_identifier };
-        Self { batch_item_failures: identifiers.into_iter().map(failure).collect() }
-    }
-}
-
 impl BatchFailures {
+    /// The failures of the records with these sequence numbers or message ids.
+    ///
+    /// # Errors
+    /// If one has none, or an empty one: to Lambda, that means the whole batch, so the invocation fails, and says why (T65).
+    pub(crate) fn of(identifiers: impl IntoIterator<Item = Option<String>>) -> Result<Self, Error> {
+        let identifiers: Option<BTreeSet<_>> = identifiers.into_iter().collect();
+        let identifiers = identifiers.filter(|identifiers| !identifiers.contains(""));
+        let identifiers = identifiers.ok_or_else(|| refuse("a record that must come again has no id"))?;
+        let failure = |item_identifier| Failure { item_identifier };
+        Ok(Self { batch_item_failures: identifiers.into_iter().map(failure).collect() })
+    }
+
     /// The identifiers of the records that failed.
     pub fn identifiers(&self) -> Vec<&str> {
         self.batch_item_failures.iter().map(|failure| &*failure.item_identifier).collect()
@@ -125,7 +146,7 @@ pub(super) async fn each_message(
     time: Duration,
     max: Duration,
     work: impl AsyncFn(&str, Duration) -> Result<(), WorkError>,
-) -> BatchFailures {
+) -> Result<BatchFailures, Error> {
     let (until, min) = (world.instant().plus(time), max.min(time / 2));
     let worked = stream::iter(messages.iter().enumerate()).map(async |(place, raw)| {
         let left = until.since(world.instant());
@@ -135,7 +156,7 @@ pub(super) async fn each_message(
             }
             work(&body(raw)?, left).await
         };
-        let Err(error) = done.await else { return None };
+        let error = done.await.err()?;
         let [id, queue] = ["messageId", "eventSourceARN"].map(|name| text_member(raw.get(), name));
         if matches!(error, WorkError::NoTime) {
             tracing::warn!(
@@ -148,13 +169,10 @@ pub(super) async fn each_message(
             let error = error_chain(&error);
             tracing::error!(message_id = id, place, queue, error, "a message failed: it is delivered again");
         }
-        if id.is_none() {
-            tracing::error!(place, "a message has no id: the whole batch is delivered again");
-        }
-        Some(id.unwrap_or_default())
+        Some(id)
     });
     let failed: Vec<_> = worked.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
-    failed.into_iter().collect()
+    BatchFailures::of(failed)
 }
 
 fn body(message: &RawValue) -> Result<String, WorkError> {
@@ -165,7 +183,7 @@ fn body(message: &RawValue) -> Result<String, WorkError> {
 }
 
 /// For how long the function begins work: until shortly before its deadline.
-pub(super) fn time(world: &dyn World, context: &Context) -> Duration {
+pub(crate) fn time(world: &dyn World, context: &Context) -> Duration {
     let now = world.now();
     let deadline = plausible_deadline(Timestamp::from_millis(context.deadline), now);
     let Some(left) = deadline.map(|deadline| deadline.since(now)) else { return DEFAULT_WORKING_TIME };
@@ -206,7 +224,18 @@ mod tests {
         };
         let failures = each_message(&world, &messages, time, max, work).now_or_never();
         let begun = *begun.lock().unwrap();
-        (failures.expect("nothing to wait for").identifiers().len(), begun)
+        (failures.expect("nothing to wait for").expect("each has an id").identifiers().len(), begun)
+    }
+
+    // T65
+    #[test]
+    fn a_batch_answer_names_each_record() {
+        let of = |ids: &[Option<&str>]| BatchFailures::of(ids.iter().map(|id| id.map(str::to_owned)));
+        assert_eq!(of(&[Some("b"), Some("a"), Some("b")]).expect("each has an id").identifiers(), ["a", "b"]);
+        assert!(of(&[]).expect("nothing failed").identifiers().is_empty());
+        for ids in [[Some("a"), None], [Some("a"), Some("")]] {
+            assert!(of(&ids).is_err(), "{ids:?}");
+        }
     }
 
     // T8, T50

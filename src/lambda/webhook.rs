@@ -21,7 +21,7 @@ use lambda_runtime::{Error, service_fn};
 use tower_service::Service;
 use tracing::Instrument;
 
-use super::run::run;
+use super::run::run_http;
 use crate::{
     error_chain::error_chain,
     http::MAX_BODY,
@@ -186,7 +186,7 @@ where
 /// # Errors
 /// If the runtime fails.
 pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Result<(), Error> {
-    run(lambda_http::Adapter::from(webhook_service(reconciliation, events))).await
+    run_http(webhook_service(reconciliation, events)).await
 }
 
 #[cfg(test)]

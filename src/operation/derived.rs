@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{OnLeaseExpiry, Operation};
 use crate::{
-    key::OperationName,
+    key::{IdempotencyKey, OperationName, refusal::KeyRefusal},
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
@@ -12,6 +12,19 @@ use crate::{
 impl Operation {
     pub(crate) fn name(&self) -> &OperationName {
         &self.name
+    }
+
+    /// Why this key may not begin an execution, if so: it is too short, too old, or its age is unknown. `timestamp` is the header that
+    /// dates a key of [`KeyTime::Signed`](crate::key::age::KeyTime::Signed).
+    pub(crate) fn refusal_of(
+        &self,
+        key: &IdempotencyKey,
+        timestamp: Option<&str>,
+        now: Timestamp,
+    ) -> Option<KeyRefusal> {
+        let too_short = key.as_str().chars().count() < self.min_key_length;
+        let too_short = too_short.then(|| KeyRefusal::too_short(self.min_key_length));
+        too_short.or_else(|| self.oldest_key.as_ref()?.admit(key, timestamp, now).err())
     }
 
     /// Until when an execution that begins now owns its record: its plausible deadline, or the lease, plus the grace. An expired lease

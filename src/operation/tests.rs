@@ -3,7 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
-use crate::time::Timestamp;
+use crate::{
+    key::{IdempotencyKey, refusal::KeyRefusal},
+    time::Timestamp,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -100,4 +103,15 @@ fn each_setting_is_the_one_that_was_chosen() {
     let shown = |rule: &FingerprintRule| format!("{rule:?}");
     assert_eq!(shown(&chosen.rule), shown(&rule));
     assert_eq!(chosen.former_rules.iter().map(shown).collect::<Vec<_>>(), [shown(&former)]);
+}
+
+#[test]
+fn a_key_shorter_than_the_operations_minimum_begins_nothing() {
+    let refusal = |text, shortest| {
+        let key = IdempotencyKey::parse(text).unwrap();
+        Operation::new("pay").min_key_length(shortest).refusal_of(&key, None, Timestamp::default())
+    };
+    assert_eq!(refusal("ab", 3), Some(KeyRefusal::too_short(3)));
+    assert_eq!(KeyRefusal::too_short(3).reason, "too-short");
+    assert_eq!((refusal("abc", 3), refusal("a", 1)), (None, None));
 }

@@ -19,6 +19,8 @@ use crate::{key::OperationName, store::StoreError};
 pub use memory::MemoryQueue;
 #[cfg(feature = "sqs")]
 pub use sqs::SqsQueue;
+#[cfg(feature = "lambda")]
+pub(crate) use sqs::acceptable;
 
 /// A queue to send to.
 ///

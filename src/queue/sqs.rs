@@ -33,6 +33,10 @@ impl SqsQueue {
 
     /// The queue of this URL, with time-outs that suit a worker's last seconds.
     pub fn new(config: &SdkConfig, url: impl Into<Arc<str>>) -> Self {
+        Self { client: Self::client(config), url: url.into() }
+    }
+
+    pub(crate) fn client(config: &SdkConfig) -> Client {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(QUEUE_TRY)
             .operation_attempt_timeout(QUEUE_TRY)
@@ -40,7 +44,7 @@ impl SqsQueue {
             .build();
         let retries = RetryConfig::standard().with_initial_backoff(CLIENT_BACKOFF);
         let config = Builder::from(config).timeout_config(timeouts).retry_config(retries).build();
-        Self { client: Client::from_conf(config), url: url.into() }
+        Client::from_conf(config)
     }
 }
 
@@ -57,7 +61,7 @@ impl Queue for SqsQueue {
 /// Escapes the two characters that are valid in JSON but that SQS refuses
 /// ([SendMessage](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html)). A key may
 /// contain them. In JSON they occur only in strings, where an escape means the same.
-fn acceptable(message: &str) -> String {
+pub(crate) fn acceptable(message: &str) -> String {
     message.replace('\u{FFFE}', "\\ufffe").replace('\u{FFFF}', "\\uffff")
 }
 

@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
+use serde::Serialize;
 
 use super::{id::nonce, named_enum::names};
 use crate::headers::is_kept;
@@ -25,6 +26,19 @@ impl Answer {
     /// An answer over HTTP.
     pub fn http(status: u16, headers: Vec<(String, String)>, body: impl Into<Bytes>) -> Self {
         Self { head: Head::Http { status, headers: headers.into() }, body: body.into() }
+    }
+
+    /// What a function returned, as JSON.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn payload(value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        Ok(Self { head: Head::Payload, body: serde_json::to_vec(value)?.into() })
+    }
+
+    /// Why a function refuses its input for good.
+    pub fn refusal(reason: impl Into<String>) -> Self {
+        Self { head: Head::Refusal, body: reason.into().into() }
     }
 
     /// A JSON document over HTTP.
@@ -53,6 +67,8 @@ pub enum Head {
     },
     /// Nothing: the body is what a function returned.
     Payload,
+    /// Nothing: the body says why a function refused its input.
+    Refusal,
     /// There is no answer: the work was accepted, but no worker began it in time. The front that replays it says so.
     Abandoned,
 }
@@ -68,7 +84,7 @@ impl Head {
         match self {
             Self::Http { status, .. } => matches!(status, 200..=399),
             Self::Payload => true,
-            Self::Abandoned => false,
+            Self::Refusal | Self::Abandoned => false,
         }
     }
 
@@ -103,7 +119,7 @@ impl Head {
     pub(crate) fn is_final(&self) -> bool {
         match self {
             Self::Http { status, .. } => (200..600).contains(status),
-            Self::Payload => true,
+            Self::Payload | Self::Refusal => true,
             Self::Abandoned => false,
         }
     }
@@ -115,6 +131,7 @@ impl fmt::Debug for Head {
         match self {
             Self::Http { status, headers } => write!(f, "{status}, {} headers", headers.len()),
             Self::Payload => f.write_str("payload"),
+            Self::Refusal => f.write_str("refusal"),
             Self::Abandoned => f.write_str("abandoned"),
         }
     }
@@ -254,6 +271,14 @@ mod tests {
         assert!(Encoding::EACH.iter().map(|encoding| encoding.name()).eq(["identity", "zlib"]));
         let parsed = ["identity", "zlib", "br"].map(Encoding::parse);
         assert_eq!(parsed, [Some(Encoding::Identity), Some(Encoding::Zlib), None]);
+    }
+
+    #[test]
+    fn a_refusal_of_a_function_is_no_effect() {
+        let (payload, refusal) = (Answer::payload(&1).unwrap(), Answer::refusal("no such address"));
+        assert_eq!((&payload.body[..], &refusal.body[..]), (&b"1"[..], &b"no such address"[..]));
+        assert!(payload.head.is_effect() && !refusal.head.is_effect());
+        assert!(payload.head.is_final() && refusal.head.is_final());
     }
 
     #[test]

@@ -104,6 +104,14 @@ impl Record {
         }
     }
 
+    /// How long its lease still lasts; zero if there is none.
+    pub(crate) fn lease_left(&self, now: Timestamp) -> Duration {
+        match self.state {
+            State::InProgress { lease_until } => lease_until.since(now),
+            _ => Duration::ZERO,
+        }
+    }
+
     /// Whether `next`, which replaces it, ends a lease: it is the first to see that the worker is dead.
     pub(crate) const fn ends_lease(&self, next: &Self) -> bool {
         matches!(self.state, State::InProgress { .. }) && !matches!(next.state, State::InProgress { .. })

@@ -21,20 +21,20 @@ impl Stale {
     /// that cannot be read.
     ///
     /// Returns the sequence numbers of stream records whose messages could not be sent. Lambda must deliver the batch again
-    /// from there, or from its beginning if one is empty. A record that is sent twice is checked twice. Nothing is sent
+    /// from there, or from its beginning if one has none. A record that is sent twice is checked twice. Nothing is sent
     /// once the `time` is up.
-    pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<String> {
+    pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<Option<String>> {
         let until = self.until(time);
         let unmatched = unmatched_inserts(records);
         let (open, poison) = (unmatched.open.len(), unmatched.poison.len());
         let in_time = || self.engine.world.instant() < until;
         let checks = stream::iter(unmatched.open).map(async |open| {
             let sent = in_time() && self.send_check(&open).await;
-            (!sent).then_some(open.sequence_number)
+            (!sent).then_some(Some(open.sequence_number))
         });
         let dead_letters = stream::iter(unmatched.poison).map(async |poison| {
             // Without a number there is no place to continue from: the whole batch is delivered again.
-            let sequence_number = poison.sequence_number().unwrap_or_default().to_owned();
+            let sequence_number = poison.sequence_number().map(str::to_owned);
             let sent = in_time() && self.send_poison(poison).await;
             (!sent).then_some(sequence_number)
         });

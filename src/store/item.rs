@@ -71,6 +71,7 @@ pub(super) const SCHEMA_ATTRIBUTE: &str = "schema";
 
 /// The names of answers that are not HTTP responses.
 const PAYLOAD: &str = "payload";
+const REFUSAL: &str = "refusal";
 const ABANDONED: &str = "abandoned";
 
 /// How many partitions of each kind the index of unknown outcomes and operations between workers has. A partition takes 1,000 writes a second. While a provider
@@ -351,6 +352,7 @@ impl Item {
                 (self.status, self.headers) = (Some(*status), Some(headers.to_vec()));
             }
             Head::Payload => self.head = Some(PAYLOAD.to_owned()),
+            Head::Refusal => self.head = Some(REFUSAL.to_owned()),
             Head::Abandoned => self.head = Some(ABANDONED.to_owned()),
         }
         self.body_place = Some(answer.body_place().to_owned());
@@ -436,6 +438,7 @@ impl Item {
                 headers: required(self.headers, "headers")?.into(),
             },
             Some(PAYLOAD) => Head::Payload,
+            Some(REFUSAL) => Head::Refusal,
             Some(ABANDONED) => Head::Abandoned,
             Some(_) => return Err(missing("head")),
         };
@@ -488,7 +491,7 @@ mod tests {
 
     #[test]
     fn only_http_answers_have_a_status() {
-        for head in [Head::Payload, Head::Abandoned] {
+        for head in [Head::Payload, Head::Refusal, Head::Abandoned] {
             let record = completed(KeptAnswer { head, ..answer() });
             let item = attributes(&record);
             assert!(!item.contains_key("status") && !item.contains_key("headers"));

@@ -213,6 +213,18 @@ list! {
     /// The longest delay of a message in SQS
     /// ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
     pub const MAX_DELAY: Duration = minutes(15);
+
+    /// A message whose function did nothing comes again after 1 s, each time twice as late, up to 15 minutes.
+    pub(crate) const HANDED_BACK: Backoff = Backoff { first: seconds(1), factor: 2, max: minutes(15) };
+
+    /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.
+    pub(crate) const LEASE_OVER: Duration = seconds(2);
+
+    /// A message with an unknown outcome is hidden for this long at least.
+    pub(crate) const MIN_HELD: Duration = minutes(1);
+
+    /// A message is hidden for this long at most. SQS allows 12 hours, counted from its receive, and an invocation takes up to 15 minutes.
+    pub(crate) const MAX_VISIBILITY: Duration = minutes(11 * 60 + 30);
 }
 
 #[cfg(test)]

@@ -4,10 +4,13 @@
 mod cloud;
 mod contract;
 mod crashes;
+mod event;
+mod function;
 mod guard;
 mod house;
 mod operator;
 mod orders;
+mod queues;
 mod reconcile;
 mod stale;
 mod store;

@@ -92,7 +92,11 @@ async fn place(
                     .phase(REFUND_PHASE)
                     .keys_live(KEYS_LIVE)
                     .ask(|key| async move { Ok::<_, CallError>(provider.find_refund(&key).await?) })
-                    .call(async |key| provider.refund(record, sealing_keys, &id, &key).await)
+                    .call(async |key| {
+                        let refund = provider.refund(record, sealing_keys, &id, &key).await;
+                        card.at("refund");
+                        refund
+                    })
                     .await?;
                 card.at("phase_4");
                 (Status::SoldOut, answer::sold_out())

@@ -6,12 +6,15 @@
 //! | `GET /orders/{id}` | the tenant's order | |
 //! | `GET /stock/{sku}` | how much is left of the tenant's stock | |
 //!
+//! A second function takes orders from a FIFO queue, through the same router: see [`queue`].
+//!
 //! The client of the payment provider is that of the function `payments`.
 
 mod answer;
 mod create;
 mod order;
 pub mod policy;
+pub mod queue;
 mod read;
 pub mod routes;
 mod shop;
@@ -19,23 +22,49 @@ mod test_cards;
 
 use aws_config::BehaviorVersion;
 use axum::Router;
-use lambda_http::{Adapter, Error};
-use lambda_idempotency::{lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{
+    config::ConfigError,
+    event::{Consumer, KeyFrom, SqsSource},
+    key::Tenant,
+    lambda,
+    queue::SqsQueue,
+    store::dynamodb::DynamoDbStore,
+};
 use payments::{Config, Provider, SealingKeys};
 
 pub use order::{Charging, Order, Status};
 pub use shop::{OPENING, Shop};
 
-/// Runs the function until Lambda ends it.
+/// Runs the function `orders` until Lambda ends it.
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
-pub async fn run() -> Result<(), Error> {
+pub async fn run() -> Result<(), lambda::Error> {
     lambda::logs();
-    lambda::run(Adapter::from(router().await.inspect_err(lambda::report)?)).await
+    lambda::run_http(router().await.inspect_err(lambda::report)?).await
 }
 
-async fn router() -> Result<Router, Error> {
+/// Runs the function `order-queue` until Lambda ends it.
+///
+/// # Errors
+/// If the configuration is wrong; the error names what is wrong.
+pub async fn order_queue() -> Result<(), lambda::Error> {
+    lambda::logs();
+    let requests = queue::Requests::of(&tenant().inspect_err(lambda::report)?)?;
+    let queue =
+        SqsSource::from_env(&lambda::aws().await, "ORDERS_QUEUE_URL", "ORDERS_DEAD_LETTERS_QUEUE_URL");
+    let consumer = Consumer::new(queue.inspect_err(lambda::report)?, KeyFrom::body("/orderId"));
+    let router = router().await.inspect_err(lambda::report)?;
+    lambda::run_concurrent(consumer.route(router, move |message| requests.request(message))).await
+}
+
+/// The tenant whose orders the queue has: none but its producers may send messages to it.
+fn tenant() -> Result<Tenant, ConfigError> {
+    const TENANT: &str = "ORDERS_TENANT";
+    Tenant::parse(&lambda::text(TENANT)?).map_err(|_| ConfigError::Malformed(TENANT, "a tenant"))
+}
+
+async fn router() -> Result<Router, lambda::Error> {
     let config = Config::from_env()?;
     let (table, sealing_keys) = (lambda::text("ORDERS_TABLE")?, SealingKeys::from_env()?);
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;

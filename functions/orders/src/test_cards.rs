@@ -11,7 +11,7 @@ pub(crate) struct Card<'a> {
 }
 
 impl Card<'_> {
-    /// `tok_crash_<point>`, `tok_panic_<point>`: `before` or `after` the charge, or after the n-th phase is kept (`phase_<n>`).
+    /// `tok_crash_<point>`, `tok_panic_<point>`: `before` or `after` the charge, after the `refund`, or once the n-th phase is kept (`phase_<n>`).
     pub(crate) fn at(&self, point: &str) {
         match self.source.strip_suffix(point) {
             Some("tok_crash_") if self.is_first() => std::process::abort(),

@@ -29,7 +29,6 @@ mod transfer;
 
 use aws_config::BehaviorVersion;
 use axum::Router;
-use lambda_http::{Adapter, Error};
 use lambda_idempotency::{lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use accounts::{Accounts, OPENING_CENTS};
@@ -48,12 +47,12 @@ pub use refund::Refund;
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
-pub async fn run() -> Result<(), Error> {
+pub async fn run() -> Result<(), lambda::Error> {
     lambda::logs();
-    lambda::run(Adapter::from(router().await.inspect_err(lambda::report)?)).await
+    lambda::run_http(router().await.inspect_err(lambda::report)?).await
 }
 
-async fn router() -> Result<Router, Error> {
+async fn router() -> Result<Router, lambda::Error> {
     let config = Config::from_env()?;
     let sealing_keys = SealingKeys::from_env()?;
     let (payments, accounts) = (lambda::text("PAYMENTS_TABLE")?, lambda::text("ACCOUNTS_TABLE")?);

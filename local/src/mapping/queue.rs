@@ -1,13 +1,13 @@
 //! Delivers a queue's messages to a function, in batches.
+//!
+//! As in Lambda, a message that fails is left alone. It comes back when its consumer has said, or else when the queue's visibility time-out
+//! is over.
 
 use super::{invoke, warn};
 use crate::{functions::Function, queues::Queue};
 use aws_sdk_sqs::{
     Client,
-    types::{
-        ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message,
-        MessageSystemAttributeName,
-    },
+    types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
 };
 use aws_smithy_types::base64;
 use lambda_idempotency::internal::error_chain;
@@ -19,16 +19,14 @@ use uuid::Uuid;
 const BATCH: i32 = 10;
 /// The wait before an empty queue is polled again. A long poll would notice the end of a delay only once a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The seconds after which a failed message is delivered again.
-const AGAIN_AFTER: i32 = 1;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// One of a mapping's pollers, with one batch at a time.
-pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>, hidden: Duration) {
+pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>) {
     let mut logged = String::new();
     loop {
-        let Err(error) = poll(&client, &queue, &region, &function, hidden).await;
+        let Err(error) = poll(&client, &queue, &region, &function).await;
         let message = format!("queue {}: {}", queue.arn, error_chain(&*error));
         if message != logged {
             warn(&function, &message);
@@ -38,20 +36,11 @@ pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Fun
     }
 }
 
-async fn poll(
-    client: &Client,
-    queue: &Queue,
-    region: &str,
-    function: &Arc<Function>,
-    hidden: Duration,
-) -> Outcome<Infallible> {
-    // Longer than any invocation takes, so that no message is delivered twice at once.
-    let hidden = i32::try_from(hidden.as_secs() + 1)?;
+async fn poll(client: &Client, queue: &Queue, region: &str, function: &Arc<Function>) -> Outcome<Infallible> {
     loop {
         let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(BATCH);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
-        let receive = receive.message_attribute_names("All").visibility_timeout(hidden);
-        let messages = receive.send().await?.messages.unwrap_or_default();
+        let messages = receive.message_attribute_names("All").send().await?.messages.unwrap_or_default();
         if messages.is_empty() {
             time::sleep(POLL_INTERVAL).await;
             continue;
@@ -66,34 +55,25 @@ async fn poll(
                 (0..messages.len()).collect()
             }
         };
-        settle(client, queue, &messages, &failed).await?;
+        delete(client, queue, &messages, &failed).await?;
     }
 }
 
-/// Deletes the messages that are done, and makes the others visible again soon.
-async fn settle(
+/// Deletes the messages that are done.
+async fn delete(
     client: &Client,
     queue: &Queue,
     messages: &[Message],
     failed: &BTreeSet<usize>,
 ) -> Outcome<()> {
-    let (mut done, mut again) = (Vec::new(), Vec::new());
-    for (place, message) in messages.iter().enumerate() {
-        let handle = message.receipt_handle().unwrap_or_default();
-        if failed.contains(&place) {
-            let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(place.to_string());
-            again.push(entry.receipt_handle(handle).visibility_timeout(AGAIN_AFTER).build()?);
-        } else {
-            let entry = DeleteMessageBatchRequestEntry::builder().id(place.to_string());
-            done.push(entry.receipt_handle(handle).build()?);
-        }
-    }
-    if !done.is_empty() {
-        client.delete_message_batch().queue_url(&queue.url).set_entries(Some(done)).send().await?;
-    }
-    if !again.is_empty() {
-        let change = client.change_message_visibility_batch().queue_url(&queue.url);
-        change.set_entries(Some(again)).send().await?;
+    let done = messages.iter().enumerate().filter(|(place, _)| !failed.contains(place));
+    let entries = done.map(|(place, message)| {
+        let entry = DeleteMessageBatchRequestEntry::builder().id(place.to_string());
+        entry.receipt_handle(message.receipt_handle().unwrap_or_default()).build()
+    });
+    let entries = entries.collect::<Result<Vec<_>, _>>()?;
+    if !entries.is_empty() {
+        client.delete_message_batch().queue_url(&queue.url).set_entries(Some(entries)).send().await?;
     }
     Ok(())
 }

@@ -18,13 +18,8 @@ impl Card {
         Some(match source {
             "tok_ok" => Self::Good,
             // These make the function fail, not the provider.
-            "tok_error" | "tok_panic_before" | "tok_panic_after" | "tok_crash_before" | "tok_crash_after" => {
-                Self::Good
-            }
-            // Of an order, after a phase.
-            _ if source.starts_with("tok_crash_phase_") || source.starts_with("tok_panic_phase_") => {
-                Self::Good
-            }
+            "tok_error" => Self::Good,
+            _ if source.starts_with("tok_crash_") || source.starts_with("tok_panic_") => Self::Good,
             "tok_declined" => Self::Declined,
             "tok_timeout_charged" => Self::SilentCharged,
             "tok_timeout_not_charged" => Self::SilentNotCharged,

@@ -8,7 +8,8 @@ use std::future::pending;
 
 use super::*;
 use crate::{
-    record::{Next, Phases, State},
+    message::Message,
+    record::{Next, Phase, Phases, State},
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 
@@ -85,4 +86,33 @@ async fn names(store: &Faulty) -> Vec<String> {
 
 async fn begin(executor: &Executor) -> Ownership {
     owned(executor.reserve(&request()).await)
+}
+
+/// The next execution, with its charge made or kept.
+async fn charging(executor: &Executor, provider: &Provider) -> Ownership {
+    let ours = begin(executor).await;
+    call(ours.execution(), "charge", provider).await.unwrap();
+    ours
+}
+
+/// Fails unless the execution left its operation to the next retry.
+async fn assert_interrupted(store: &Faulty, ended: FinishOutcome) {
+    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert_eq!(store.state().await, "between_workers");
+}
+
+fn phase(name: &str, result: Option<&str>) -> Phase {
+    Phase::new(name.to_owned(), result.map(str::to_owned), NOW)
+}
+
+/// Others report this result of a phase.
+async fn note(store: &Faulty, name: &str, result: Option<&str>) {
+    let record = store.record().await.unwrap();
+    let noted = record.note(&phase(name, result), Revision::mint(), NOW).unwrap();
+    store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+}
+
+fn deferred(message: &str) -> DeferredReport {
+    let Message::DeferredReport(report) = Message::read(message).unwrap() else { panic!("{message}") };
+    *report
 }

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use crate::support::{
     books::{Books, Order},
-    local_cloud::LocalCloud,
     on_each_store,
     payments::Answer,
     proxy::Proxy,
@@ -44,11 +43,8 @@ const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "to
 async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
     let seed = Seed::find();
     let kills = number_of("KILLS", KILLS);
-    let (books, provider) = (Books::on(endpoint), Proxy::start().await);
-    let own = [("TABLE_PREFIX", books.prefix()), ("FUNCTION_PROVIDER_URL", provider.url())];
-    let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
-    let cloud = LocalCloud::on(endpoint, &variables).await;
-    provider.leads_to(cloud.provider());
+    let books = Books::on(endpoint);
+    let (cloud, provider) = books.cloud(endpoint, &SPANS).await;
 
     let storm = Storm::over(cloud);
     let clients = (0..CLIENTS).map(|number| storm.client(number, Random::new(seed.0 ^ number as u64)));

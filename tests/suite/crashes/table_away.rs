@@ -16,6 +16,7 @@ use crate::support::{
     on_each_store,
     payments::Answer,
     proxy::{Proxy, RuleId, Then},
+    storm::SPANS,
 };
 
 /// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
@@ -24,18 +25,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const AT_REST_WITHIN: Duration = Duration::from_secs(60);
 
 const TRIES: usize = 5;
-
-const SPANS: [(&str, &str); 9] = [
-    ("FUNCTION_TIMEOUT_MS", "5000"),
-    ("PROVIDER_TIMEOUT_MS", "2000"),
-    ("WINDOW_MS", "200"),
-    ("POLL_MS", "200"),
-    ("SWEEP_MS", "1000"),
-    ("RECONCILE_FIRST_BACKOFF_MS", "200"),
-    ("RECONCILE_MAX_BACKOFF_MS", "500"),
-    ("RECONCILE_ASKS", "1000"),
-    ("NOT_FOUND_GRACE_MS", "1500"),
-];
 
 struct Scene {
     books: Books,
@@ -48,16 +37,14 @@ struct Scene {
 
 impl Scene {
     async fn on(endpoint: &str) -> Self {
-        let (books, store, provider) =
-            (Books::on(endpoint), Proxy::before(endpoint).await, Proxy::start().await);
+        let (books, store) = (Books::on(endpoint), Proxy::before(endpoint).await);
         let own = [
-            ("TABLE_PREFIX", books.prefix()),
+            ("FUNCTION_TIMEOUT_MS", "5000"),
+            ("PROVIDER_TIMEOUT_MS", "2000"),
             ("FUNCTION_DYNAMODB_ENDPOINT", store.url()),
-            ("FUNCTION_PROVIDER_URL", provider.url()),
         ];
         let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
-        let cloud = LocalCloud::on(endpoint, &variables).await;
-        provider.leads_to(cloud.provider());
+        let (cloud, provider) = books.cloud(endpoint, &variables).await;
         Self { books, store, provider, cloud }
     }
 

@@ -6,38 +6,32 @@ use serde_json::Value;
 
 use crate::support::{
     books::Books,
-    local_cloud::LocalCloud,
     on_each_store,
     orders::{Placed, assert_once},
-    proxy::Proxy,
 };
 
-/// Where the process aborts, and how often the provider gets the charge. What it got before is sent again, unless it is kept.
-const POINTS: [(&str, usize); 6] =
-    [("before", 1), ("after", 2), ("phase_1", 1), ("phase_2", 1), ("phase_3", 1), ("phase_4", 1)];
+/// Where the process aborts, and how often the provider gets the charge, and the refund if there is no stock. What it got before is
+/// sent again, unless it is kept.
+const POINTS: [(&str, usize, usize); 7] = [
+    ("before", 1, 1),
+    ("after", 2, 1),
+    ("phase_1", 1, 1),
+    ("phase_2", 1, 1),
+    ("phase_3", 1, 1),
+    ("refund", 1, 2),
+    ("phase_4", 1, 1),
+];
 
-/// A cloud whose calls of the provider are seen.
-async fn cloud(endpoint: &str, books: &Books, more: &[(&str, &str)]) -> (LocalCloud, Proxy) {
-    let provider = Proxy::start().await;
-    let own = [
-        ("TABLE_PREFIX", books.prefix()),
-        ("FUNCTION_PROVIDER_URL", provider.url()),
-        ("FUNCTION_TIMEOUT_MS", "6000"),
-    ];
-    let variables: Vec<_> = own.into_iter().chain(more.iter().copied()).collect();
-    let cloud = LocalCloud::on(endpoint, &variables).await;
-    provider.leads_to(cloud.provider());
-    (cloud, provider)
-}
+const TIMEOUT: [(&str, &str); 1] = [("FUNCTION_TIMEOUT_MS", "6000")];
 
 #[apply(on_each_store)]
 async fn a_process_that_dies_after_any_phase_does_everything_once(endpoint: &str) {
     let books = Books::on(endpoint);
-    let (cloud, provider) = cloud(endpoint, &books, &[]).await;
+    let (cloud, provider) = books.cloud(endpoint, &TIMEOUT).await;
     // With stock, and without.
     let whole = Placed::new(0, "tok_ok", "cup", 100);
     let mut answered = vec![(whole.clone(), whole.answer(&cloud).await)];
-    let orders = POINTS.iter().enumerate().flat_map(|(number, (point, _))| {
+    let orders = POINTS.iter().enumerate().flat_map(|(number, (point, ..))| {
         ["tea", "cup"]
             .map(|sku| Placed::new(10 + 10 * number + sku.len(), &format!("tok_crash_{point}"), sku, 1))
     });
@@ -48,8 +42,8 @@ async fn a_process_that_dies_after_any_phase_does_everything_once(endpoint: &str
     });
     let answers = join_all(orders.iter().map(async |order| {
         let first = order.send(&cloud).await;
-        // A confirmed order has three phases.
-        let dies = order.card != "tok_crash_phase_4" || order.sku == "cup";
+        // A confirmed order has three phases, and no refund.
+        let dies = order.sku == "cup" || !["tok_crash_refund", "tok_crash_phase_4"].contains(&&*order.card);
         assert_eq!(first.status, if dies { 502 } else { 201 }, "{order:?}: {first:?}");
         order.answer(&cloud).await
     }))
@@ -63,11 +57,11 @@ async fn a_process_that_dies_after_any_phase_does_everything_once(endpoint: &str
     };
     let charges = sent("POST /charges ");
     for order in &orders {
-        let expected = POINTS.iter().find(|(point, _)| order.card.ends_with(point)).expect("a point").1;
+        let expected = POINTS.iter().find(|(point, ..)| order.card.ends_with(point)).expect("a point").1;
         let times = charges.iter().filter(|sent| sent["amountCents"] == order.cents).count();
         assert_eq!(times, expected, "{order:?}");
     }
-    assert_eq!(sent("POST /refunds ").len(), POINTS.len());
+    assert_eq!(sent("POST /refunds ").len(), POINTS.iter().map(|(.., refunds)| refunds).sum::<usize>());
     // While the provider remembers keys, nobody is asked.
     assert_eq!(provider.arrived("GET ").len(), 0);
 }
@@ -76,7 +70,7 @@ async fn a_process_that_dies_after_any_phase_does_everything_once(endpoint: &str
 #[apply(on_each_store)]
 async fn a_webhook_keeps_the_charge_that_its_worker_did_not_see(endpoint: &str) {
     let books = Books::on(endpoint);
-    let (cloud, provider) = cloud(endpoint, &books, &[]).await;
+    let (cloud, provider) = books.cloud(endpoint, &TIMEOUT).await;
     let order = Placed::new(1, "tok_crash_after", "tea", 1);
     assert_eq!(order.send(&cloud).await.status, 502);
     let delivered = cloud.post("/provider/deliver").send().await.expect("the front answers");
@@ -94,7 +88,7 @@ async fn a_webhook_keeps_the_charge_that_its_worker_did_not_see(endpoint: &str) 
 #[apply(on_each_store)]
 async fn webhooks_of_finished_orders_change_nothing(endpoint: &str) {
     let books = Books::on(endpoint);
-    let (cloud, _provider) = cloud(endpoint, &books, &[]).await;
+    let (cloud, _provider) = books.cloud(endpoint, &TIMEOUT).await;
     let mut answered = Vec::new();
     for (number, (card, quantity)) in
         [("tok_ok", 100), ("tok_ok", 1), ("tok_declined", 1)].into_iter().enumerate()

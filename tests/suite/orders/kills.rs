@@ -9,10 +9,8 @@ use macro_rules_attribute::apply;
 
 use crate::support::{
     books::Books,
-    local_cloud::LocalCloud,
     on_each_store,
     orders::{Placed, assert_once, is_final},
-    proxy::Proxy,
     random::{Random, Seed},
     storm::{SPANS, Storm, number_of, progress},
 };
@@ -35,11 +33,8 @@ const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "to
 #[apply(on_each_store)]
 async fn orders_whose_workers_are_killed_at_random_moments_happen_once(endpoint: &str) {
     let (seed, kills) = (Seed::find(), number_of("KILLS", KILLS));
-    let (books, provider) = (Books::on(endpoint), Proxy::start().await);
-    let own = [("TABLE_PREFIX", books.prefix()), ("FUNCTION_PROVIDER_URL", provider.url())];
-    let variables: Vec<_> = SPANS.into_iter().chain(own).collect();
-    let cloud = LocalCloud::on(endpoint, &variables).await;
-    provider.leads_to(cloud.provider());
+    let books = Books::on(endpoint);
+    let (cloud, provider) = books.cloud(endpoint, &SPANS).await;
 
     let storm = Storm::over(cloud);
     let clients = (0..CLIENTS).map(|number| client(&storm, number, Random::new(seed.0 ^ number as u64)));

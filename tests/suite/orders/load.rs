@@ -11,7 +11,6 @@ use serde_json::json;
 use crate::support::{
     books::Books,
     faults::cancelled_by_conflict,
-    local_cloud::LocalCloud,
     on_dynamodb_local,
     orders::{Placed, assert_once},
     proxy::{Act, Cut, Proxy, Then},
@@ -32,15 +31,9 @@ const CARDS: [&str; 8] =
 #[apply(on_dynamodb_local)]
 async fn orders_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
     let (seed, number) = (Seed::find(), number_of("ORDERS", ORDERS));
-    let (books, store, provider) = (Books::on(endpoint), Proxy::before(endpoint).await, Proxy::start().await);
-    let variables = [
-        ("ENVIRONMENTS", "4"),
-        ("TABLE_PREFIX", books.prefix()),
-        ("FUNCTION_DYNAMODB_ENDPOINT", store.url()),
-        ("FUNCTION_PROVIDER_URL", provider.url()),
-    ];
-    let cloud = &LocalCloud::on(endpoint, &variables).await;
-    provider.leads_to(cloud.provider());
+    let (books, store) = (Books::on(endpoint), Proxy::before(endpoint).await);
+    let variables = [("ENVIRONMENTS", "4"), ("FUNCTION_DYNAMODB_ENDPOINT", store.url())];
+    let (cloud, provider) = &books.cloud(endpoint, &variables).await;
     let mut random = Random::new(seed.0);
     let skus: Vec<_> = (0..number.div_ceil(20)).map(|sku| format!("sku-{sku}")).collect();
     let orders = (0..number).map(|number| {

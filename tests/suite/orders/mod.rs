@@ -1,6 +1,7 @@
 //! The sample's orders: an operation with two external effects, which resumes behind what is kept.
 
 mod crashes;
+mod interrupted;
 mod kills;
 mod load;
 mod outcomes;

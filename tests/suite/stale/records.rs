@@ -136,7 +136,7 @@ async fn a_record_that_lands_late_is_expired_too(endpoint: &str) {
     found.guarded.clock.advance(LEASE * 10);
     assert_eq!(store.put(None, &record, &[]).await.unwrap(), WriteOutcome::Written);
     let batch = [change(found.guarded.item(&late.key).await.unwrap(), 1)];
-    assert_eq!(found.stream(&batch).await, [""; 0]);
+    assert!(found.stream(&batch).await.is_empty());
     let (check, delay) = found.check();
     assert_eq!(delay, Duration::ZERO);
     found.receive(&check).await;
@@ -224,7 +224,7 @@ async fn a_stream_batch_schedules_checks_only_for_executions_it_leaves_open(endp
         written(executor.finish(ours, completed("{}")).await);
         batch.push(change(found.guarded.item(&request.key).await.unwrap(), 2 * number + 1));
     }
-    assert_eq!(found.stream(&batch).await, [""; 0]);
+    assert!(found.stream(&batch).await.is_empty());
     assert_eq!(found.checks.take().len(), 0, "healthy operations cost nothing");
 
     let dead = found.dead().await;

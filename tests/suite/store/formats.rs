@@ -473,7 +473,7 @@ async fn records_of_the_stream_are_read_in_each_state() {
         let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone())
             .pending_bound(HOUR)
             .world(ManualWorld::at(NOW));
-        assert_eq!(stale.stream(&raw(&[&change]), HOUR).await, [""; 0]);
+        assert!(stale.stream(&raw(&[&change]), HOUR).await.is_empty());
         let image = &change["dynamodb"]["NewImage"];
         let look_at = match (&*name, image["lease_until"]["N"].as_str()) {
             ("pending", None) => Some(NOW.plus(HOUR)),

@@ -3,6 +3,7 @@
 use super::client::client;
 use super::local_cloud::{Charge, LocalCloud};
 use super::payments::Answer;
+use super::proxy::Proxy;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
@@ -76,6 +77,16 @@ impl Books {
     /// The cloud's `TABLE_PREFIX`.
     pub fn prefix(&self) -> &str {
         &self.prefix
+    }
+
+    /// Starts a cloud with these tables, and a proxy between its functions and its provider.
+    pub async fn cloud(&self, endpoint: &str, more: &[(&str, &str)]) -> (LocalCloud, Proxy) {
+        let provider = Proxy::start().await;
+        let own = [("TABLE_PREFIX", self.prefix()), ("FUNCTION_PROVIDER_URL", provider.url())];
+        let variables: Vec<_> = own.into_iter().chain(more.iter().copied()).collect();
+        let cloud = LocalCloud::on(endpoint, &variables).await;
+        provider.leads_to(cloud.provider());
+        (cloud, provider)
     }
 
     /// The name of the table of records.

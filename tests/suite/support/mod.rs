@@ -17,6 +17,7 @@ pub mod lambda;
 pub mod local_cloud;
 pub mod logs;
 pub mod meddling;
+pub mod messages;
 pub mod meter;
 pub mod orders;
 pub mod payments;

@@ -154,7 +154,7 @@ pub async fn assert_once(cloud: &LocalCloud, books: &Books, answered: &[(Placed,
     );
 }
 
-/// The orders function's API, with separate tables and without a provider.
+/// The orders function's API in this process, with separate tables.
 pub struct OrdersApi {
     pub app: Router,
     store: DynamoDbStore,
@@ -162,14 +162,25 @@ pub struct OrdersApi {
 }
 
 impl OrdersApi {
+    /// Without a provider.
     pub async fn on(endpoint: &str) -> Self {
+        Self::before(endpoint, "http://127.0.0.1:1").await
+    }
+
+    /// Before the provider at this URL.
+    pub async fn before(endpoint: &str, provider_url: &str) -> Self {
         let client = client(endpoint);
         let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
         let table = tables::idempotency_table(&client).await;
-        let (shop, provider) = (Shop::new(client, &table), provider("http://127.0.0.1:1"));
+        let (shop, provider) = (Shop::new(client, &table), provider(provider_url));
         let services = Services { shop, provider, sealing_keys: sealing_keys() };
         let app = routes::router(store.clone(), services.clone(), create_order(), MemoryQueue::new());
         Self { app, store, services }
+    }
+
+    /// The store of its records.
+    pub fn store(&self) -> DynamoDbStore {
+        self.store.clone()
     }
 
     /// Every route.

@@ -10,12 +10,13 @@ use lambda_idempotency::{
     internal::{Executor, Fingerprints, Report, Request, ReserveOutcome},
     key::RecordKey,
     operation::Operation,
-    record::Answer,
+    record::{Answer, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, World},
 };
 use macro_rules_attribute::apply;
+use orders::policy::{CHARGE_PHASE, CREATE_ORDER};
 use payments::policy::CREATE_PAYMENT;
 use serde_json::json;
 use uuid::Uuid;
@@ -220,7 +221,10 @@ async fn no_function_logs_or_counts_caller_data() {
     let provider = TestProvider::start().await;
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
-    let record = |flow: &str| record_key(tenant, CREATE_PAYMENT, &secrets.key(flow));
+    let record = |flow: &str| {
+        let operation = if flow.starts_with("order") { CREATE_ORDER } else { CREATE_PAYMENT };
+        record_key(tenant, operation, &secrets.key(flow))
+    };
     // A function that has processed these records logs their hashes. This shows that the searched log is not empty.
     let quiet = |function: &Function, found: &[&str]| {
         let output = function.output();
@@ -255,6 +259,39 @@ async fn no_function_logs_or_counts_caller_data() {
     let written = payments.documents();
     assert!(written.len() >= 5, "{written:?}");
 
+    let mut orders = start("orders").await;
+    let place = |flow: &str, card: &str, quantity: u64| {
+        let order = json!({
+            "customerId": secrets.customer, "sku": marker, "quantity": quantity, "amountCents": 1, "currency": "EUR",
+            "source": card,
+        });
+        sample::request(
+            "POST",
+            "/orders",
+            tenant,
+            &[("idempotency-key", &secrets.key(flow))],
+            &order.to_string(),
+        )
+    };
+    let card = |case: &str| format!("{}-{case}", secrets.card);
+    for (flow, card, quantity, status) in [
+        ("order-ok", card("ok"), 100, 201),
+        ("order-ok", card("ok"), 100, 201),
+        ("order-ok", card("ok"), 1, 422),
+        ("order-no", card("declined"), 1, 402),
+        ("order-lost", card("500"), 1, 503),
+        ("order-echoed", card("echo"), 1, 503),
+        ("order-unsure", card("unsure"), 1, 503),
+        // It is sold out, and this provider knows no refunds.
+        ("order-unrefunded", card("ok"), 1, 503),
+        ("order-panics", "tok_panic_phase_1".to_owned(), 1, 500),
+        ("order-bad", card("ok"), 101, 422),
+    ] {
+        assert_eq!(sample::status(&orders.invoke(&place(flow, &card, quantity)).await), status, "{flow}");
+    }
+    quiet(&orders, &["order-lost", "order-echoed", "order-unsure", "order-unrefunded", "order-panics"]);
+    assert!(!orders.documents().is_empty());
+
     let work = |kind: &str, flows: &[&str]| {
         let unknown = record_key(tenant, "unknown-operation", &secrets.key("lost")).partition_key();
         let known = flows.iter().map(|flow| record(flow).partition_key());
@@ -263,11 +300,14 @@ async fn no_function_logs_or_counts_caller_data() {
         let bodies: Vec<_> = known.chain([unknown]).map(look).chain([unread, marker.to_owned()]).collect();
         sample::messages(&bodies)
     };
-    // Their workers died. A check finds one, a sweep the other.
-    for flow in ["dead", "swept"] {
-        let long_ago = Timestamp::from(SystemTime::now()).minus(Duration::from_secs(600));
-        let dead = samples::in_progress(record(flow), fingerprints(&secrets.order(1)), long_ago, long_ago);
-        assert_eq!(sample.store().put(None, &dead, &[]).await.unwrap(), WriteOutcome::Written);
+    let long_ago = Timestamp::from(SystemTime::now()).minus(Duration::from_secs(600));
+    let dead = |flow| samples::in_progress(record(flow), fingerprints(&secrets.order(1)), long_ago, long_ago);
+    // Its refund is asked about.
+    let charged = samples::between_workers(&dead("order-unknown"), &[(CHARGE_PHASE, marker)], long_ago);
+    let unknown = samples::unknown(&charged, UnknownCause::LeaseExpired, long_ago);
+    // The workers of the others died. A check finds one, a sweep the other.
+    for record in [dead("dead"), dead("swept"), unknown] {
+        assert_eq!(sample.store().put(None, &record, &[]).await.unwrap(), WriteOutcome::Written);
     }
     let mut stale = start("stale").await;
     let poison = json!({ "dynamodb": { "Keys": marker, "SequenceNumber": "2" } });
@@ -284,16 +324,18 @@ async fn no_function_logs_or_counts_caller_data() {
     quiet(&reconcile, &["echoed", "unsure"]);
     // The dead are due at once.
     reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
-    quiet(&reconcile, &["dead", "swept"]);
+    quiet(&reconcile, &["dead", "swept", "order-unknown"]);
     assert!(!reconcile.documents().is_empty());
 
     let mut webhook = start("webhook").await;
-    let orders = provider.orders();
-    let order = orders.iter().rfind(|(_, order)| order["source"].as_str().unwrap().ends_with("500"));
+    let mut lost = provider.orders();
+    lost.retain(|(_, order)| order["source"].as_str().unwrap().ends_with("500"));
+    let [payment, order] = &lost[..] else { panic!("{lost:?}") };
     let mut forged = sample::signed(marker);
     forged["headers"]["provider-signature"] = format!("t=1,v1={marker}").into();
     for (event, status) in [
-        (sample::charged(order.unwrap()), 200),
+        (sample::charged(payment), 200),
+        (sample::charged(order), 200),
         (sample::signed(marker), 400),
         (
             sample::signed(
@@ -305,7 +347,7 @@ async fn no_function_logs_or_counts_caller_data() {
     ] {
         assert_eq!(sample::status(&webhook.invoke(&event).await), status);
     }
-    quiet(&webhook, &["lost"]);
+    quiet(&webhook, &["lost", "order-lost"]);
     assert!(!webhook.documents().is_empty());
 
     let ledger = Provider::start().await;

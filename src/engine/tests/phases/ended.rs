@@ -14,8 +14,7 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
     ] {
         let (store, provider) = (Faulty::new(), Provider::default());
         let executor = store.executor(resuming());
-        let ours = begin(&executor).await;
-        call(ours.execution(), "charge", &provider).await.unwrap();
+        let ours = charging(&executor, &provider).await;
         let perhaps = matches!(failure, Some(CallError::Perhaps(_)));
         let swallowed = failure.is_some();
         if let Some(failure) = failure {
@@ -127,9 +126,7 @@ async fn two_workers_in_one_call_keep_one_result() {
     let late = execution.phase("charge").keys_live(DAY).call(async |key| {
         let result = provider.makes(key).await;
         store.lease_ends();
-        let next = begin(&executor).await;
-        call(next.execution(), "charge", &provider).await.unwrap();
-        executor.finish(next, charged()).await;
+        executor.finish(charging(&executor, &provider).await, charged()).await;
         result
     });
     let late: std::result::Result<String, _> = late.await;
@@ -161,9 +158,7 @@ async fn a_deployment_that_does_not_resume_takes_nothing_over() {
     for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
         let (store, provider) = (Faulty::new(), Provider::default());
         let resumes = store.executor(resuming());
-        let ours = begin(&resumes).await;
-        call(ours.execution(), "charge", &provider).await.unwrap();
-        drop(ours);
+        drop(charging(&resumes, &provider).await);
         store.lease_ends();
         let other = store.executor(operation().on_lease_expiry(choice));
         let found = other.reserve(&request()).await;
@@ -184,15 +179,11 @@ async fn a_deployment_that_does_not_resume_takes_nothing_over() {
 async fn rows_that_are_refused_at_the_end_leave_what_is_kept() {
     let (store, provider) = (stocked(0), Provider::default());
     let executor = store.executor(resuming());
-    let ours = begin(&executor).await;
-    call(ours.execution(), "charge", &provider).await.unwrap();
+    let ours = charging(&executor, &provider).await;
     ours.execution().write(take()).unwrap();
-    let ended = executor.finish(ours, charged()).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
-    assert_eq!(store.state().await, "between_workers");
+    assert_interrupted(&store, executor.finish(ours, charged()).await).await;
     store.inner.put_item(&stock(), json!({ "sku": "tea", "available": 1 }));
-    let ours = begin(&executor).await;
-    call(ours.execution(), "charge", &provider).await.unwrap();
+    let ours = charging(&executor, &provider).await;
     ours.execution().write(take()).unwrap();
     executor.finish(ours, charged()).await;
     assert_eq!((store.state().await, available(&store), provider.calls()), ("completed", 0, 1));
@@ -210,9 +201,7 @@ async fn a_worker_that_lost_its_record_commits_nothing() {
     let lost = ours.execution().commit("stock", vec![take()]).await;
     assert!(matches!(lost, Err(PhaseError::Lost)), "{lost:?}");
     assert_eq!((available(&store), names(&store).await), (1, Vec::new()));
-    let ended = executor.finish(ours, charged()).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
-    assert_eq!(store.state().await, "between_workers");
+    assert_interrupted(&store, executor.finish(ours, charged()).await).await;
 }
 
 #[tokio::test]
@@ -235,13 +224,11 @@ async fn the_worst_failure_of_an_execution_counts() {
 async fn an_answer_before_the_kept_phases_is_not_the_operations() {
     let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(resuming());
-    let ours = begin(&executor).await;
-    call(ours.execution(), "charge", &provider).await.unwrap();
+    let ours = charging(&executor, &provider).await;
     executor.finish(ours, Report::NotExecuted).await;
     // The price has expired meanwhile.
     let early = begin(&executor).await;
-    let ended = executor.finish(early, refused()).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert_interrupted(&store, executor.finish(early, refused()).await).await;
     assert_eq!(names(&store).await, ["charge"]);
 
     // Nor if an earlier execution may have made the first call.
@@ -258,28 +245,20 @@ async fn an_answer_before_the_kept_phases_is_not_the_operations() {
 async fn a_refused_row_with_an_answer_ends_nothing_over_kept_phases() {
     let (store, provider) = (stocked(0), Provider::default());
     let executor = store.executor(resuming());
-    let ours = begin(&executor).await;
-    call(ours.execution(), "charge", &provider).await.unwrap();
+    let ours = charging(&executor, &provider).await;
     ours.execution().write(take().or_answer(Answer::json(409, "{}"))).unwrap();
-    let ended = executor.finish(ours, charged()).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
-    assert_eq!(store.state().await, "between_workers");
+    assert_interrupted(&store, executor.finish(ours, charged()).await).await;
 }
 
 #[tokio::test]
 async fn a_deferred_release_leaves_no_call_open() {
     let (store, provider, queue) = (Faulty::new(), Provider::default(), MemoryQueue::new());
     let executor = store.executor(resuming()).defer_reports_to(queue.clone());
-    let ours = begin(&executor).await;
-    call(ours.execution(), "charge", &provider).await.unwrap();
+    let ours = charging(&executor, &provider).await;
     store.is_away.store(true, Ordering::SeqCst);
     store.passing(executor.finish(ours, Report::NotExecuted)).await;
     store.is_away.store(false, Ordering::SeqCst);
     let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-    let crate::message::Message::DeferredReport(report) = crate::message::Message::read(message).unwrap()
-    else {
-        panic!("{message}")
-    };
-    assert!(executor.apply(&report, Safe::Report).await.unwrap().is_none());
+    assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_none());
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", None));
 }

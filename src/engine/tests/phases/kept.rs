@@ -20,8 +20,7 @@ async fn a_kept_phase_answers_at_once_in_the_next_execution() {
     let ended = executor.finish(ours, charged()).await;
     assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
     let kept = phases(&store).await.kept;
-    let digested =
-        |phase: &crate::record::Phase| phase.result.as_ref().is_some_and(|it| it.starts_with("sha256:"));
+    let digested = |phase: &Phase| phase.result.as_ref().is_some_and(|it| it.starts_with("sha256:"));
     assert!(kept.iter().all(digested), "{kept:?}");
     assert_eq!(names(&store).await, ["charge", "stock"]);
 }
@@ -158,8 +157,7 @@ async fn phases_that_are_used_wrongly_keep_nothing() {
         Ok(())
     });
     outer.await.unwrap();
-    let ended = executor.finish(ours, charged()).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert_interrupted(&store, executor.finish(ours, charged()).await).await;
 
     let ours = begin(&executor).await;
     let execution = ours.execution().clone();
@@ -177,23 +175,18 @@ async fn phases_that_are_used_wrongly_keep_nothing() {
 async fn a_handler_that_does_not_fit_what_is_kept_makes_no_call() {
     let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(resuming());
-    let old = begin(&executor).await;
-    call(old.execution(), "charge", &provider).await.unwrap();
-    executor.finish(old, Report::NotExecuted).await;
+    executor.finish(charging(&executor, &provider).await, Report::NotExecuted).await;
     let new = begin(&executor).await;
     let misfit = call(new.execution(), "check-fraud", &provider).await;
     assert!(matches!(misfit, Err(PhaseError::Mismatch)), "{misfit:?}");
-    let ended = executor.finish(new, charged()).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert_interrupted(&store, executor.finish(new, charged()).await).await;
     // Nor one that cannot read the result.
     let new = begin(&executor).await;
     let number = new.execution().phase::<u64>("charge").call(async |_| Ok(1)).await;
     assert!(matches!(number, Err(PhaseError::Format(_))), "{number:?}");
     executor.finish(new, charged()).await;
     // The older code can still resume it.
-    let old = begin(&executor).await;
-    call(old.execution(), "charge", &provider).await.unwrap();
-    executor.finish(old, charged()).await;
+    executor.finish(charging(&executor, &provider).await, charged()).await;
     assert_eq!((store.state().await, provider.calls()), ("completed", 1));
 }
 
@@ -213,16 +206,11 @@ async fn a_result_that_cannot_be_kept_is_deferred_and_applied_later() {
     assert_eq!(messages.len(), 2, "the phase, and how the execution ended");
     // In the other order, and twice.
     for (message, _) in messages.iter().rev().chain(&messages) {
-        let crate::message::Message::DeferredReport(report) = crate::message::Message::read(message).unwrap()
-        else {
-            panic!("{message}")
-        };
-        assert!(executor.apply(&report, Safe::Report).await.unwrap().is_none());
+        assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_none());
     }
     let kept = phases(&store).await;
     assert_eq!((kept.kept.len(), kept.begun, store.state().await), (1, None, "between_workers"));
-    let ours = begin(&executor).await;
-    call(ours.execution(), "charge", &provider).await.unwrap();
+    drop(charging(&executor, &provider).await);
     assert_eq!(provider.calls(), 1);
 }
 
@@ -259,9 +247,6 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
 
 #[test]
 fn the_next_call_depends_on_what_is_kept_noted_and_begun() {
-    let phase = |name: &str, result: Option<&str>| {
-        crate::record::Phase::new(name.to_owned(), result.map(str::to_owned), NOW)
-    };
     let mut phases = Phases::none(WITHIN);
     assert_eq!(phases.next(0, "charge", Duration::ZERO, NOW), Next::Call);
     phases.begun = Some(NOW);

@@ -17,11 +17,7 @@ async fn another_result_of_a_kept_phase_is_escalated() {
     });
     assert!(matches!(late.await, Err(PhaseError::Lost)));
     let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-    let crate::message::Message::DeferredReport(report) = crate::message::Message::read(message).unwrap()
-    else {
-        panic!("{message}")
-    };
-    assert!(executor.apply(&report, Safe::Report).await.unwrap().is_some());
+    assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -36,10 +32,7 @@ async fn a_reported_result_is_used_if_the_handler_can_read_it() {
         drop(begin(&executor).await);
         store.lease_ends();
         drop(executor.reserve(&request()).await);
-        let record = store.record().await.unwrap();
-        let phase = crate::record::Phase::new("charge".to_owned(), Some(reported.to_owned()), NOW);
-        let noted = record.note(&phase, Revision::mint(), NOW).unwrap();
-        store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+        note(&store, "charge", Some(reported)).await;
         store.lease_ends();
         let ours = begin(&executor).await;
         let charge = ours.execution().phase("charge").keys_live(keys_live);
@@ -61,10 +54,7 @@ async fn a_call_that_was_reported_is_never_denied() {
     let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(resuming());
     drop(begin(&executor).await);
-    let record = store.record().await.unwrap();
-    let phase = crate::record::Phase::new("charge".to_owned(), None, NOW);
-    let noted = record.note(&phase, Revision::mint(), NOW).unwrap();
-    store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+    note(&store, "charge", None).await;
     store.lease_ends();
     let ours = begin(&executor).await;
     let charge = ours.execution().phase::<String>("charge").ask(async |_| Ok(None));
@@ -108,14 +98,11 @@ async fn a_call_without_keys_or_a_question_is_unknown_at_once() {
 // Only its own transaction says what became of it.
 #[tokio::test]
 async fn a_commit_runs_whatever_others_report_of_it() {
-    for result in [None, Some("[]".to_owned())] {
+    for result in [None, Some("[]")] {
         let store = stocked(1);
         let executor = store.executor(resuming());
         drop(begin(&executor).await);
-        let record = store.record().await.unwrap();
-        let phase = crate::record::Phase::new("stock".to_owned(), result, NOW);
-        let noted = record.note(&phase, Revision::mint(), NOW).unwrap();
-        store.inner.put(Some(record.revision), &noted, &[]).await.unwrap();
+        note(&store, "stock", result).await;
         store.lease_ends();
         let ours = begin(&executor).await;
         let committed = ours.execution().commit("stock", vec![take()]).await.unwrap();

@@ -1,0 +1,207 @@
+//! The routes for queues that anybody may send to: send a message, look at the queue, send its dead letters back.
+//!
+//! Dead letters are taken out of their queue when they are looked at, and kept here until they are sent back: the queue would show only the
+//! first one of each group.
+
+use crate::{
+    gateway,
+    queues::{FIFO, Queue, Queues},
+};
+use aws_sdk_sqs::{
+    error::{ProvideErrorMetadata, SdkError},
+    types::{Message, MessageAttributeValue, MessageSystemAttributeName, QueueAttributeName},
+};
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use bytes::Bytes;
+use lambda_idempotency::internal::error_chain;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    error::Error,
+    sync::Arc,
+};
+use tokio::sync::Mutex;
+use uuid::Uuid;
+
+/// The attributes of a dead letter that say why it is dead, and which message it was.
+const REASON: &str = "idempotency-reason";
+const MESSAGE_ID: &str = "idempotency-message-id";
+/// The group of messages that name none: they keep their order.
+const GROUP: &str = "default";
+
+/// A queue with these routes.
+struct Open {
+    name: &'static str,
+    queue: Queue,
+    dead_letters: Queue,
+    /// Dead letters that were taken out of their queue.
+    taken: Mutex<VecDeque<Message>>,
+}
+
+struct Routes {
+    queues: Arc<Queues>,
+    open: Vec<Open>,
+}
+
+pub fn router<S>(queues: Arc<Queues>) -> Router<S> {
+    let (queue, dead_letters) = (queues.orders.clone(), queues.orders_dead_letters.clone());
+    let open = vec![Open { name: "orders", queue, dead_letters, taken: Mutex::default() }];
+    Router::new()
+        .route("/queues/{name}", get(look).post(send))
+        .route("/queues/{name}/redrive", post(redrive))
+        .with_state(Arc::new(Routes { queues, open }))
+}
+
+/// A message as it is sent.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct NewMessage {
+    /// A text, or JSON that is sent as text.
+    body: Value,
+    group_id: Option<String>,
+    /// Each message is sent, if this is missing.
+    deduplication_id: Option<String>,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+}
+
+async fn send(State(routes): State<Arc<Routes>>, Path(name): Path<String>, message: Bytes) -> Response {
+    let answer = async {
+        let open = routes.open(&name).ok_or_else(unknown)?;
+        let message: NewMessage = serde_json::from_slice(&message)
+            .map_err(|error| gateway::message(StatusCode::BAD_REQUEST, &format!("the message: {error}")))?;
+        let NewMessage { body, group_id, deduplication_id, attributes } = message;
+        let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+        let group = group_id.unwrap_or_else(|| GROUP.to_owned());
+        let send = routes.queues.client.send_message().queue_url(&open.queue.url).message_body(body);
+        let send =
+            send.message_group_id(group).message_deduplication_id(deduplication_id.unwrap_or_else(fresh));
+        let attributes = attributes.iter().map(|(name, value)| (name.clone(), text(value))).collect();
+        let sent = send.set_message_attributes(Some(attributes)).send().await.map_err(failed)?;
+        Ok((StatusCode::ACCEPTED, Json(json!({ "id": sent.message_id }))).into_response())
+    };
+    answer.await.unwrap_or_else(|refused: Response| refused)
+}
+
+async fn look(State(routes): State<Arc<Routes>>, Path(name): Path<String>) -> Response {
+    let answer = async {
+        let open = routes.open(&name).ok_or_else(unknown)?;
+        let [ready, in_flight] = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        ];
+        let get = routes.queues.client.get_queue_attributes().queue_url(&open.queue.url);
+        let get = get.attribute_names(ready.clone()).attribute_names(in_flight.clone());
+        let numbers = get.send().await.map_err(failed)?.attributes.unwrap_or_default();
+        let number = |name| numbers.get(name).and_then(|number| number.parse::<u64>().ok());
+        let mut taken = open.taken.lock().await;
+        routes.take(open, &mut taken).await?;
+        let dead_letters: Vec<_> = taken.iter().map(shown).collect();
+        let shown =
+            json!({ "ready": number(&ready), "inFlight": number(&in_flight), "deadLetters": dead_letters });
+        Ok(Json(shown).into_response())
+    };
+    answer.await.unwrap_or_else(|refused: Response| refused)
+}
+
+/// Sends all dead letters back, in their order. They are new messages: SQS would drop one that it has deduplicated already.
+async fn redrive(State(routes): State<Arc<Routes>>, Path(name): Path<String>) -> Response {
+    let answer = async {
+        let open = routes.open(&name).ok_or_else(unknown)?;
+        let mut taken = open.taken.lock().await;
+        routes.take(open, &mut taken).await?;
+        let mut redriven = 0;
+        while let Some(letter) = taken.front() {
+            let send = routes.queues.client.send_message().queue_url(&open.queue.url);
+            let send = send.message_body(letter.body().unwrap_or_default()).message_deduplication_id(fresh());
+            let mut attributes = letter.message_attributes().cloned().unwrap_or_default();
+            attributes.remove(REASON);
+            let send = send.set_message_attributes(Some(attributes));
+            send.message_group_id(group(letter)).send().await.map_err(failed)?;
+            taken.pop_front();
+            redriven += 1;
+        }
+        Ok(Json(json!({ "redriven": redriven })).into_response())
+    };
+    answer.await.unwrap_or_else(|refused: Response| refused)
+}
+
+impl Routes {
+    /// The queue of this name, with or without the end that FIFO queues have.
+    fn open(&self, name: &str) -> Option<&Open> {
+        let name = name.strip_suffix(FIFO).unwrap_or(name);
+        self.open.iter().find(|open| open.name == name)
+    }
+
+    /// Takes all dead letters out of their queue.
+    async fn take(&self, open: &Open, taken: &mut VecDeque<Message>) -> Result<(), Response> {
+        let (client, url) = (&self.queues.client, &open.dead_letters.url);
+        loop {
+            let receive = client.receive_message().queue_url(url).max_number_of_messages(10);
+            let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
+            let received = receive.message_attribute_names("All").send().await.map_err(failed)?;
+            let letters = received.messages.unwrap_or_default();
+            if letters.is_empty() {
+                return Ok(());
+            }
+            for letter in letters {
+                let receipt = letter.receipt_handle().unwrap_or_default();
+                client
+                    .delete_message()
+                    .queue_url(url)
+                    .receipt_handle(receipt)
+                    .send()
+                    .await
+                    .map_err(failed)?;
+                taken.push_back(letter);
+            }
+        }
+    }
+}
+
+/// A dead letter, as it is shown.
+fn shown(letter: &Message) -> Value {
+    let attributes = letter.message_attributes().into_iter().flatten();
+    let mut attributes: BTreeMap<_, _> =
+        attributes.filter_map(|(name, value)| Some((&**name, value.string_value()?))).collect();
+    let id = attributes.remove(MESSAGE_ID).or(letter.message_id());
+    let reason = attributes.remove(REASON).unwrap_or("it was received too often");
+    let (body, group) = (letter.body(), group(letter));
+    json!({ "id": id, "body": body, "reason": reason, "groupId": group, "attributes": attributes })
+}
+
+fn unknown() -> Response {
+    gateway::message(StatusCode::NOT_FOUND, "there is no such queue")
+}
+
+fn group(letter: &Message) -> &str {
+    let attributes = letter.attributes();
+    let group = attributes.and_then(|all| all.get(&MessageSystemAttributeName::MessageGroupId));
+    group.map_or(GROUP, |group| group)
+}
+
+fn text(value: &str) -> MessageAttributeValue {
+    let value = MessageAttributeValue::builder().data_type("String").string_value(value);
+    value.build().expect("it has a type")
+}
+
+fn fresh() -> String {
+    Uuid::new_v4().to_string()
+}
+
+/// SQS refuses the request, or does not answer.
+fn failed<E: ProvideErrorMetadata + Error + 'static>(error: SdkError<E>) -> Response {
+    match &error {
+        SdkError::ServiceError(refused) => {
+            gateway::message(StatusCode::BAD_REQUEST, refused.err().message().unwrap_or("SQS refuses it"))
+        }
+        error => gateway::message(StatusCode::BAD_GATEWAY, &format!("SQS: {}", error_chain(error))),
+    }
+}

@@ -1,0 +1,233 @@
+//! A batch of messages: which run at once, and what is handed back.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use futures_util::{FutureExt, StreamExt, stream};
+use lambda_runtime::{Context, Error};
+
+use super::{
+    Consumer, DeadMessage,
+    consumer::{Done, Job, Work},
+    disposition::{Disposition, Tries},
+    envelope::Opened,
+    message::{Message, Received, SQS},
+};
+use crate::{
+    error_chain::error_chain,
+    key::IdempotencyKey,
+    lambda::trigger::{BatchFailures, Event, refuse, time},
+    telemetry::{MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, count_message},
+    time::Instant,
+    time_budget::HANDED_BACK,
+};
+
+/// A message of the batch, and what is to be done about it.
+struct Planned {
+    received: Received,
+    plan: Plan,
+}
+
+enum Plan {
+    /// Run it.
+    Run { key: IdempotencyKey, message: Message },
+    /// There is nothing to run: this is what the queue sees.
+    See(Disposition),
+    /// It is from another source: it is handed back as it is.
+    Foreign,
+}
+
+/// What becomes of a message that is handed back.
+struct Back {
+    id: Option<String>,
+    receipt: Option<String>,
+    /// When it is visible again; `None`: when the queue's own time-out is over.
+    after: Option<Duration>,
+}
+
+impl Consumer {
+    /// Runs a batch.
+    pub(super) async fn batch(
+        &self,
+        event: &Event,
+        context: Context,
+        work: &Work,
+    ) -> Result<BatchFailures, Error> {
+        let records = event.records()?;
+        let until = self.world.instant().plus(time(&*self.world, &context));
+        let context = Arc::new(context);
+        let mut lanes: Vec<Vec<Planned>> = Vec::new();
+        let mut known = HashMap::new();
+        let planned: Vec<_> = records.iter().map(|raw| self.plan(Received::read(raw))).collect();
+        if let Some(first) = planned.first()
+            && planned.iter().all(|planned| matches!(planned.plan, Plan::Foreign))
+        {
+            let (found, expected) = (first.received.source(), &*self.queue);
+            return Err(refuse(&format!(
+                "it is from {found}, and this function takes messages of the queue {expected}"
+            )));
+        }
+        for planned in planned {
+            match lane_of(&planned) {
+                None => lanes.push(vec![planned]),
+                Some(lane) => {
+                    let place = *known.entry(lane).or_insert(lanes.len());
+                    if place == lanes.len() {
+                        lanes.push(Vec::new());
+                    }
+                    lanes[place].push(planned);
+                }
+            }
+        }
+        // Boxed, because each would be as large as the largest function.
+        let lanes = lanes.into_iter().map(|lane| self.lane(lane, until, &context, work).boxed());
+        let back: Vec<Vec<Back>> = stream::iter(lanes).buffer_unordered(self.at_once).collect().await;
+        self.hand_back(back.into_iter().flatten().collect()).await
+    }
+
+    /// What is to be done about a message, before anything is done.
+    fn plan(&self, received: Received) -> Planned {
+        let plan = self.planned(&received);
+        Planned { received, plan }
+    }
+
+    fn planned(&self, received: &Received) -> Plan {
+        let Received { message, queue, kind, unusable, .. } = received;
+        let named = queue.as_deref().and_then(|arn| arn.rsplit(':').next());
+        if kind.as_deref() != Some(SQS) || named != Some(&*self.queue) {
+            let (id, found, expected) = (message.id.as_deref(), received.source(), &*self.queue);
+            tracing::error!(
+                message_id = id,
+                found,
+                expected,
+                "a message is from another queue: it is handed back"
+            );
+            return Plan::Foreign;
+        }
+        let dead = |reason: String| Plan::See(Disposition::Dead(reason));
+        if let Some(reason) = unusable {
+            return dead(reason.clone());
+        }
+        let message = match self.envelope.open(message.clone()) {
+            Opened::Message(message) => message,
+            Opened::Nothing => return Plan::See(Disposition::Acknowledged),
+            Opened::Unusable(reason) => return dead(reason.to_owned()),
+        };
+        match self.key.key(&message) {
+            Ok(key) => Plan::Run { key, message },
+            Err(reason) => dead(reason),
+        }
+    }
+
+    /// Runs messages one after another. Returns those that are handed back.
+    async fn lane(
+        &self,
+        lane: Vec<Planned>,
+        until: Instant,
+        context: &Arc<Context>,
+        work: &Work,
+    ) -> Vec<Back> {
+        let mut back: Vec<Back> = Vec::new();
+        for Planned { received, plan } in lane {
+            let Received { message, receipt, .. } = received;
+            // The rest of a group waits behind the one that was handed back, which blocks it as long as it is hidden (T66).
+            let behind = message.group.is_some() && !back.is_empty();
+            let late = until.since(self.world.instant()).is_zero();
+            let after = match plan {
+                Plan::Foreign => None,
+                _ if behind || late => Some(Duration::ZERO),
+                plan => match self.end(plan, &message, context, work).await {
+                    None => continue,
+                    Some(after) => Some(after),
+                },
+            };
+            back.push(Back { id: message.id, receipt, after });
+        }
+        back
+    }
+
+    /// Runs a message, and buries it if need be. Returns after which time it comes again, if it does.
+    async fn end(
+        &self,
+        plan: Plan,
+        received: &Message,
+        context: &Arc<Context>,
+        work: &Work,
+    ) -> Option<Duration> {
+        let nonce = self.world.nonce();
+        let tries =
+            |attempts| Tries { receives: received.receives, attempts, max_attempts: self.max_attempts };
+        let disposition = match plan {
+            Plan::See(disposition) => disposition,
+            Plan::Run { key, message } => {
+                let (context, origin) = (context.clone(), format!("queue {}", self.queue));
+                let Done { ended, attempts } = work(Job { key, message, context, origin }).await;
+                Disposition::of(&ended, tries(attempts), nonce)
+            }
+            Plan::Foreign => return None,
+        };
+        let id = received.id.as_deref();
+        match disposition {
+            Disposition::Acknowledged => None,
+            Disposition::HandedBack(after) => {
+                tracing::warn!(message_id = id, after_s = after.as_secs(), "a message is handed back");
+                count_message(MESSAGE_HANDED_BACK, &self.queue);
+                Some(after)
+            }
+            Disposition::Held(after) => {
+                tracing::warn!(
+                    message_id = id,
+                    after_s = after.as_secs(),
+                    "a message is held: its outcome is unknown"
+                );
+                count_message(MESSAGE_HELD, &self.queue);
+                Some(after)
+            }
+            Disposition::Dead(reason) => {
+                let dead = DeadMessage {
+                    id: received.id.clone(),
+                    body: received.body.clone(),
+                    attributes: received.attributes.clone(),
+                    group: received.group.clone(),
+                    reason,
+                };
+                match self.source.bury(dead).await {
+                    Ok(()) => {
+                        tracing::error!(message_id = id, "a message is dead: it went to the dead letters");
+                        count_message(MESSAGE_DEAD, &self.queue);
+                        None
+                    }
+                    Err(error) => {
+                        let error = error_chain(&error);
+                        tracing::error!(message_id = id, error, "a dead message is handed back");
+                        Some(HANDED_BACK.after(received.receives, nonce))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Hands messages back.
+    ///
+    /// # Errors
+    /// If one of them has no id: then all messages come again. What is done is found done.
+    async fn hand_back(&self, back: Vec<Back>) -> Result<BatchFailures, Error> {
+        let hidden = back.iter().filter_map(|back| Some((back.receipt.clone()?, back.after?)));
+        let hidden: Vec<_> = hidden.collect();
+        if !hidden.is_empty()
+            && let Err(error) = self.source.hide(&hidden).await
+        {
+            let error = error_chain(&error);
+            tracing::warn!(error, "messages come again when the queue's own time-out is over");
+        }
+        BatchFailures::of(back.into_iter().map(|back| back.id))
+    }
+}
+
+/// Messages of one lane run one after another: those of a FIFO group, or of one key. Others have a lane of their own.
+fn lane_of(planned: &Planned) -> Option<String> {
+    match (&planned.received.message.group, &planned.plan) {
+        (Some(group), _) => Some(format!("group {group}")),
+        (None, Plan::Run { key, .. }) => Some(format!("key {}", key.as_str())),
+        (None, _) => None,
+    }
+}

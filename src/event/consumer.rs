@@ -1,0 +1,243 @@
+//! The consumer of a queue.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use futures_util::future::BoxFuture;
+use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
+use serde::{Serialize, de::DeserializeOwned};
+use tower_service::Service;
+
+use super::{Envelope, KeyFrom, Message, Source};
+use crate::{
+    engine::Execution,
+    function::{Failure, Guard, RunError},
+    key::{IdempotencyKey, Tenant},
+    lambda::trigger::{BatchFailures, Event},
+    time::Timestamp,
+    world::{SystemWorld, World},
+};
+
+/// How many messages run at once.
+const AT_ONCE: usize = 10;
+
+/// How many executions of a message there are before it goes to the dead letters.
+const MAX_ATTEMPTS: u32 = 10;
+
+/// Runs a function for each message of a queue, once for its key. See the [module](super) for what the queue sees.
+///
+/// ```no_run
+/// use lambda_idempotency::{DynamoDbStore, Execution, Failure, Guard, Operation, lambda};
+/// use lambda_idempotency::{event::{Consumer, KeyFrom, SqsSource}, key::Tenant};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Order {
+///     id: String,
+/// }
+///
+/// async fn ship(execution: Execution, order: Order) -> Result<(), Failure> {
+///     let key = execution.downstream_key("carrier"); // the carrier's idempotency key
+///     println!("{} {key}", order.id);
+///     Ok(())
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), lambda::Error> {
+///     lambda::logs();
+///     let guard = Guard::new(DynamoDbStore::from_env().await?, Operation::new("ship"), Tenant::parse("shop")?);
+///     let queue = SqsSource::from_env(&lambda::aws().await, "ORDERS_QUEUE_URL", "ORDERS_DEAD_LETTERS_URL")?;
+///     lambda::run(Consumer::new(queue, KeyFrom::body("/id")).sqs(guard, ship)).await
+/// }
+/// ```
+#[derive(Clone, derive_more::Debug)]
+#[debug("Consumer {{ queue: {queue:?}, key: {key:?}, .. }}")]
+#[must_use]
+pub struct Consumer {
+    pub(super) source: Arc<dyn Source>,
+    /// The source's name.
+    pub(super) queue: Arc<str>,
+    pub(super) key: KeyFrom,
+    pub(super) envelope: Envelope,
+    pub(super) at_once: usize,
+    pub(super) max_attempts: u32,
+    pub(super) world: Arc<dyn World>,
+}
+
+/// A message that is run.
+pub(super) struct Job {
+    pub(super) key: IdempotencyKey,
+    pub(super) message: Message,
+    /// Of the invocation.
+    pub(super) context: Arc<Context>,
+    /// Where the message is from, for operators.
+    pub(super) origin: String,
+}
+
+/// What became of a job.
+pub(super) struct Done {
+    pub(super) ended: Result<(), RunError>,
+    /// How many executions there were; 0 if it did not run.
+    pub(super) attempts: u32,
+}
+
+/// Runs one message.
+pub(super) type Work = Arc<dyn Fn(Job) -> BoxFuture<'static, Done> + Send + Sync>;
+
+impl Consumer {
+    /// A consumer of this queue, whose messages have their keys where `key` says.
+    pub fn new(source: impl Source, key: KeyFrom) -> Self {
+        Self {
+            queue: source.name().into(),
+            source: Arc::new(source),
+            key,
+            envelope: Envelope::None,
+            at_once: AT_ONCE,
+            max_attempts: MAX_ATTEMPTS,
+            world: Arc::new(SystemWorld),
+        }
+    }
+
+    /// Opens what another service wrapped around each message. Default: nothing.
+    pub fn envelope(self, envelope: Envelope) -> Self {
+        Self { envelope, ..self }
+    }
+
+    /// How many messages of a batch run at once. Default: 10.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn at_once(self, at_once: usize) -> Self {
+        assert!(at_once > 0, "at_once(0) would run no message");
+        Self { at_once, ..self }
+    }
+
+    /// After how many executions that certainly did nothing a message goes to the dead letters. Default: 10. Each time that it is sent back
+    /// from there, it is tried once more.
+    ///
+    /// The queue's `maxReceiveCount` counts more than executions: each receive while a message is in flight, held or behind another of its
+    /// group. Let it be 1,000, the most that SQS allows.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn max_attempts(self, attempts: u32) -> Self {
+        assert!(attempts > 0, "max_attempts(0) would run no message");
+        Self { max_attempts: attempts, ..self }
+    }
+
+    /// Takes the clock and randomness from `world`: for tests.
+    pub fn world(self, world: impl World) -> Self {
+        Self { world: Arc::new(world), ..self }
+    }
+
+    /// The function that Lambda runs for the queue's batches: for [`lambda::run`](crate::lambda::run). `guard` keeps the records. The event
+    /// source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`: without it, Lambda deletes messages that are handed back.
+    ///
+    /// `function` takes each message's body, which must be JSON of `I`. Another goes to the dead letters. Its result is kept.
+    pub fn sqs<I, T, F, H>(self, guard: Guard, function: F) -> impl SqsFunction
+    where
+        I: DeserializeOwned + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
+        H: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        self.function(Arc::new(move |job| Box::pin(run(job, guard.clone(), function.clone()))))
+    }
+
+    /// The same for messages of several tenants. One for which `tenant` finds none goes to the dead letters.
+    ///
+    /// Everything in a message can be set by its sender. So use this only if the queue's policy lets none but verified producers send
+    /// messages, which say truly whom each is for.
+    pub fn sqs_of_tenants<I, T, F, H>(
+        self,
+        tenant: impl Fn(&Message) -> Option<Tenant> + Send + Sync + 'static,
+        guard: Guard,
+        function: F,
+    ) -> impl SqsFunction
+    where
+        I: DeserializeOwned + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
+        H: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        self.function(Arc::new(move |job| match tenant(&job.message) {
+            Some(tenant) => Box::pin(run(job, guard.clone().tenant(tenant), function.clone())),
+            None => Box::pin(async { Done::refused("the message names no tenant") }),
+        }))
+    }
+
+    /// A function that does this work for each message.
+    pub(super) fn function(self, work: Work) -> impl SqsFunction {
+        service_fn(move |event: LambdaEvent<Event>| -> BoxFuture<'static, _> {
+            let (consumer, work) = (self.clone(), work.clone());
+            Box::pin(async move { consumer.batch(&event.payload, event.context, &work).await })
+        })
+    }
+}
+
+/// A function for the batches of a queue.
+pub trait SqsFunction:
+    Service<
+        LambdaEvent<Event>,
+        Response = BatchFailures,
+        Error = Error,
+        Future = BoxFuture<'static, Result<BatchFailures, Error>>,
+    > + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<S> SqsFunction for S where
+    S: Service<
+            LambdaEvent<Event>,
+            Response = BatchFailures,
+            Error = Error,
+            Future = BoxFuture<'static, Result<BatchFailures, Error>>,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+impl Done {
+    /// It cannot be run.
+    pub(super) fn refused(reason: impl Into<String>) -> Self {
+        Self { ended: Err(RunError::Refused(reason.into())), attempts: 0 }
+    }
+}
+
+/// Runs the function for one message.
+async fn run<I, T, F, H>(job: Job, guard: Guard, function: F) -> Done
+where
+    I: DeserializeOwned + Send + 'static,
+    T: Serialize + DeserializeOwned + Send + 'static,
+    F: Fn(Execution, I) -> H + Send + 'static,
+    H: Future<Output = Result<T, Failure>> + Send + 'static,
+{
+    let Job { key, message, context, origin } = job;
+    let guard = guard.until(Timestamp::from_millis(context.deadline)).origin(&origin);
+    let input: I = match serde_json::from_str(&message.body) {
+        Ok(input) => input,
+        // Without its text, which may quote the body.
+        Err(error) => {
+            let (kind, line, column) = (error.classify(), error.line(), error.column());
+            let what = format!(
+                "the body is not what the function takes ({kind:?} error, line {line}, column {column})"
+            );
+            return Done::refused(what);
+        }
+    };
+    let attempts = Arc::new(AtomicU32::new(0));
+    let counted = attempts.clone();
+    let ended = guard.run_body::<T, _, _>(key, message.body.as_bytes(), move |execution: Execution| {
+        counted.store(execution.attempts(), Ordering::Relaxed);
+        function(execution, input)
+    });
+    let ended = ended.await.map(|_| ());
+    Done { ended, attempts: attempts.load(Ordering::Relaxed) }
+}

@@ -1,0 +1,97 @@
+//! Direct invocations: Lambda's Invoke API, synchronous or asynchronous.
+
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::value::RawValue;
+use tower_service::Service;
+
+use super::{KeyFrom, Message};
+use crate::{
+    engine::Execution,
+    function::{Failure, Guard, RunError},
+    time::Timestamp,
+};
+
+/// A function that is invoked directly, for [`lambda::run`](crate::lambda::run): with a payload whose key is where `key` says, once for each
+/// key. A synchronous caller gets the result, or the kept one. An asynchronous invocation, which Lambda repeats twice if it fails, has no
+/// second effect.
+///
+/// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
+/// `MayNotBegin`, `Unreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
+///
+/// ```no_run
+/// use lambda_idempotency::{DynamoDbStore, Execution, Failure, Guard, Operation, lambda};
+/// use lambda_idempotency::{event::{KeyFrom, invocation}, key::Tenant};
+/// use serde_json::{Value, json};
+///
+/// async fn ship(execution: Execution, order: Value) -> Result<Value, Failure> {
+///     Ok(json!({ "order": order, "shipment": execution.downstream_key("carrier") }))
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), lambda::Error> {
+///     lambda::logs();
+///     let guard = Guard::new(DynamoDbStore::from_env().await?, Operation::new("ship"), Tenant::parse("shop")?);
+///     lambda::run(invocation(guard, KeyFrom::body("/orderId"), ship)).await
+/// }
+/// ```
+pub fn invocation<I, T, F, H>(
+    guard: Guard,
+    key: KeyFrom,
+    function: F,
+) -> impl Service<
+    LambdaEvent<Box<RawValue>>,
+    Response = T,
+    Error = Diagnostic,
+    Future = impl Future<Output = Result<T, Diagnostic>> + Send + 'static + use<I, T, F, H>,
+> + Clone
++ Send
++ Sync
++ 'static
+where
+    I: DeserializeOwned + Send + 'static,
+    T: Serialize + DeserializeOwned + Send + 'static,
+    F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
+    H: Future<Output = Result<T, Failure>> + Send + 'static,
+{
+    service_fn(move |event: LambdaEvent<Box<RawValue>>| {
+        let (guard, key, function) = (guard.clone(), key.clone(), function.clone());
+        async move { run(&guard, &key, &event, function).await.map_err(|error| diagnostic(&error)) }
+    })
+}
+
+async fn run<I, T, F, H>(
+    guard: &Guard,
+    key: &KeyFrom,
+    event: &LambdaEvent<Box<RawValue>>,
+    function: F,
+) -> Result<T, RunError>
+where
+    I: DeserializeOwned + Send + 'static,
+    T: Serialize + DeserializeOwned + Send + 'static,
+    F: Fn(Execution, I) -> H + Send + Sync + 'static,
+    H: Future<Output = Result<T, Failure>> + Send + 'static,
+{
+    let body = event.payload.get();
+    let message = Message { body: body.to_owned(), ..Message::default() };
+    let key = key.key(&message).map_err(RunError::Refused)?;
+    let input: I = serde_json::from_str(body).map_err(RunError::Input)?;
+    let guard = guard.clone().until(Timestamp::from_millis(event.context.deadline)).origin("invocation");
+    guard.run_body(key, body.as_bytes(), move |execution| function(execution, input)).await
+}
+
+/// The error as Lambda shows it.
+fn diagnostic(error: &RunError) -> Diagnostic {
+    let error_type = match error {
+        RunError::Key(_) | RunError::Input(_) => "Invalid",
+        RunError::Refused(_) => "Refused",
+        RunError::NotExecuted(_) => "NotExecuted",
+        RunError::InFlight { .. } => "InFlight",
+        RunError::Interrupted(_) => "Interrupted",
+        RunError::Unknown { .. } => "Unknown",
+        RunError::Mismatch => "Mismatch",
+        RunError::MayNotBegin(_) => "MayNotBegin",
+        RunError::Unreadable(_) => "Unreadable",
+    };
+    Diagnostic { error_type: error_type.to_owned(), error_message: error.to_string() }
+}

@@ -1,0 +1,145 @@
+//! Where the idempotency key of a message is.
+
+use serde_json::Value;
+
+use super::Message;
+use crate::{
+    fingerprint::{Content, FingerprintRule, Fingerprints},
+    key::IdempotencyKey,
+};
+
+/// Where the idempotency key of a message is: what identifies the intended effect, whoever sends it, however often.
+///
+/// A message whose key is missing or invalid is not run. It goes to the dead letters, with the reason.
+///
+/// ```
+/// use lambda_idempotency::event::KeyFrom;
+///
+/// // `{"orderId": "o-1"}`
+/// let order = KeyFrom::body("/orderId");
+/// // An id that is unique only for its source needs the source too.
+/// let event = KeyFrom::all([KeyFrom::body("/shop"), KeyFrom::body("/number")]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyFrom(From);
+
+#[derive(Clone, Debug)]
+enum From {
+    Body(String),
+    Attribute(String),
+    Envelope,
+    DeduplicationId,
+    Content,
+    All(Vec<KeyFrom>),
+}
+
+impl KeyFrom {
+    /// The member at this JSON Pointer (RFC 6901) of the body: a string that is not empty, or a whole number.
+    ///
+    /// # Panics
+    /// If it is not a pointer to a member: it begins with `/`.
+    pub fn body(pointer: impl Into<String>) -> Self {
+        let pointer = pointer.into();
+        assert!(
+            pointer.starts_with('/'),
+            "{pointer:?} is not a JSON Pointer to a member: it begins with `/`"
+        );
+        Self(From::Body(pointer))
+    }
+
+    /// The message attribute of this name, as text.
+    pub fn attribute(name: impl Into<String>) -> Self {
+        Self(From::Attribute(name.into()))
+    }
+
+    /// The `source` and `id` of a [CloudEvent](https://cloudevents.io) in the body.
+    pub fn cloud_event() -> Self {
+        Self::all([Self::body("/source"), Self::body("/id")])
+    }
+
+    /// The id that the [envelope](super::Envelope) gives to the message.
+    pub const fn envelope() -> Self {
+        Self(From::Envelope)
+    }
+
+    /// The deduplication id of a FIFO queue, if the producer chose it, or the queue by the content. SQS itself forgets it after 5 minutes.
+    pub const fn deduplication_id() -> Self {
+        Self(From::DeduplicationId)
+    }
+
+    /// The hash of the whole content: the last choice. Two orders with the same content are one effect, even if both are meant.
+    pub const fn content() -> Self {
+        Self(From::Content)
+    }
+
+    /// Several together.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn all(several: impl IntoIterator<Item = Self>) -> Self {
+        let several: Vec<_> = several.into_iter().collect();
+        assert!(!several.is_empty(), "a key has at least one part");
+        Self(From::All(several))
+    }
+
+    /// The key of this message; as an error, why it has none.
+    pub(super) fn key(&self, message: &Message) -> Result<IdempotencyKey, String> {
+        let mut parts = Vec::new();
+        let body = if self.reads_json() { serde_json::from_str(&message.body).ok() } else { None };
+        self.collect(message, body.as_ref(), &mut parts)?;
+        let parts: Vec<_> = parts.iter().map(|part| &**part).collect();
+        IdempotencyKey::of(&parts).map_err(|error| format!("the message's key is invalid: {error}"))
+    }
+
+    fn reads_json(&self) -> bool {
+        match &self.0 {
+            From::Body(_) => true,
+            From::All(several) => several.iter().any(Self::reads_json),
+            _ => false,
+        }
+    }
+
+    fn collect(
+        &self,
+        message: &Message,
+        body: Option<&Value>,
+        parts: &mut Vec<String>,
+    ) -> Result<(), String> {
+        let part = match &self.0 {
+            From::All(several) => {
+                return several.iter().try_for_each(|from| from.collect(message, body, parts));
+            }
+            From::Envelope => {
+                let id = message.envelope_id.as_ref().ok_or("the message has no envelope with an id")?;
+                parts.extend(id.iter().cloned());
+                return Ok(());
+            }
+            From::Body(pointer) => {
+                let body = body.ok_or("the message's body is not JSON, and its key is there")?;
+                match body.pointer(pointer) {
+                    Some(Value::String(text)) if !text.is_empty() => text.clone(),
+                    Some(Value::Number(number)) if number.is_i64() || number.is_u64() => number.to_string(),
+                    None => return Err(format!("the message's body has no key at {pointer}")),
+                    Some(_) => {
+                        return Err(format!("the key at {pointer} is neither a text nor a whole number"));
+                    }
+                }
+            }
+            From::Attribute(name) => {
+                let value = message.attributes.get(name).filter(|value| !value.is_empty());
+                value.cloned().ok_or_else(|| format!("the message has no attribute {name} for its key"))?
+            }
+            From::DeduplicationId => {
+                let id = message.deduplication_id.clone();
+                id.ok_or("the message has no deduplication id: it is not from a FIFO queue")?
+            }
+            From::Content => {
+                let content = Content::new("", "", message.body.as_bytes()).json();
+                let prints = Fingerprints::of("", &content, &FingerprintRule::new(), &[]);
+                hex::encode(prints.current().digest())
+            }
+        };
+        parts.push(part);
+        Ok(())
+    }
+}

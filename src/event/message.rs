@@ -1,0 +1,91 @@
+//! One message, as Lambda hands it over.
+
+use std::collections::HashMap;
+
+use aws_lambda_events::sqs::SqsMessage;
+use serde_json::value::RawValue;
+
+use crate::store::stream::text_member;
+
+/// Lambda's name for SQS.
+pub(super) const SQS: &str = "aws:sqs";
+
+/// A message of a queue, without its envelope.
+#[derive(Clone, Default, derive_more::Debug)]
+// Bodies and attributes do not belong in logs.
+#[debug("Message({:?})", id)]
+#[non_exhaustive]
+pub struct Message {
+    /// SQS's id of the message. A redrive gives it another one.
+    pub id: Option<String>,
+    /// What was sent; if there was an envelope, what was in it.
+    pub body: String,
+    /// Its message attributes that are text, or those of its envelope.
+    pub attributes: HashMap<String, String>,
+    /// What identifies it within its envelope: see [`Envelope`](super::Envelope).
+    pub envelope_id: Option<Vec<String>>,
+    /// Its group, in a FIFO queue.
+    pub group: Option<String>,
+    /// Its deduplication id, in a FIFO queue.
+    pub deduplication_id: Option<String>,
+    /// How often it was received, this time included.
+    pub receives: u32,
+}
+
+/// A message with what is needed to end it.
+#[derive(Debug)]
+pub(super) struct Received {
+    pub(super) message: Message,
+    /// By which the queue knows this receive.
+    pub(super) receipt: Option<String>,
+    /// The queue's ARN.
+    pub(super) queue: Option<String>,
+    pub(super) kind: Option<String>,
+    /// Why it cannot be used, if so.
+    pub(super) unusable: Option<String>,
+}
+
+impl Received {
+    /// Reads one record of a batch. One that is not as AWS documents it is unusable, but keeps what can be read of it.
+    pub(super) fn read(raw: &RawValue) -> Self {
+        match serde_json::from_str::<SqsMessage>(raw.get()) {
+            Ok(message) => Self::of(message),
+            Err(_) => {
+                let [id, receipt, queue, kind, body] =
+                    ["messageId", "receiptHandle", "eventSourceARN", "eventSource", "body"]
+                        .map(|name| text_member(raw.get(), name));
+                let message =
+                    Message { id, body: body.unwrap_or_default(), receives: 1, ..Message::default() };
+                let unusable = Some("the message is not as SQS writes it".to_owned());
+                Self { message, receipt, queue, kind, unusable }
+            }
+        }
+    }
+
+    /// Where it is from, for a log.
+    pub(super) fn source(&self) -> &str {
+        self.queue.as_deref().or(self.kind.as_deref()).unwrap_or("an unknown source")
+    }
+
+    fn of(message: SqsMessage) -> Self {
+        let own = message.message_attributes.into_iter();
+        let text = own.filter_map(|(name, value)| Some((name, value.string_value?)));
+        let system = |name: &str| message.attributes.get(name).cloned();
+        let unusable = message.body.is_none().then(|| "the message has no body".to_owned());
+        Self {
+            message: Message {
+                id: message.message_id.filter(|id| !id.is_empty()),
+                body: message.body.unwrap_or_default(),
+                attributes: text.collect(),
+                envelope_id: None,
+                group: system("MessageGroupId"),
+                deduplication_id: system("MessageDeduplicationId"),
+                receives: system("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1),
+            },
+            receipt: message.receipt_handle,
+            queue: message.event_source_arn,
+            kind: message.event_source,
+            unusable,
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The guard for messages of queues (SQS, standard and FIFO), and for direct invocations.
+//!
+//! | the record of the message's key | what the queue sees |
+//! | --- | --- |
+//! | absent, released, or waiting between workers | the function runs |
+//! | completed, now or before | the message is acknowledged |
+//! | refused for good, now or before; another message's; too old; unreadable | it goes to the dead letters, with the reason |
+//! | in progress | it is handed back until the lease is over |
+//! | certainly not executed, now; or the store is away | it is handed back, each time for longer; after [some attempts](Consumer::max_attempts) it goes to the dead letters |
+//! | unknown | it is held: handed back until reconciliation asks next, without a run |
+//!
+//! 1. Each message is parsed alone: one that cannot be read blocks no other.
+//! 2. Messages of one FIFO group run one after another. Once one of them is handed back, so are the rest of its group, unprocessed.
+//! 3. So do messages of one key. Other messages run at once, as many as [`Consumer::at_once`] says.
+//! 4. The key is what *you* say identifies the effect: see [`KeyFrom`]. It is never SQS's message id, because a redrive from the dead
+//!    letters gives a message another one, and an effect with an unknown outcome would run again.
+//! 5. Only messages that are handed back are reported to Lambda, each by its id. If one has none, the invocation fails, and all come again.
+
+mod batch;
+mod consumer;
+mod disposition;
+mod envelope;
+mod invocation;
+mod key_from;
+mod message;
+mod route;
+mod source;
+mod sqs;
+
+pub use consumer::{Consumer, SqsFunction};
+pub use envelope::Envelope;
+pub use invocation::invocation;
+pub use key_from::KeyFrom;
+pub use message::Message;
+pub use source::{DeadMessage, MemorySource, Source};
+pub use sqs::SqsSource;

@@ -1,0 +1,106 @@
+//! Messages as requests: a queue as another front of a guarded HTTP route.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use http::{HeaderValue, Request, Response};
+use lambda_http::RequestExt;
+use tower_service::Service;
+
+use super::{
+    Consumer, Message, SqsFunction,
+    consumer::{Done, Job},
+};
+use crate::{
+    function::RunError,
+    http::{
+        IDEMPOTENCY_KEY, ProblemType,
+        ended::{Became, Ended},
+    },
+    key::IdempotencyKey,
+};
+
+impl Consumer {
+    /// The function that Lambda runs for the queue's batches, if each message stands for a request to a guarded route. So an operation has
+    /// one record, one downstream key and one answer, whether it is asked for by HTTP or by a message.
+    ///
+    /// `request` makes the request: method, path, headers, body, and the request context from which the route's guard takes the tenant. It
+    /// must not take the tenant from the message, unless the queue's policy lets only verified producers send any. An error goes to the dead
+    /// letters. The key is added as the header `Idempotency-Key`.
+    ///
+    /// An answer that is kept ends the message, whatever its status. A request that is refused before anything was done goes to the dead
+    /// letters.
+    pub fn route<S, B, R>(
+        self,
+        service: S,
+        request: impl Fn(&Message) -> Result<Request<B>, String> + Send + Sync + 'static,
+    ) -> impl SqsFunction
+    where
+        S: Service<Request<B>, Response = Response<R>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: fmt::Display + Send,
+        B: Send + 'static,
+        R: Send + 'static,
+    {
+        let request = Arc::new(request);
+        self.function(Arc::new(move |job| Box::pin(send(job, service.clone(), request.clone()))))
+    }
+}
+
+async fn send<S, B, R>(
+    Job { key, message, context, .. }: Job,
+    mut service: S,
+    request: Arc<impl Fn(&Message) -> Result<Request<B>, String>>,
+) -> Done
+where
+    S: Service<Request<B>, Response = Response<R>>,
+    S::Error: fmt::Display,
+{
+    let request = match request(&message) {
+        Ok(request) => request,
+        Err(reason) => return Done::refused(reason),
+    };
+    let mut request = request.with_lambda_context((*context).clone());
+    let Some(key) = header(&key) else { return Done::refused("the message's key cannot be a header") };
+    request.headers_mut().insert(IDEMPOTENCY_KEY, key);
+    let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
+    let answered = match ready {
+        Ok(()) => service.call(request).await,
+        Err(error) => Err(error),
+    };
+    match answered {
+        Ok(response) => done(response.extensions().get(), response.status().as_u16()),
+        Err(error) => {
+            // It is outside of the guard: what is inside keeps its answer.
+            tracing::error!(%error, "the service of a message failed");
+            Done { ended: Err(RunError::NotExecuted(None)), attempts: 0 }
+        }
+    }
+}
+
+/// The key as a string item (RFC 9651), or as a bare value if it holds what no such item can.
+fn header(key: &IdempotencyKey) -> Option<HeaderValue> {
+    let escaped = key.as_str().replace('\\', "\\\\").replace('"', "\\\"");
+    HeaderValue::try_from(format!("\"{escaped}\"")).ok().filter(|_| key.as_str().is_ascii())
+}
+
+/// What a response of a guard means for its message.
+fn done(ended: Option<&Ended>, status: u16) -> Done {
+    let Some(Ended { became, attempts }) = ended.copied() else {
+        return Done::refused(format!("the route is not guarded: it answered {status}"));
+    };
+    let ended = match became {
+        Became::Kept => Ok(()),
+        Became::NotBegun => Err(RunError::Refused(format!("the request was refused with {status}"))),
+        Became::NotExecuted => Err(RunError::NotExecuted(None)),
+        Became::Perhaps => Err(RunError::Unknown { wait: Duration::ZERO, source: None }),
+        Became::Problem { problem, wait, lease_left } => Err(match problem {
+            ProblemType::InFlight => RunError::InFlight { wait, lease_left },
+            ProblemType::AnsweredElsewhere => RunError::InFlight { wait, lease_left: Duration::ZERO },
+            ProblemType::OutcomeUnknown => RunError::Unknown { wait, source: None },
+            ProblemType::Interrupted => RunError::Interrupted(None),
+            ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::NotExecuted(None),
+            problem => RunError::Refused(format!("{} ({status})", problem.name())),
+        }),
+    };
+    Done { ended, attempts }
+}

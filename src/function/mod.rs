@@ -1,0 +1,16 @@
+//! The guard for any async function: a key, an input, a result; without HTTP.
+//!
+//! 1. The caller names the key; the fingerprint is of the operation and the input's JSON. Another input under the same key is a
+//!    [mismatch](RunError::Mismatch).
+//! 2. The function runs in a task of its own, to its end, even if the caller is dropped.
+//! 3. What it returns is kept as JSON. Each retry gets it back, without a run.
+//! 4. A [`Failure`] says what is known: nothing was done, perhaps something was, or the input is refused for good, which is kept too.
+//!
+//! It uses the engine that the HTTP guard uses: states, domain writes, phases and reconciliation are the same.
+
+mod failure;
+mod guard;
+mod run;
+
+pub use failure::{Failure, RunError};
+pub use guard::Guard;

@@ -1,0 +1,278 @@
+//! Runs a function once for its key.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use futures_util::{FutureExt, future::BoxFuture};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Failure, Guard, RunError};
+use crate::{
+    engine::{
+        Computed, Execution, FinishOutcome, Handled, Ran, Replay, Report, Request, ReserveOutcome,
+        SingleTransaction, SingleTransactionOutcome,
+    },
+    fingerprint::{Content, Fingerprints},
+    key::{IdempotencyKey, RecordKey},
+    record::{Answer, HANDLER_FAILED, Head},
+};
+
+/// What a function did.
+type Outcome<T> = Result<T, RunError>;
+
+impl Guard {
+    /// Runs `function` with this input, if no call of this key did so before; otherwise returns what that one returned.
+    ///
+    /// `key` names one intended effect, in one part or several, such as a source and its id: see [`IdempotencyKey::of`]. The same key with
+    /// another input is a [mismatch](RunError::Mismatch). Input and result are compared and kept as JSON.
+    ///
+    /// The function runs to its end even if this future is dropped. It gets an [`Execution`]: downstream keys, domain writes, phases.
+    ///
+    /// # Errors
+    /// If there is no result. [`RunError`] says whether something was done, and when to call again.
+    ///
+    /// ```
+    /// use lambda_idempotency::{Execution, Failure, Guard, MemoryStore, Operation, key::Tenant};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// struct Shipment {
+    ///     tracking: String,
+    /// }
+    ///
+    /// async fn ship(execution: Execution, parcel: String) -> Result<Shipment, Failure> {
+    ///     let key = execution.downstream_key("carrier"); // the carrier's idempotency key
+    ///     Ok(Shipment { tracking: book(&parcel, &key).await? })
+    /// }
+    ///
+    /// # async fn book(_: &str, key: &str) -> Result<String, std::io::Error> { Ok(key.to_owned()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let guard = Guard::new(MemoryStore::new(), Operation::new("ship"), Tenant::parse("shop")?);
+    /// let first = guard.run(&["order-1"], "tea".to_owned(), ship).await?;
+    /// let retry = guard.run(&["order-1"], "tea".to_owned(), ship).await?;
+    /// assert_eq!(first.tracking, retry.tracking);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn run<I, T, F, H>(&self, key: &[&str], input: I, function: F) -> Result<T, RunError>
+    where
+        I: Serialize + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce(Execution, I) -> H + Send + 'static,
+        H: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
+        let body = serde_json::to_vec(&input).map_err(RunError::Input)?;
+        self.run_body(key, &body, |execution| function(execution, input)).await
+    }
+
+    /// The same for an input that came as text.
+    pub(crate) async fn run_body<T, F, H>(&self, key: IdempotencyKey, body: &[u8], function: F) -> Outcome<T>
+    where
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: FnOnce(Execution) -> H + Send + 'static,
+        H: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        let Parsed { request, refusal } = self.parse(key, body);
+        let guard = self.clone();
+        let work = async move {
+            let handler = async |execution| {
+                // Called within the future, so that a function which panics at once is caught too.
+                let result = AssertUnwindSafe(async move { function(execution).await });
+                handled(result.catch_unwind().await.ok())
+            };
+            match guard.executor.run(&request, handler).await {
+                Ran::Instead(found) => guard.instead(found, refusal),
+                Ran::Ended(outcome, result) => guard.ended(outcome, result),
+            }
+        };
+        self.executor.to_its_end(work).await.unwrap_or_else(|| Err(self.unknown(None)))
+    }
+
+    /// The same in one round trip, without a reservation: the result and the [domain writes](crate::domain) commit together. For a function
+    /// whose effects are all domain writes. It **may run more than once** for a key, and must have no other effect.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run). The outcome is never unknown.
+    ///
+    /// # Panics
+    /// If the operation has phases, or [`Operation::completion_timeout`] is longer than a transaction may be sent.
+    pub async fn run_single_transaction<I, T, F, H>(
+        &self,
+        key: &[&str],
+        input: I,
+        function: F,
+    ) -> Result<T, RunError>
+    where
+        I: Serialize + Clone + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+        F: Fn(SingleTransaction, I) -> H,
+        H: Future<Output = Result<T, Failure>> + Send + 'static,
+    {
+        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
+        self.executor.operation().assert_single_transaction();
+        let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
+        let body = serde_json::to_vec(&input).map_err(RunError::Input)?;
+        let Parsed { request, refusal } = self.parse(key, &body);
+        let compute = |transaction| -> BoxFuture<'static, Computed<Option<Outcome<T>>>> {
+            let result = AssertUnwindSafe(function(transaction, input.clone()));
+            Box::pin(async move {
+                match handled(result.catch_unwind().await.ok()) {
+                    Handled { report: Report::Completed(answer), reply, .. } => {
+                        Computed::Answer(answer, reply)
+                    }
+                    Handled { reply, .. } => Computed::Nothing(reply),
+                }
+            })
+        };
+        match self.executor.run_single_transaction(&request, compute).await {
+            Committed { reply, .. } => reply.unwrap_or(Err(RunError::NotExecuted(None))),
+            Refused { answer, .. } => read(answer),
+            Found(found) => self.instead(found, refusal),
+            // All effects are in the transaction.
+            Nothing(Some(Err(RunError::Unknown { source, .. }))) => Err(RunError::NotExecuted(source)),
+            Nothing(reply) => reply.unwrap_or(Err(RunError::NotExecuted(None))),
+            Unconfirmed => Err(self.in_flight(Duration::ZERO, Duration::ZERO)),
+        }
+    }
+
+    fn parse(&self, key: IdempotencyKey, body: &[u8]) -> Parsed {
+        let operation = self.executor.operation();
+        let refusal = operation.refusal_of(&key, None, self.executor.in_world().now());
+        let request = Request {
+            key: RecordKey::new(self.tenant.clone(), operation.name().clone(), key),
+            fingerprints: self.fingerprints(body),
+            may_begin: refusal.is_none(),
+            may_have_begun: refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun),
+            origin: self.origin.clone(),
+            deadline: self.deadline,
+        };
+        Parsed { request, refusal: refusal.map(|refusal| refusal.reason) }
+    }
+
+    /// The fingerprints of this input: by its meaning if it is JSON, else by its bytes.
+    fn fingerprints(&self, body: &[u8]) -> Fingerprints {
+        let operation = self.executor.operation();
+        let content = Content::new(METHOD, "", body).json();
+        Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
+    }
+
+    /// What the caller of a function gets that did not run.
+    fn instead<T: DeserializeOwned>(
+        &self,
+        found: ReserveOutcome,
+        refusal: Option<&'static str>,
+    ) -> Outcome<T> {
+        Err(match found {
+            ReserveOutcome::Replay(replay) => return replayed(replay),
+            ReserveOutcome::InFlight { wait, lease_left } => self.in_flight(wait, lease_left),
+            ReserveOutcome::Mismatch => RunError::Mismatch,
+            ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
+            ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
+            ReserveOutcome::Unreadable => RunError::Unreadable("the record".to_owned()),
+            // `Owned` never comes here.
+            ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
+                RunError::NotExecuted(None)
+            }
+        })
+    }
+
+    /// What the caller gets after an execution. No result: the function panicked.
+    fn ended<T: DeserializeOwned>(&self, outcome: FinishOutcome, result: Option<Outcome<T>>) -> Outcome<T> {
+        let source = |result| match result {
+            Some(Err(RunError::NotExecuted(source) | RunError::Unknown { source, .. })) => source,
+            _ => None,
+        };
+        match outcome {
+            FinishOutcome::Written { .. }
+            | FinishOutcome::Fenced
+            | FinishOutcome::Deferred
+            | FinishOutcome::Unwritten => match result {
+                Some(Err(RunError::Unknown { source, .. })) => Err(self.unknown(source)),
+                Some(result) => result,
+                None => Err(self.unknown(None)),
+            },
+            FinishOutcome::Superseded(replay) => replayed(replay),
+            FinishOutcome::Refused { answer, .. } => read(answer),
+            FinishOutcome::Unknown => Err(self.unknown(source(result))),
+            FinishOutcome::AnsweredElsewhere => Err(self.in_flight(Duration::ZERO, Duration::ZERO)),
+            FinishOutcome::Interrupted => Err(RunError::Interrupted(source(result))),
+            FinishOutcome::NotCommitted => Err(RunError::NotExecuted(source(result))),
+        }
+    }
+
+    fn unknown(&self, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> RunError {
+        RunError::Unknown { wait: self.wait(Duration::ZERO), source }
+    }
+
+    fn in_flight(&self, wait: Duration, lease_left: Duration) -> RunError {
+        RunError::InFlight { wait: self.wait(wait), lease_left }
+    }
+
+    fn wait(&self, wait: Duration) -> Duration {
+        self.executor.operation().retry_after_of(wait)
+    }
+}
+
+/// In the fingerprint, in place of an HTTP method: no method has a space.
+const METHOD: &str = "a function";
+
+/// A call, as the engine takes it.
+struct Parsed {
+    request: Request,
+    /// Why its key may not begin an execution, if so.
+    refusal: Option<&'static str>,
+}
+
+/// The report of a function, and what its caller gets if that is written. `None` if it panicked.
+fn handled<T: Serialize>(result: Option<Result<T, Failure>>) -> Handled<Option<Outcome<T>>> {
+    let (report, reply) = match result {
+        Some(Ok(result)) => match Answer::payload(&result) {
+            Ok(answer) => (Report::Completed(answer), Some(Ok(result))),
+            Err(error) => {
+                tracing::error!(%error, "the function's result is not JSON: perhaps executed");
+                let error = RunError::Unknown { wait: Duration::ZERO, source: Some(error.into()) };
+                (Report::PerhapsExecuted("response_lost"), Some(Err(error)))
+            }
+        },
+        Some(Err(Failure::Permanent(reason))) => {
+            (Report::Completed(Answer::refusal(&*reason)), Some(Err(RunError::Refused(reason))))
+        }
+        Some(Err(Failure::NotExecuted(error))) => {
+            tracing::warn!(error = &*error as &dyn std::error::Error, "the function did nothing");
+            (Report::NotExecuted, Some(Err(RunError::NotExecuted(Some(error)))))
+        }
+        Some(Err(Failure::Perhaps(error))) => {
+            tracing::error!(error = &*error as &dyn std::error::Error, "the function failed");
+            let error = RunError::Unknown { wait: Duration::ZERO, source: Some(error) };
+            (Report::PerhapsExecuted(HANDLER_FAILED), Some(Err(error)))
+        }
+        None => {
+            // The panic hook has printed the panic's message.
+            tracing::error!("the function panicked");
+            (Report::PerhapsExecuted("panicked"), None)
+        }
+    };
+    Handled { report, status: None, reply }
+}
+
+fn replayed<T: DeserializeOwned>(replay: Replay) -> Outcome<T> {
+    if replay.body_omitted {
+        return Err(RunError::Unreadable("it was too large to be kept, or is gone".to_owned()));
+    }
+    read(replay.answer)
+}
+
+/// The result that is kept.
+fn read<T: DeserializeOwned>(Answer { head, body }: Answer) -> Outcome<T> {
+    let unreadable = |why: String| {
+        tracing::error!(why, "a kept result cannot be read");
+        RunError::Unreadable(why)
+    };
+    Err(match head {
+        Head::Payload => return serde_json::from_slice(&body).map_err(|error| unreadable(error.to_string())),
+        Head::Refusal => RunError::Refused(String::from_utf8_lossy(&body).into_owned()),
+        Head::Http { .. } => unreadable("it is an HTTP response".to_owned()),
+        Head::Abandoned => RunError::Refused("no worker began it in time".to_owned()),
+    })
+}

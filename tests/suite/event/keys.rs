@@ -1,0 +1,224 @@
+//! Where keys come from, what is around messages, and messages that cannot be used.
+
+use futures_util::FutureExt;
+use lambda_idempotency::{
+    Failure,
+    event::{Consumer, Envelope, KeyFrom, Message},
+    key::{RecordKey, Tenant},
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+
+use super::{consumer, guard, parcel, queue, record_key, ships};
+use crate::support::{
+    guarded::Guarded,
+    http::Counter,
+    messages::{deliver, message, of_group},
+    on_each_store,
+};
+
+async fn run(guarded: &Guarded, consumer: Consumer, messages: &[Value]) -> usize {
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let function = move |_, _: Value| {
+        counted.add();
+        async { Ok::<_, Failure>(()) }
+    };
+    assert!(deliver(&consumer.sqs(guard(guarded), function), messages).await.expect("an answer").is_empty());
+    runs.count()
+}
+
+fn with_attribute(mut message: Value, name: &str, value: Value) -> Value {
+    message["messageAttributes"][name] = value;
+    message
+}
+
+fn text(value: &str) -> Value {
+    json!({ "stringValue": value, "dataType": "String", "stringListValues": [], "binaryListValues": [] })
+}
+
+#[apply(on_each_store)]
+async fn a_key_comes_from_where_its_consumer_says(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let cases: [(KeyFrom, Value, &[&str]); 7] = [
+        (KeyFrom::body("/order/id"), message("m", json!({ "order": { "id": "o-1" } })), &["o-1"]),
+        (KeyFrom::body("/a~1b"), message("m", json!({ "a/b": 17 })), &["17"]),
+        (KeyFrom::attribute("key"), with_attribute(message("m", "{}"), "key", text("k-1")), &["k-1"]),
+        (KeyFrom::deduplication_id(), of_group("g", "m", "{}"), &["d-m"]),
+        (
+            KeyFrom::all([KeyFrom::body("/shop"), KeyFrom::body("/number")]),
+            message("m", json!({ "shop": "tea", "number": 1 })),
+            &["tea", "1"],
+        ),
+        (
+            KeyFrom::cloud_event(),
+            message("m", json!({ "specversion": "1.0", "source": "/shop", "id": "e-1", "type": "order" })),
+            &["/shop", "e-1"],
+        ),
+        (KeyFrom::body("/long"), message("m", json!({ "long": "x".repeat(300) })), &[&"x".repeat(300)]),
+    ];
+    for (from, message, key) in cases {
+        let consumer = Consumer::new(queue(), from.clone());
+        assert_eq!(run(&guarded, consumer, &[message]).await, 1, "{from:?}");
+        let record = guarded.record(&record_key(key)).await;
+        assert!(record.is_some_and(|record| record.state.name() == "completed"), "{from:?}");
+    }
+}
+
+#[apply(on_each_store)]
+async fn a_key_of_the_content_ignores_how_json_is_written(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let consumer = Consumer::new(queue(), KeyFrom::content());
+    let bodies = [r#"{"a":1,"b":2}"#, r#"{ "b": 2, "a": 1.0 }"#, r#"{"a":1,"b":3}"#];
+    let messages: Vec<_> =
+        bodies.iter().enumerate().map(|(n, body)| message(&format!("m-{n}"), body)).collect();
+    assert_eq!(run(&guarded, consumer, &messages).await, 2);
+}
+
+// The id of SQS differs in each case: it is no key.
+#[apply(on_each_store)]
+async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
+    let order = r#"{"id":"o-1","amount":17}"#;
+    let sns = json!({
+        "Type": "Notification", "MessageId": "sns-1", "TopicArn": "arn:aws:sns:us-east-2:123456789012:orders",
+        "Message": order, "Timestamp": "2019-01-02T12:45:07.000Z", "SignatureVersion": "1", "Signature": "tcc6faL2yUC6dgZdmrwh1Y4cGa/ebXEkAi6RibDsvpi+tE/1+82j...65r==",
+        "MessageAttributes": { "shop": { "Type": "String", "Value": "tea" } }
+    });
+    let bus = json!({
+        "version": "0", "id": "e-1", "detail-type": "order.placed", "source": "shop", "account": "123456789012",
+        "time": "2026-01-01T00:00:00Z", "region": "us-east-2", "resources": [], "detail": { "id": "o-1", "amount": 17 }
+    });
+    let s3 = json!({ "Records": [{
+        "eventVersion": "2.1", "eventSource": "aws:s3", "awsRegion": "us-east-2", "eventTime": "2019-09-03T19:37:27.192Z",
+        "eventName": "ObjectCreated:Put", "s3": {
+            "s3SchemaVersion": "1.0", "configurationId": "828aa6fc-f7b5-4305-8584-487c791949c1",
+            "bucket": { "name": "lake", "arn": "arn:aws:s3:::lake" },
+            "object": { "key": "b21b84d653bb07b05b1e6b33684dc11b", "size": 1305107, "eTag": "b21b84d6", "sequencer": "0C0F6F405D6ED209E1" }
+        }
+    }] });
+    let cases: [(Envelope, Value, &[&str], &str); 3] = [
+        (Envelope::Sns, sns, &["sns-1"], "/amount"),
+        (Envelope::EventBridge, bus, &["shop", "e-1"], "/amount"),
+        (
+            Envelope::S3,
+            s3,
+            &["ObjectCreated:Put.", "lake.", "b21b84d653bb07b05b1e6b33684dc11b.", ".", "0C0F6F405D6ED209E1."],
+            "/s3/object/size",
+        ),
+    ];
+    for (envelope, body, key, member) in cases {
+        let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+        let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelope(envelope);
+        let counted = runs.clone();
+        let function = move |_, input: Value| {
+            assert!(input.pointer(member).is_some(), "{input}");
+            counted.add();
+            async { Ok::<_, Failure>(()) }
+        };
+        let consumer = consumer.sqs(guard(&guarded), function);
+        for id in ["m-1", "m-2"] {
+            assert!(deliver(&consumer, &[message(id, &body)]).await.expect("an answer").is_empty());
+        }
+        assert!(guarded.record(&record_key(key)).await.is_some(), "{envelope:?}");
+        // Without its envelope, the same content is not a message.
+        assert!(deliver(&consumer, &[message("m-3", order)]).await.expect("an answer").is_empty());
+        assert_eq!((runs.count(), queue.take_dead().len()), (1, 1), "{envelope:?}");
+    }
+}
+
+#[apply(on_each_store)]
+async fn the_test_event_of_s3_is_acknowledged(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelope(Envelope::S3);
+    let test = json!({ "Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake" });
+    assert_eq!(run(&guarded, consumer, &[message("m-1", test)]).await, 0);
+    assert!(queue.take_dead().is_empty());
+}
+
+// R2
+#[apply(on_each_store)]
+async fn the_tenant_of_a_message_comes_from_its_resolver(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let tenant = |message: &Message| Tenant::parse(message.attributes.get("tenant")?).ok();
+    let of = |name: &str| with_attribute(message(name, parcel("p-1")), "tenant", text(name));
+    let runs = Counter::default();
+    let consumer = consumer(&guarded, &queue).sqs_of_tenants(tenant, guard(&guarded), ships(&runs));
+    let messages = [of("acme"), of("globex"), of("acme"), message("m-4", parcel("p-1"))];
+    assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
+    assert_eq!(runs.count(), 2);
+    let dead = queue.take_dead();
+    assert_eq!((dead.len(), dead[0].id.as_deref()), (1, Some("m-4")));
+    assert_eq!(dead[0].reason, "the message names no tenant");
+    for name in ["acme", "globex"] {
+        let key = record_key(&["p-1"]);
+        let tenant = Tenant::parse(name).expect("a tenant");
+        let key = RecordKey::new(tenant, key.operation().clone(), key.idempotency_key().clone());
+        assert!(guarded.record(&key).await.is_some());
+    }
+}
+
+// Each is dead with its reason, and the rest of the batch runs.
+#[apply(on_each_store)]
+async fn a_message_that_cannot_be_used_blocks_no_other(endpoint: &str) {
+    let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+    let mut no_body = message("no-body", "");
+    no_body["body"] = Value::Null;
+    let mut no_attributes = message("no-attributes", parcel("p-2"));
+    (no_attributes["attributes"], no_attributes["messageAttributes"]) = (Value::Null, Value::Null);
+    let binary = json!({ "binaryValue": "not base64!", "dataType": "Binary", "stringListValues": [], "binaryListValues": [] });
+    let secret = r#"{"id":"p-9","card":"4111111111111111""#;
+    let messages = [
+        message("good-1", parcel("p-1")),
+        message("not-json", "tea"),
+        message("truncated", secret),
+        message("no-key", json!({ "does": "ships" })),
+        message("empty-key", json!({ "id": "" })),
+        message("null-key", json!({ "id": null })),
+        message("fraction", json!({ "id": 1.5 })),
+        message("object", json!({ "id": {} })),
+        no_body,
+        with_attribute(message("base64", parcel("p-3")), "photo", binary),
+        no_attributes,
+        message("good-2", parcel("p-4")),
+    ];
+    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
+    let mut dead = queue.take_dead();
+    dead.sort_by(|a, b| a.id.cmp(&b.id));
+    let reasons: Vec<_> =
+        dead.iter().map(|dead| (dead.id.as_deref().unwrap_or_default(), &*dead.reason)).collect();
+    let neither = "the key at /id is neither a text nor a whole number";
+    let no_json = "the message's body is not JSON, and its key is there";
+    let expected = [
+        ("base64", "the message is not as SQS writes it"),
+        ("empty-key", neither),
+        ("fraction", neither),
+        ("no-body", "the message has no body"),
+        ("no-key", "the message's body has no key at /id"),
+        ("not-json", no_json),
+        ("null-key", neither),
+        ("object", neither),
+        ("truncated", no_json),
+    ];
+    assert_eq!(reasons, expected);
+    assert!(dead.iter().any(|dead| dead.body == secret), "a dead letter has the whole body");
+    assert_eq!((runs.count(), queue.take_hidden().len()), (3, 0));
+}
+
+// The reason goes to operators, the body does not.
+#[apply(on_each_store)]
+async fn a_body_of_another_type_is_dead_and_not_quoted(endpoint: &str) {
+    #[derive(serde::Deserialize)]
+    struct Parcel {
+        #[serde(rename = "weight")]
+        _weight: u32,
+    }
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let function = |_, _: Parcel| async { Ok::<_, Failure>(()) }.boxed();
+    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let body = json!({ "id": "p-1", "weight": "4111111111111111" });
+    assert!(deliver(&consumer, &[message("m-1", body)]).await.expect("an answer").is_empty());
+    let dead = queue.take_dead();
+    assert!(!dead[0].reason.contains("4111") && dead[0].reason.contains("not what the function takes"));
+    assert_eq!(guarded.number_of_items().await, 0);
+}

@@ -1,0 +1,4 @@
+//! The guard of functions, without HTTP.
+
+mod runs;
+mod transacts;
