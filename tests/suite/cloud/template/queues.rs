@@ -1,6 +1,6 @@
 //! Failures are kept where an operator finds them, and slow work is not delivered twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -62,34 +62,67 @@ fn a_batch_of_changes_that_cannot_be_read_becomes_a_dead_letter() {
 #[test]
 fn messages_being_processed_are_not_delivered_twice() {
     let events = events("SQS");
-    assert_eq!(events.len(), 3);
+    assert_eq!(events.len(), 4);
     for (function, event) in events {
+        // A consumer buries its dead messages itself, and counts its attempts itself: a receive is none.
+        let (dead_letters, receives) = match &*function.name {
+            "OrderQueueFunction" => ("OrdersDeadLettersQueue", 1_000),
+            _ => ("DeadLettersQueue", 5),
+        };
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
         let queue = resource(QUEUE, &referred(&event["Queue"]));
         // Recommended by Lambda's documentation, so that throttled polls do not use up the receives:
         // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         assert_eq!(number(&queue["VisibilityTimeout"]), 6 * number(&function.properties["Timeout"]));
-        assert_eq!(referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]), "DeadLettersQueue");
-        assert_eq!(number(&queue["RedrivePolicy"]["maxReceiveCount"]), 5);
+        assert_eq!(referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]), dead_letters);
+        assert_eq!(number(&queue["RedrivePolicy"]["maxReceiveCount"]), receives);
+    }
+}
+
+// https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html
+#[test]
+fn a_fifo_queue_has_fifo_dead_letters_and_a_fifo_name() {
+    let mut fifo = 0;
+    for Resource { name, properties, .. } in resources(QUEUE) {
+        let is_fifo = properties["FifoQueue"] == true;
+        fifo += u32::from(is_fifo);
+        let named = properties["QueueName"]["Fn::Sub"].as_str().expect("a name").ends_with(".fifo");
+        assert_eq!(named, is_fifo, "{name}");
+        if !properties["RedrivePolicy"].is_null() {
+            let dead_letters =
+                resource(QUEUE, &referred(&properties["RedrivePolicy"]["deadLetterTargetArn"]));
+            assert_eq!(dead_letters["FifoQueue"] == true, is_fifo, "{name}");
+        }
+    }
+    assert_eq!(fifo, 2);
+    for (_, event) in events("SQS") {
+        // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
+        assert!(number(&event["BatchSize"]) <= 10);
+        assert!((2..=1_000).contains(&number(&event["ScalingConfig"]["MaximumConcurrency"])));
     }
 }
 
 #[test]
 fn dead_letters_come_from_every_queue_and_stay_longest() {
-    let dead_letters = resource(QUEUE, "DeadLettersQueue");
-    assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
-    let allowed = list(&dead_letters["RedriveAllowPolicy"]["sourceQueueArns"]);
-    let allowed: Vec<_> = allowed.iter().map(|arn| arn["Fn::Sub"].as_str().expect("an ARN")).collect();
-    let mut sources = 0;
-    for queue in resources(QUEUE) {
+    let mut sources = BTreeMap::<String, BTreeSet<String>>::new();
+    for Resource { properties, .. } in resources(QUEUE) {
         // A queue without a RedrivePolicy sends no dead letters.
-        if !queue.properties["RedrivePolicy"].is_null() {
-            let name = queue.properties["QueueName"]["Fn::Sub"].as_str().expect("a name");
-            assert!(allowed.iter().any(|arn| arn.ends_with(&format!(":{name}"))), "{name}");
-            sources += 1;
+        if !properties["RedrivePolicy"].is_null() {
+            let target = referred(&properties["RedrivePolicy"]["deadLetterTargetArn"]);
+            let name = properties["QueueName"]["Fn::Sub"].as_str().expect("a name").to_owned();
+            sources.entry(target).or_default().insert(name);
         }
     }
-    assert_eq!(sources, allowed.len());
+    assert_eq!(sources.len(), 2);
+    for (target, sources) in sources {
+        let dead_letters = resource(QUEUE, &target);
+        assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
+        let allowed = list(&dead_letters["RedriveAllowPolicy"]["sourceQueueArns"]).into_iter().map(|arn| {
+            let arn = arn["Fn::Sub"].as_str().expect("an ARN");
+            arn.rsplit(':').next().expect("a name").to_owned()
+        });
+        assert_eq!(allowed.collect::<BTreeSet<_>>(), sources);
+    }
 }
 
 // T50: a sweep takes no concurrency away from checks.

@@ -8,6 +8,15 @@ use super::{FUNCTION, Resource, list, members, referred, resource, resources};
 
 const ROLE: &str = "AWS::IAM::Role";
 
+/// What orders need by HTTP and from the queue.
+const ORDERS: &[&str] = &[
+    "dynamodb:GetItem IdempotencyTable",
+    "dynamodb:PutItem IdempotencyTable",
+    "dynamodb:GetItem OrdersTable",
+    "dynamodb:PutItem OrdersTable",
+    "dynamodb:UpdateItem OrdersTable",
+];
+
 /// The functions' calls to tables and buckets.
 const CALLS: &[(&str, &[&str])] = &[
     (
@@ -23,16 +32,8 @@ const CALLS: &[(&str, &[&str])] = &[
             "dynamodb:UpdateItem AccountsTable",
         ],
     ),
-    (
-        "OrdersFunction",
-        &[
-            "dynamodb:GetItem IdempotencyTable",
-            "dynamodb:PutItem IdempotencyTable",
-            "dynamodb:GetItem OrdersTable",
-            "dynamodb:PutItem OrdersTable",
-            "dynamodb:UpdateItem OrdersTable",
-        ],
-    ),
+    ("OrdersFunction", ORDERS),
+    ("OrderQueueFunction", ORDERS),
     (
         "StaleFunction",
         &[
@@ -89,9 +90,15 @@ fn needed(function: &Resource) -> BTreeSet<String> {
     let mut need = |actions: &[&str], resource: &str| {
         needed.extend(actions.iter().map(|action| format!("{action} {resource}")));
     };
+    let events = members(&properties["Events"]).map(|(_, event)| &event["Properties"]["Queue"]);
+    let received: Vec<_> = events.filter(|queue| !queue.is_null()).map(referred).collect();
     for (name, value) in members(&properties["Environment"]["Variables"]) {
         if name.ends_with("_QUEUE_URL") {
-            need(&["sqs:SendMessage"], &referred(value));
+            let queue = referred(value);
+            // A function that knows the address of a queue sends to it; one that receives from it hides what it hands back. Both is
+            // `reconcile`, which puts off its messages by sending them anew.
+            let hides = received.contains(&queue) && function.name == "OrderQueueFunction";
+            need(&[if hides { "sqs:ChangeMessageVisibility" } else { "sqs:SendMessage" }], &queue);
         }
     }
     let mut failures = vec![&properties["EventInvokeConfig"]];

@@ -20,7 +20,7 @@ fn secrets_go_to_the_functions_that_need_them_alone() {
     let names = |variable| with_variable(variable).into_iter().map(|(name, _)| name).collect::<BTreeSet<_>>();
     assert_eq!(
         names("SEALING_KEYS"),
-        ["CompareFunction", "OrdersFunction", "PaymentsFunction", "WebhookFunction"]
+        ["CompareFunction", "OrderQueueFunction", "OrdersFunction", "PaymentsFunction", "WebhookFunction"]
             .map(str::to_owned)
             .into()
     );
