@@ -89,6 +89,9 @@ mod documents {
 
     #[doc = include_str!("../docs/guide.md")]
     struct Guide;
+
+    #[doc = include_str!("../docs/queues.md")]
+    struct Queues;
 }
 
 mod backoff;

@@ -53,6 +53,9 @@ async fn the_examples_print_what_they_document() {
             "domain_writes",
             "500 Internal Server Error, replayed: false, row: false\n201 Created, replayed: false, row: true\n201 Created, replayed: true",
         ),
+        ("function", "a parcel to Bern is shipped\n"),
+        ("invocation", "attempt 1\n{\"order\":\"o-1\"}\n{\"order\":\"o-1\"}\n"),
+        ("queue", "\"order-1\" is shipped\n0 come again\ndead: nothing was ordered\n"),
         ("own_store", "it keeps every promise\n"),
         ("unit_test", "all three as promised\n"),
     ] {
