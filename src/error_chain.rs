@@ -10,6 +10,11 @@ pub fn error_chain(error: &(dyn Error + 'static)) -> String {
     texts.join(": ")
 }
 
+/// What is wrong with JSON, and where. Its own text may quote a value, and values do not belong in logs.
+pub(crate) fn json_error(error: &serde_json::Error) -> String {
+    format!("{:?} error in line {}, column {}", error.classify(), error.line(), error.column())
+}
+
 /// The error, followed by its causes.
 pub(crate) fn causes<'a>(
     error: &'a (dyn Error + 'static),

@@ -281,7 +281,7 @@ pub struct Settle {
     #[arg(long, value_name = "JSON|@FILE", requires = "phase")]
     pub result: Option<String>,
     /// The answer as JSON: {"status":201,"headers":{"location":"/payments/1"},"body":{"id":1}}, or "text" in place of "body". One of
-    /// the two is needed, except with status 204 or 304
+    /// the two is needed, except with status 204 or 304. Of a function: {"payload":…}, what it returned, or {"refusal":"why"}
     #[arg(long, value_name = "FILE", conflicts_with = "not_executed")]
     pub response: Option<PathBuf>,
     /// One more header of the answer; may be repeated

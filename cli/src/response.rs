@@ -8,7 +8,7 @@ use std::{
 };
 
 use http::{HeaderName, HeaderValue, header::CONTENT_TYPE};
-use lambda_idempotency::record::{Answer, SAFE_HEADERS, may_be_kept};
+use lambda_idempotency::record::{Answer, Head, SAFE_HEADERS, may_be_kept};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 use serde_json::value::RawValue;
 
@@ -23,12 +23,17 @@ const MAX_HEADERS: usize = 16 * 1024;
 /// More than the largest answer, with any white space.
 const MAX_FILE: u64 = 8 * 1024 * 1024;
 
-/// The file: `body` is a JSON value, `text` any other text. Each member is parsed alone, so that an error can name it.
+/// The file. Over HTTP: `status` and perhaps `headers`; `body` is a JSON value, `text` any other text. Of a function: `payload` is the JSON
+/// value that it returned, `refusal` says why it refused its input. Each member is parsed alone, so that an error can name it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written<'a> {
-    #[serde(borrow)]
-    status: &'a RawValue,
+    #[serde(borrow, default, deserialize_with = "present")]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    status: Option<&'a RawValue>,
     #[serde(borrow)]
     headers: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -86,9 +91,13 @@ fn name_and_value(header: &str) -> Result<(String, String), String> {
 
 fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Answer, String> {
     let written: Written = object(text)?;
-    let status: Option<u16> = value(written.status);
+    if written.payload.is_some() || written.refusal.is_some() {
+        return of_function(&written, &more);
+    }
+    let given = written.status.ok_or("give `status`; or, for a function, `payload` or `refusal`")?;
+    let status: Option<u16> = value(given);
     let Some(status) = status.filter(|status| (200..=599).contains(status)) else {
-        return Err(format!("{} is not a status for an answer: give 200 to 599", written.status));
+        return Err(format!("{given} is not a status for an answer: give 200 to 599"));
     };
     let (body, content_type) = match (written.body, written.text) {
         (Some(_), Some(_)) => return Err("give `body` or `text`, not both".into()),
@@ -106,14 +115,42 @@ fn parse(text: &str, more: Vec<(String, String)>, also: &[String]) -> Result<Ans
     if matches!(status, 204 | 304) && !body.is_empty() {
         return Err(format!("an answer with status {status} has no body"));
     }
-    if body.len() > MAX_BODY {
-        return Err(format!("the body has {} bytes; {MAX_BODY} can be kept", body.len()));
-    }
+    fits(body.len())?;
     let written =
         written.headers.map(|headers| value(headers).ok_or("`headers` is not an object of strings"));
     let written: BTreeMap<String, String> = written.transpose()?.unwrap_or_default();
     let headers = headers(written.into_iter().chain(more), also, content_type)?;
     Ok(Answer::http(status, headers, body))
+}
+
+/// The answer of a function: its callers get it from [`Guard::run`](lambda_idempotency::Guard::run).
+fn of_function(written: &Written<'_>, more: &[(String, String)]) -> Result<Answer, String> {
+    let over_http = [written.status, written.headers, written.body, written.text];
+    if over_http.iter().any(Option::is_some) || !more.is_empty() {
+        return Err("`payload` and `refusal` are for functions, which have no status, headers or body".into());
+    }
+    match (written.payload, written.refusal) {
+        (Some(payload), None) => {
+            let body = compact(payload.get());
+            fits(body.len())?;
+            Ok(Answer { head: Head::Payload, body: body.into() })
+        }
+        (None, Some(refusal)) => {
+            let reason: Option<String> = value(refusal);
+            let reason = reason.filter(|reason| !reason.is_empty());
+            let reason = reason.ok_or("`refusal` is not a string that says why")?;
+            fits(reason.len())?;
+            Ok(Answer::refusal(reason))
+        }
+        _ => Err("give `payload` or `refusal`, not both".into()),
+    }
+}
+
+fn fits(length: usize) -> Result<(), String> {
+    if length > MAX_BODY {
+        return Err(format!("the body has {length} bytes; {MAX_BODY} can be kept"));
+    }
+    Ok(())
 }
 
 fn value<T: DeserializeOwned>(json: &RawValue) -> Option<T> {
@@ -172,6 +209,8 @@ fn compact(json: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parse(text: &str) -> Result<Answer, String> {
@@ -235,6 +274,31 @@ mod tests {
         }
         let message = read(&["Set-Cookie: a=b"], &[]).unwrap_err();
         assert!(message.contains("is not replayed") && !message.contains("--keep-header"), "{message}");
+    }
+
+    #[test]
+    fn a_function_is_answered_by_a_payload_or_a_refusal() {
+        for (text, expected) in [
+            (r#"{"payload": { "label" : "a b" }}"#, Answer::payload(&json!({ "label": "a b" })).unwrap()),
+            (r#"{"payload":null}"#, Answer::payload(&()).unwrap()),
+            (r#"{"refusal":"no such address"}"#, Answer::refusal("no such address")),
+        ] {
+            assert_eq!(parse(text), Ok(expected));
+        }
+        for (wrong, why) in [
+            (r#"{"payload":1,"refusal":"x"}"#, "not both"),
+            (r#"{"payload":1,"status":200}"#, "have no status"),
+            (r#"{"refusal":"x","body":1}"#, "have no status"),
+            (r#"{"refusal":""}"#, "says why"),
+            (r#"{"refusal":null}"#, "says why"),
+        ] {
+            let message = parse(wrong).unwrap_err();
+            assert!(message.contains(why), "{message}");
+        }
+        let header = vec![("etag".to_owned(), "1".to_owned())];
+        assert!(super::parse(r#"{"payload":1}"#, header, &[]).unwrap_err().contains("have no status"));
+        let long = format!(r#"{{"refusal":"{}"}}"#, "x".repeat(MAX_BODY + 1));
+        assert!(parse(&long).unwrap_err().contains("400001 bytes"));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use tower_service::Service;
 use super::{Envelope, KeyFrom, Message, Source};
 use crate::{
     engine::Execution,
+    error_chain::json_error,
     function::{Failure, Guard, RunError},
     key::{IdempotencyKey, Tenant},
     lambda::trigger::{BatchFailures, Event},
@@ -223,13 +224,9 @@ where
     let guard = guard.until(Timestamp::from_millis(context.deadline)).origin(&origin);
     let input: I = match serde_json::from_str(&message.body) {
         Ok(input) => input,
-        // Without its text, which may quote the body.
         Err(error) => {
-            let (kind, line, column) = (error.classify(), error.line(), error.column());
-            let what = format!(
-                "the body is not what the function takes ({kind:?} error, line {line}, column {column})"
-            );
-            return Done::refused(what);
+            let what = json_error(&error);
+            return Done::refused(format!("the body is not what the function takes: {what}"));
         }
     };
     let attempts = Arc::new(AtomicU32::new(0));

@@ -17,7 +17,7 @@ use crate::{
 /// second effect.
 ///
 /// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
-/// `MayNotBegin`, `Unreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
+/// `MayNotBegin`, `ResultUnreadable`, `RecordUnreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
 ///
 /// ```no_run
 /// use lambda_idempotency::{DynamoDbStore, Execution, Failure, Guard, Operation, lambda};
@@ -91,7 +91,8 @@ fn diagnostic(error: &RunError) -> Diagnostic {
         RunError::Unknown { .. } => "Unknown",
         RunError::Mismatch => "Mismatch",
         RunError::MayNotBegin(_) => "MayNotBegin",
-        RunError::Unreadable(_) => "Unreadable",
+        RunError::ResultUnreadable(_) => "ResultUnreadable",
+        RunError::RecordUnreadable => "RecordUnreadable",
     };
     Diagnostic { error_type: error_type.to_owned(), error_message: error.to_string() }
 }

@@ -78,7 +78,10 @@ pub enum RunError {
     /// The key is too old, or too short, to begin an execution, and there is no result. Nothing was run.
     #[error("the key may not begin an execution: {0}")]
     MayNotBegin(String),
-    /// It was executed, or may have been, but this version cannot read the record or the kept result. Nothing was run now.
-    #[error("the record or its result cannot be read: {0}")]
-    Unreadable(String),
+    /// It was executed, but its result cannot be returned: it was too large to be kept, is gone, or is of another type. Nothing was run now.
+    #[error("it was executed, but its result cannot be read: {0}")]
+    ResultUnreadable(String),
+    /// It may have been executed, but this version cannot read the record. Nothing was run now.
+    #[error("the record cannot be read")]
+    RecordUnreadable,
 }

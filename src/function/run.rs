@@ -11,6 +11,7 @@ use crate::{
         Computed, Execution, FinishOutcome, Handled, Ran, Replay, Report, Request, ReserveOutcome,
         SingleTransaction, SingleTransactionOutcome,
     },
+    error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     key::{IdempotencyKey, RecordKey},
     record::{Answer, HANDLER_FAILED, Head},
@@ -169,7 +170,7 @@ impl Guard {
             ReserveOutcome::Mismatch => RunError::Mismatch,
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
             ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
-            ReserveOutcome::Unreadable => RunError::Unreadable("the record".to_owned()),
+            ReserveOutcome::Unreadable => RunError::RecordUnreadable,
             // `Owned` never comes here.
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
                 RunError::NotExecuted(None)
@@ -258,7 +259,7 @@ fn handled<T: Serialize>(result: Option<Result<T, Failure>>) -> Handled<Option<O
 
 fn replayed<T: DeserializeOwned>(replay: Replay) -> Outcome<T> {
     if replay.body_omitted {
-        return Err(RunError::Unreadable("it was too large to be kept, or is gone".to_owned()));
+        return Err(RunError::ResultUnreadable("it was too large to be kept, or is gone".to_owned()));
     }
     read(replay.answer)
 }
@@ -267,12 +268,18 @@ fn replayed<T: DeserializeOwned>(replay: Replay) -> Outcome<T> {
 fn read<T: DeserializeOwned>(Answer { head, body }: Answer) -> Outcome<T> {
     let unreadable = |why: String| {
         tracing::error!(why, "a kept result cannot be read");
-        RunError::Unreadable(why)
+        RunError::ResultUnreadable(why)
     };
     Err(match head {
-        Head::Payload => return serde_json::from_slice(&body).map_err(|error| unreadable(error.to_string())),
+        Head::Payload => {
+            return serde_json::from_slice(&body).map_err(|error| unreadable(json_error(&error)));
+        }
         Head::Refusal => RunError::Refused(String::from_utf8_lossy(&body).into_owned()),
-        Head::Http { .. } => unreadable("it is an HTTP response".to_owned()),
+        // As a reconciler or an operator wrote it.
+        Head::Http { status, .. } if head.is_effect() => {
+            unreadable(format!("it is an HTTP response, {status}"))
+        }
+        Head::Http { status, .. } => RunError::Refused(format!("it was answered {status}")),
         Head::Abandoned => RunError::Refused("no worker began it in time".to_owned()),
     })
 }

@@ -344,7 +344,7 @@ async fn a_result_is_read_back_or_nothing_runs(endpoint: &str) {
     let again = guard.run(KEY, 1, async |_, _: u8| Ok::<Vec<usize>, Failure>(Vec::new())).await;
     assert_eq!(again.expect("the result"), expected);
     let other = guard.run(KEY, 1, async |_, _: u8| -> Result<Shipment, Failure> { panic!("it ran") }).await;
-    assert!(matches!(other, Err(RunError::Unreadable(_))), "{other:?}");
+    assert!(matches!(other, Err(RunError::ResultUnreadable(_))), "{other:?}");
 }
 
 // Their values are no JSON, so nothing would tell a retry from another call, or what was returned.

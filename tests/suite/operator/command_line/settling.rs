@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{record::State, time_budget::DEFAULT_NOT_FOUND_GRACE};
+use lambda_idempotency::{
+    Failure, Guard, Operation, RunError, key::Tenant, record::State, time_budget::DEFAULT_NOT_FOUND_GRACE,
+};
 use serde_json::json;
 
 use super::{WHY, answer, table, table::own};
@@ -80,4 +82,44 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");
     assert_eq!(shown["record"]["settled_by"], json!("operator"));
+}
+
+#[tokio::test]
+async fn a_function_gets_the_payload_or_the_refusal_that_settled_it() {
+    let table = table().await;
+    let tenant = Tenant::parse("shop").expect("a tenant");
+    let guard = Guard::new(table.store.clone(), Operation::new("ship"), tenant);
+    let call = async |key: &str| {
+        let lost =
+            async |_, _: u8| -> Result<String, Failure> { Err(std::io::Error::other("no answer").into()) };
+        guard.run(&[key], 1, lost).await
+    };
+    let mut ends = Vec::new();
+    for (key, file) in [
+        ("k-1", r#"{"payload":"label 7"}"#),
+        ("k-2", r#"{"refusal":"no such address"}"#),
+        // Not as a function answers. What it says is true nevertheless.
+        ("k-3", r#"{"status":201,"body":{"id":7}}"#),
+        ("k-4", r#"{"status":409,"text":"sold out"}"#),
+    ] {
+        assert!(matches!(call(key).await, Err(RunError::Unknown { .. })));
+        let (_folder, file) = answer(file);
+        let name = format!("shop#ship#{key}");
+        let settle = ["settle", &name, "--completed", "--response", &file];
+        let ran = table.cli.run(&[&settle[..], &WHY].concat()).await;
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+        ends.push(call(key).await);
+    }
+    assert!(
+        matches!(
+            &ends[..],
+            [
+                Ok(label),
+                Err(RunError::Refused(why)),
+                Err(RunError::ResultUnreadable(_)),
+                Err(RunError::Refused(status)),
+            ] if label == "label 7" && why == "no such address" && status == "it was answered 409"
+        ),
+        "{ends:?}"
+    );
 }
