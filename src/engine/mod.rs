@@ -1,7 +1,7 @@
 //! Runs an operation once per key: reserves the key, lets the handler execute, records how it ended.
 //!
 //! 1. A front (HTTP, a function, a queue) turns what it received into a [`Request`]. The [`Executor`] knows no front.
-//!    [`Executor::run`] does the next three.
+//!    `Executor::run` does the next three.
 //! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
 //!    unknown outcome.
 //! 3. A successful reservation returns an [`Ownership`], which is finished once. Dropping it writes nothing: the record stays in

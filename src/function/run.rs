@@ -97,7 +97,7 @@ impl Guard {
     /// As [`run`](Self::run). The outcome is never unknown.
     ///
     /// # Panics
-    /// If the operation has phases, or [`Operation::completion_timeout`] is longer than a transaction may be sent.
+    /// If the operation has phases, or [`Operation::completion_timeout`](crate::Operation::completion_timeout) is longer than a transaction may be sent.
     pub async fn run_single_transaction<I, T, F, H>(
         &self,
         key: &[&str],
