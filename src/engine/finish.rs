@@ -182,8 +182,8 @@ impl Executor {
             }
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept).await;
-                // Until it is applied, a retry may resume, and may get another answer.
-                if seen.phases.is_some() && matches!(ended, Ended::Completed(_)) {
+                // Until it is applied, a retry may resume, and may get another answer. Or parts of it are done.
+                if seen.phases.is_some() && (matches!(ended, Ended::Completed(_)) || seen.is_resumed()) {
                     return FinishOutcome::Interrupted;
                 }
                 // The caller gets the answer as if the report had been written. But an earlier execution, or a later one once the
@@ -273,11 +273,10 @@ fn because(why: &str, status: Option<u16>) -> Note {
 fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
     match record.state {
         State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
-        // A phase is noted that its handler did not get to.
-        State::BetweenWorkers { .. } if matches!(kept.ended, Ended::Completed(_)) => {
-            FinishOutcome::Interrupted
-        }
+        // Parts of it may be done: no answer may lead its client to a new key (T43).
+        State::BetweenWorkers { .. } => FinishOutcome::Interrupted,
         State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
+        State::FailedRetryable { .. } => FinishOutcome::Released,
         _ => FinishOutcome::Written { expires_at: None },
     }
 }

@@ -52,6 +52,8 @@ pub enum FinishOutcome {
         /// Until when the answer is kept, if there is one.
         expires_at: Option<Timestamp>,
     },
+    /// It is written: certainly nothing was done, and a retry runs. The handler's answer, if there is one, is about this execution alone.
+    Released,
     /// A domain write was refused: the operation is completed with the answer that the write has for that. The caller gets it
     /// instead of the handler's.
     Refused {
@@ -85,7 +87,7 @@ impl FinishOutcome {
     /// Its name in logs: that of the report, if it was written.
     pub(super) const fn name(&self, report: &'static str) -> &'static str {
         match self {
-            Self::Written { .. } => report,
+            Self::Written { .. } | Self::Released => report,
             Self::Refused { .. } => "refused",
             Self::Superseded(_) => "superseded",
             Self::Unknown => "unknown",

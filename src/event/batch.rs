@@ -1,6 +1,6 @@
 //! A batch of messages: which run at once, and what is handed back.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -16,9 +16,9 @@ use crate::{
     error_chain::error_chain,
     key::IdempotencyKey,
     lambda::trigger::{BatchFailures, Event, refuse, time},
-    telemetry::{MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, count_message},
+    telemetry::{MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_HIDDEN, count_message},
     time::Instant,
-    time_budget::HANDED_BACK,
+    time_budget::{HANDED_BACK, NO_NEW_WORK},
 };
 
 /// A message of the batch, and what is to be done about it.
@@ -53,7 +53,10 @@ impl Consumer {
         work: &Work,
     ) -> Result<BatchFailures, Error> {
         let records = event.records()?;
-        let until = self.world.instant().plus(time(&*self.world, &context));
+        let time = time(&*self.world, &context);
+        let until = self.world.instant().plus(time);
+        // The rest is for the answer: without it, all messages come again.
+        let hide_until = until.plus((NO_NEW_WORK / 2).min(time / 2));
         let context = Arc::new(context);
         let mut lanes: Vec<Vec<Planned>> = Vec::new();
         let mut known = HashMap::new();
@@ -81,7 +84,7 @@ impl Consumer {
         // Boxed, because each would be as large as the largest function.
         let lanes = lanes.into_iter().map(|lane| self.lane(lane, until, &context, work).boxed());
         let back: Vec<Vec<Back>> = stream::iter(lanes).buffer_unordered(self.at_once).collect().await;
-        self.hand_back(back.into_iter().flatten().collect()).await
+        self.hand_back(back.into_iter().flatten().collect(), hide_until).await
     }
 
     /// What is to be done about a message, before anything is done.
@@ -160,7 +163,10 @@ impl Consumer {
             Plan::See(disposition) => disposition,
             Plan::Run { key, message } => {
                 let (context, origin) = (context.clone(), format!("queue {}", self.queue));
-                let Done { ended, attempts } = work(Job { key, message, context, origin }).await;
+                let job = Job { key, message, context, origin };
+                // One that panics outside of its function must not end the batch, which would freeze the others midway.
+                let done = AssertUnwindSafe(async { work(job).await }).catch_unwind().await;
+                let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked(received.receives));
                 Disposition::of(&ended, tries(attempts), nonce)
             }
             Plan::Foreign => return None,
@@ -188,6 +194,7 @@ impl Consumer {
                     body: received.body.clone(),
                     attributes: received.attributes.clone(),
                     group: received.group.clone(),
+                    deduplication_id: received.deduplication_id.clone(),
                     reason,
                 };
                 match self.source.bury(dead).await {
@@ -210,14 +217,19 @@ impl Consumer {
     ///
     /// # Errors
     /// If one of them has no id: then all messages come again. What is done is found done.
-    async fn hand_back(&self, back: Vec<Back>) -> Result<BatchFailures, Error> {
+    async fn hand_back(&self, back: Vec<Back>, hide_until: Instant) -> Result<BatchFailures, Error> {
         let hidden = back.iter().filter_map(|back| Some((back.receipt.clone()?, back.after?)));
         let hidden: Vec<_> = hidden.collect();
-        if !hidden.is_empty()
-            && let Err(error) = self.source.hide(&hidden).await
-        {
-            let error = error_chain(&error);
-            tracing::warn!(error, "messages come again when the queue's own time-out is over");
+        if !hidden.is_empty() {
+            let left = hide_until.since(self.world.instant());
+            let failed = match self.world.within(left, self.source.hide(&hidden)).await {
+                Some(hidden) => hidden.err().map(|error| error_chain(&error)),
+                None => Some("too little time is left".to_owned()),
+            };
+            if let Some(error) = failed {
+                tracing::warn!(error, "messages come again when the queue's own time-out is over");
+                count_message(MESSAGE_NOT_HIDDEN, &self.queue);
+            }
         }
         BatchFailures::of(back.into_iter().map(|back| back.id))
     }

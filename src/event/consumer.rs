@@ -210,6 +210,13 @@ impl Done {
     pub(super) fn refused(reason: impl Into<String>) -> Self {
         Self { ended: Err(RunError::Refused(reason.into())), attempts: 0 }
     }
+
+    /// What is around its function panicked. Nothing was done, as far as is known here. No record counts that, so receives do.
+    pub(super) fn panicked(receives: u32) -> Self {
+        tracing::error!("what is around a message's function panicked: its tenant, its request, or a layer");
+        let error = "what is around its function panicked";
+        Self { ended: Err(RunError::NotExecuted(Some(error.into()))), attempts: receives }
+    }
 }
 
 /// Runs the function for one message.

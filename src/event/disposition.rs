@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     function::RunError,
-    time_budget::{HANDED_BACK, LEASE_OVER, MAX_VISIBILITY, MIN_HELD},
+    time_budget::{HANDED_BACK, HELD, LEASE_OVER, MAX_VISIBILITY},
 };
 
 /// What the queue sees of a message.
@@ -42,16 +42,23 @@ impl Disposition {
             Err(RunError::InFlight { lease_left, .. }) => {
                 Self::HandedBack(lease_left.saturating_add(LEASE_OVER).min(MAX_VISIBILITY))
             }
+            Err(RunError::Unavailable) => again(),
             Err(RunError::NotExecuted(_) | RunError::Interrupted(_))
                 if tries.attempts < tries.max_attempts =>
             {
                 again()
             }
-            Err(RunError::NotExecuted(error) | RunError::Interrupted(error)) => {
+            Err(ended @ (RunError::NotExecuted(error) | RunError::Interrupted(error))) => {
+                let parts = match ended {
+                    RunError::Interrupted(_) => ", and parts of it may be done",
+                    _ => "",
+                };
                 let why = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-                Self::Dead(format!("it was tried {} times{why}", tries.attempts))
+                Self::Dead(format!("it was tried {} times{parts}{why}", tries.attempts))
             }
-            Err(RunError::Unknown { wait, .. }) => Self::Held((*wait).clamp(MIN_HELD, MAX_VISIBILITY)),
+            Err(RunError::Unknown { wait, .. }) => {
+                Self::Held(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))
+            }
             Err(RunError::Refused(reason)) => Self::Dead(reason.clone()),
             Err(error) => Self::Dead(error.to_string()),
         }

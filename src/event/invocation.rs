@@ -8,6 +8,7 @@ use tower_service::Service;
 use super::{KeyFrom, Message};
 use crate::{
     engine::Execution,
+    error_chain::json_error,
     function::{Failure, Guard, RunError},
     time::Timestamp,
 };
@@ -16,7 +17,10 @@ use crate::{
 /// key. A synchronous caller gets the result, or the kept one. An asynchronous invocation, which Lambda repeats twice if it fails, has no
 /// second effect.
 ///
-/// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
+/// Such an invocation needs an on-failure destination: Lambda gives up after the two retries, about three minutes later. By then, a first
+/// execution that died may still be in flight, and nobody would run it again.
+///
+/// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `Unavailable`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
 /// `MayNotBegin`, `ResultUnreadable`, `RecordUnreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
 ///
 /// ```no_run
@@ -56,7 +60,7 @@ where
 {
     service_fn(move |event: LambdaEvent<Box<RawValue>>| {
         let (guard, key, function) = (guard.clone(), key.clone(), function.clone());
-        async move { run(&guard, &key, &event, function).await.map_err(|error| diagnostic(&error)) }
+        async move { run(&guard, &key, &event, function).await }
     })
 }
 
@@ -65,7 +69,7 @@ async fn run<I, T, F, H>(
     key: &KeyFrom,
     event: &LambdaEvent<Box<RawValue>>,
     function: F,
-) -> Result<T, RunError>
+) -> Result<T, Diagnostic>
 where
     I: DeserializeOwned + Send + 'static,
     T: Serialize + DeserializeOwned + Send + 'static,
@@ -74,10 +78,14 @@ where
 {
     let body = event.payload.get();
     let message = Message { body: body.to_owned(), ..Message::default() };
-    let key = key.key(&message).map_err(RunError::Refused)?;
-    let input: I = serde_json::from_str(body).map_err(RunError::Input)?;
+    let invalid = |reason| Diagnostic { error_type: "Invalid".to_owned(), error_message: reason };
+    let key = key.key(&message).map_err(invalid)?;
+    let input: I = serde_json::from_str(body).map_err(|error| {
+        invalid(format!("the payload is not what the function takes: {}", json_error(&error)))
+    })?;
     let guard = guard.clone().until(Timestamp::from_millis(event.context.deadline)).origin("invocation");
-    guard.run_body(key, body.as_bytes(), move |execution| function(execution, input)).await
+    let ran = guard.run_body(key, body.as_bytes(), move |execution| function(execution, input)).await;
+    ran.map_err(|error| diagnostic(&error))
 }
 
 /// The error as Lambda shows it.
@@ -86,6 +94,7 @@ fn diagnostic(error: &RunError) -> Diagnostic {
         RunError::Key(_) | RunError::Input(_) => "Invalid",
         RunError::Refused(_) => "Refused",
         RunError::NotExecuted(_) => "NotExecuted",
+        RunError::Unavailable => "Unavailable",
         RunError::InFlight { .. } => "InFlight",
         RunError::Interrupted(_) => "Interrupted",
         RunError::Unknown { .. } => "Unknown",

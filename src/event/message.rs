@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use aws_lambda_events::sqs::SqsMessage;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
+use super::sqs::DEDUPLICATION_ID;
 use crate::store::stream::text_member;
 
 /// Lambda's name for SQS.
@@ -26,7 +27,7 @@ pub struct Message {
     pub envelope_id: Option<Vec<String>>,
     /// Its group, in a FIFO queue.
     pub group: Option<String>,
-    /// Its deduplication id, in a FIFO queue.
+    /// Its deduplication id, in a FIFO queue: the first one, if it comes back from the dead letters.
     pub deduplication_id: Option<String>,
     /// How often it was received, this time included.
     pub receives: u32,
@@ -54,8 +55,12 @@ impl Received {
                 let [id, receipt, queue, kind, body] =
                     ["messageId", "receiptHandle", "eventSourceARN", "eventSource", "body"]
                         .map(|name| text_member(raw.get(), name));
-                let message =
-                    Message { id, body: body.unwrap_or_default(), receives: 1, ..Message::default() };
+                let group = serde_json::from_str::<Value>(raw.get()).ok();
+                // Its group waits behind it, if its burial fails.
+                let group = group
+                    .and_then(|record| Some(record["attributes"]["MessageGroupId"].as_str()?.to_owned()));
+                let body = body.unwrap_or_default();
+                let message = Message { id, body, group, receives: 1, ..Message::default() };
                 let unusable = Some("the message is not as SQS writes it".to_owned());
                 Self { message, receipt, queue, kind, unusable }
             }
@@ -69,17 +74,20 @@ impl Received {
 
     fn of(message: SqsMessage) -> Self {
         let own = message.message_attributes.into_iter();
-        let text = own.filter_map(|(name, value)| Some((name, value.string_value?)));
+        let mut text: HashMap<_, _> =
+            own.filter_map(|(name, value)| Some((name, value.string_value?))).collect();
+        // If it comes back from the dead letters, it has another one of the queue's.
+        let deduplication_id = text.remove(DEDUPLICATION_ID);
         let system = |name: &str| message.attributes.get(name).cloned();
         let unusable = message.body.is_none().then(|| "the message has no body".to_owned());
         Self {
             message: Message {
                 id: message.message_id.filter(|id| !id.is_empty()),
                 body: message.body.unwrap_or_default(),
-                attributes: text.collect(),
+                attributes: text,
                 envelope_id: None,
                 group: system("MessageGroupId"),
-                deduplication_id: system("MessageDeduplicationId"),
+                deduplication_id: deduplication_id.or_else(|| system("MessageDeduplicationId")),
                 receives: system("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1),
             },
             receipt: message.receipt_handle,

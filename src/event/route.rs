@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Request, Response};
+use http::{Request, Response, StatusCode};
 use lambda_http::RequestExt;
 use tower_service::Service;
 
@@ -13,10 +13,9 @@ use super::{
 use crate::{
     function::RunError,
     http::{
-        IDEMPOTENCY_KEY, ProblemType,
+        GivenKey, ProblemType,
         ended::{Became, Ended},
     },
-    key::IdempotencyKey,
 };
 
 impl Consumer {
@@ -25,7 +24,7 @@ impl Consumer {
     ///
     /// `request` makes the request: method, path, headers, body, and the request context from which the route's guard takes the tenant. It
     /// must not take the tenant from the message, unless the queue's policy lets only verified producers send any. An error goes to the dead
-    /// letters. The key is added as the header `Idempotency-Key`.
+    /// letters. The guard takes the message's key in place of the header `Idempotency-Key`.
     ///
     /// An answer that is kept ends the message, whatever its status. A request that is refused before anything was done goes to the dead
     /// letters.
@@ -60,34 +59,29 @@ where
         Err(reason) => return Done::refused(reason),
     };
     let mut request = request.with_lambda_context((*context).clone());
-    let Some(key) = header(&key) else { return Done::refused("the message's key cannot be a header") };
-    request.headers_mut().insert(IDEMPOTENCY_KEY, key);
+    // Not as a header, which cannot hold every key, and which some contracts read in another form.
+    request.extensions_mut().insert(GivenKey(key));
     let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
     let answered = match ready {
         Ok(()) => service.call(request).await,
         Err(error) => Err(error),
     };
     match answered {
-        Ok(response) => done(response.extensions().get(), response.status().as_u16()),
+        Ok(response) => done(response.extensions().get(), response.status(), message.receives),
         Err(error) => {
             // It is outside of the guard: what is inside keeps its answer.
             tracing::error!(%error, "the service of a message failed");
-            Done { ended: Err(RunError::NotExecuted(None)), attempts: 0 }
+            Done { ended: Err(RunError::NotExecuted(None)), attempts: message.receives }
         }
     }
 }
 
-/// The key as a string item (RFC 9651), or as a bare value if it holds what no such item can.
-fn header(key: &IdempotencyKey) -> Option<HeaderValue> {
-    let escaped = key.as_str().replace('\\', "\\\\").replace('"', "\\\"");
-    HeaderValue::try_from(format!("\"{escaped}\"")).ok().filter(|_| key.as_str().is_ascii())
-}
-
-/// What a response of a guard means for its message.
-fn done(ended: Option<&Ended>, status: u16) -> Done {
-    let Some(Ended { became, attempts }) = ended.copied() else {
-        return Done::refused(format!("the route is not guarded: it answered {status}"));
-    };
+/// What a response of a guard means for its message, which was received so often.
+fn done(ended: Option<&Ended>, status: StatusCode, receives: u32) -> Done {
+    let Some(Ended { became, attempts }) = ended.copied() else { return outside(status) };
+    // Where no record counts executions, receives count.
+    let attempts = if attempts == 0 { receives } else { attempts };
+    let status = status.as_u16();
     let ended = match became {
         Became::Kept => Ok(()),
         Became::NotBegun => Err(RunError::Refused(format!("the request was refused with {status}"))),
@@ -98,9 +92,22 @@ fn done(ended: Option<&Ended>, status: u16) -> Done {
             ProblemType::AnsweredElsewhere => RunError::InFlight { wait, lease_left: Duration::ZERO },
             ProblemType::OutcomeUnknown => RunError::Unknown { wait, source: None },
             ProblemType::Interrupted => RunError::Interrupted(None),
-            ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::NotExecuted(None),
+            ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::Unavailable,
             problem => RunError::Refused(format!("{} ({status})", problem.name())),
         }),
     };
     Done { ended, attempts }
+}
+
+/// What a response that is not a guard's means. A rate limit or a time-out around the guard speaks of the moment, and the guard may still
+/// run. Any other answer is a mistake in the program.
+fn outside(status: StatusCode) -> Done {
+    let is_of_the_moment = status.is_server_error()
+        || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS]
+            .contains(&status);
+    if !is_of_the_moment {
+        return Done::refused(format!("the route is not guarded: it answered {}", status.as_u16()));
+    }
+    tracing::warn!(status = status.as_u16(), "a layer around the guard answered in its place");
+    Done { ended: Err(RunError::Unavailable), attempts: 0 }
 }

@@ -43,6 +43,8 @@ pub struct DeadMessage {
     pub attributes: HashMap<String, String>,
     /// Its group, in a FIFO queue.
     pub group: Option<String>,
+    /// Its deduplication id, in a FIFO queue.
+    pub deduplication_id: Option<String>,
     /// Why it is dead.
     pub reason: String,
 }

@@ -9,6 +9,7 @@ use aws_sdk_sqs::{
     error::BuildError,
     types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue},
 };
+use futures_util::{StreamExt, stream};
 
 use super::{DeadMessage, Source};
 use crate::{
@@ -20,12 +21,18 @@ use crate::{
 /// ([AWS](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibilityBatch.html)).
 const BATCH: usize = 10;
 
+/// How many such batches are sent at once.
+const AT_ONCE: usize = 10;
+
 /// How many attributes a message has at most.
 const MAX_ATTRIBUTES: usize = 10;
 
 /// The attributes that say why a message is dead, and which one it was.
 const REASON: &str = "idempotency-reason";
 const MESSAGE_ID: &str = "idempotency-message-id";
+
+/// The attribute with the deduplication id of a dead message: the queue gives it another one when it is sent back.
+pub(super) const DEDUPLICATION_ID: &str = "idempotency-deduplication-id";
 
 /// The longest reason, in characters.
 const MAX_REASON: usize = 1_000;
@@ -34,7 +41,8 @@ const MAX_REASON: usize = 1_000;
 /// besides what Lambda needs.
 ///
 /// A dead message keeps its body, its group and its attributes. `idempotency-reason` says why it is dead, `idempotency-message-id` which
-/// message it was.
+/// message it was, `idempotency-deduplication-id` its deduplication id. A message has at most 10 attributes: if it has too many of its own,
+/// these are left out, and the log has them.
 #[derive(Clone, Debug)]
 pub struct SqsSource {
     client: Client,
@@ -73,40 +81,45 @@ impl Source for SqsSource {
     }
 
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
-        let mut failed = None;
-        for batch in receipts.chunks(BATCH) {
+        let hide = |batch: Vec<(String, Duration)>| async move {
             let entries: Result<Vec<_>, BuildError> = batch
                 .iter()
                 .enumerate()
                 .map(|(place, (receipt, time))| {
                     let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(place.to_string());
-                    let seconds = i32::try_from(time.as_secs()).unwrap_or(i32::MAX);
+                    // Up: a wait of less than a second would be none.
+                    let seconds = i32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
                     entry.receipt_handle(receipt).visibility_timeout(seconds).build()
                 })
                 .collect();
             let request = self.client.change_message_visibility_batch().queue_url(&*self.url);
             let request = request.set_entries(Some(entries.map_err(QueueError::new)?));
-            match request.send().await {
-                Ok(answer) if answer.failed.is_empty() => {}
-                Ok(answer) => {
-                    let codes: Vec<_> = answer.failed.iter().map(|failed| failed.code()).collect();
-                    failed = Some(QueueError::new(codes.join(", ")));
-                }
-                Err(error) => failed = Some(QueueError::new(error)),
+            let answer = request.send().await.map_err(QueueError::new)?;
+            if answer.failed.is_empty() {
+                return Ok(());
             }
-        }
-        failed.map_or(Ok(()), Err)
+            let codes: Vec<_> = answer.failed.iter().map(|failed| failed.code()).collect();
+            Err(QueueError::new(codes.join(", ")))
+        };
+        let batches: Vec<_> = receipts.chunks(BATCH).map(<[_]>::to_vec).collect();
+        let hidden = stream::iter(batches).map(hide).buffer_unordered(AT_ONCE);
+        let hidden: Vec<Result<(), QueueError>> = hidden.collect().await;
+        hidden.into_iter().collect()
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
-        let DeadMessage { id, body, attributes, group, reason } = message;
+        let DeadMessage { id, body, attributes, group, deduplication_id, reason } = message;
         let reason: String = reason.chars().take(MAX_REASON).collect();
-        let ours = [(REASON, Some(reason)), (MESSAGE_ID, id.clone())];
+        // In the order of what is left out last.
+        let ours = [(DEDUPLICATION_ID, deduplication_id), (REASON, Some(reason)), (MESSAGE_ID, id.clone())];
+        let own = attributes.into_iter().filter(|(name, _)| ours.iter().all(|(our, _)| our != name));
+        let own: Vec<_> = own.collect();
         let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        let others = attributes.into_iter().filter(|(name, _)| name != REASON && name != MESSAGE_ID);
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
         let mut request = self.client.send_message().queue_url(&*self.dead_letters).message_body(body);
-        for (name, value) in ours.chain(others).filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES) {
+        for (name, value) in
+            own.into_iter().chain(ours).filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES)
+        {
             let value = MessageAttributeValue::builder().data_type("String").string_value(acceptable(&value));
             request = request.message_attributes(name, value.build().map_err(QueueError::new)?);
         }

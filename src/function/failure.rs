@@ -49,9 +49,13 @@ pub enum RunError {
     /// The function refused the input for good, now or before.
     #[error("refused: {0}")]
     Refused(String),
-    /// Certainly nothing was done. Call again with the same key and input.
+    /// Certainly nothing was done, now or before. Call again with the same key and input.
     #[error("nothing was done")]
     NotExecuted(#[source] Option<BoxError>),
+    /// The store of records does not answer, or too little time is left. This call did nothing; an earlier one with the same key may have.
+    /// Call again with the same key and input.
+    #[error("the store of records does not answer, or too little time is left: this call did nothing")]
+    Unavailable,
     /// Another execution has the key. Call again with the same key and input.
     #[error("another execution is in flight")]
     InFlight {

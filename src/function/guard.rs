@@ -21,9 +21,11 @@ impl Guard {
     /// A guard of `operation` that keeps its records in `store`, for keys of `tenant`.
     ///
     /// # Panics
-    /// If the operation's settings contradict each other: a mistake in the program, found at start-up.
+    /// If the operation's settings contradict each other, or keys are dated by a signature, which only a request has: a mistake in the
+    /// program, found at start-up.
     pub fn new(store: impl Store, operation: Operation, tenant: Tenant) -> Self {
         operation.assert_consistent();
+        operation.assert_dates_without_a_header();
         Self { executor: Executor::new(store, operation), tenant, deadline: None, origin: None }
     }
 

@@ -1,6 +1,9 @@
 //! Runs a function once for its key.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
@@ -116,9 +119,14 @@ impl Guard {
         let body = serde_json::to_vec(&input).map_err(RunError::Input)?;
         let Parsed { request, refusal } = self.parse(key, &body);
         let compute = |transaction| -> BoxFuture<'static, Computed<Option<Outcome<T>>>> {
-            let result = AssertUnwindSafe(function(transaction, input.clone()));
+            // A function may panic before it returns its future.
+            let begun = catch_unwind(AssertUnwindSafe(|| function(transaction, input.clone()))).ok();
             Box::pin(async move {
-                match handled(result.catch_unwind().await.ok()) {
+                let result = match begun {
+                    Some(future) => AssertUnwindSafe(future).catch_unwind().await.ok(),
+                    None => None,
+                };
+                match handled(result) {
                     Handled { report: Report::Completed(answer), reply, .. } => {
                         Computed::Answer(answer, reply)
                     }
@@ -173,7 +181,7 @@ impl Guard {
             ReserveOutcome::Unreadable => RunError::RecordUnreadable,
             // `Owned` never comes here.
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
-                RunError::NotExecuted(None)
+                RunError::Unavailable
             }
         })
     }
@@ -198,7 +206,9 @@ impl Guard {
             FinishOutcome::Unknown => Err(self.unknown(source(result))),
             FinishOutcome::AnsweredElsewhere => Err(self.in_flight(Duration::ZERO, Duration::ZERO)),
             FinishOutcome::Interrupted => Err(RunError::Interrupted(source(result))),
-            FinishOutcome::NotCommitted => Err(RunError::NotExecuted(source(result))),
+            FinishOutcome::Released | FinishOutcome::NotCommitted => {
+                Err(RunError::NotExecuted(source(result)))
+            }
         }
     }
 
@@ -258,10 +268,16 @@ fn handled<T: Serialize>(result: Option<Result<T, Failure>>) -> Handled<Option<O
 }
 
 fn replayed<T: DeserializeOwned>(replay: Replay) -> Outcome<T> {
-    if replay.body_omitted {
-        return Err(RunError::ResultUnreadable("it was too large to be kept, or is gone".to_owned()));
+    if !replay.body_omitted {
+        return read(replay.answer);
     }
-    read(replay.answer)
+    let gone = "it was too large to be kept, or is gone".to_owned();
+    // Nothing but an effect was executed.
+    Err(if replay.answer.head.is_effect() {
+        RunError::ResultUnreadable(gone)
+    } else {
+        RunError::Refused(gone)
+    })
 }
 
 /// The result that is kept.

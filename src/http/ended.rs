@@ -8,7 +8,7 @@ use super::ProblemType;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) became: Became,
-    /// How many executions there were; 0 if it did not run.
+    /// How many executions there were; 0 if it did not run, or if no record counts them.
     pub(crate) attempts: u32,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Became {
 }
 
 impl From<Became> for Ended {
-    /// Without an execution.
+    /// Without a number of executions.
     fn from(became: Became) -> Self {
         Self { became, attempts: 0 }
     }

@@ -75,7 +75,14 @@ impl Guard {
         };
         match self.settings.executor.run(&request, handler).await {
             Ran::Instead(found) => self.instead(found, &request.key, &mount, refusal),
-            Ran::Ended(outcome, reply) => self.ended(outcome, reply),
+            Ran::Ended(outcome, reply) => {
+                let attempts = reply.ended.attempts;
+                let mut response = self.ended(outcome, reply);
+                if let Some(ended) = response.extensions_mut().get_mut::<Ended>() {
+                    ended.attempts = attempts;
+                }
+                response
+            }
         }
     }
 
@@ -107,21 +114,25 @@ impl Guard {
     }
 
     /// The answer after an execution.
-    fn ended(&self, outcome: FinishOutcome, Reply { ended, response }: Reply) -> HttpAnswer {
+    fn ended(&self, outcome: FinishOutcome, Reply { mut ended, response }: Reply) -> HttpAnswer {
         let expires_at = match outcome {
             FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
             FinishOutcome::Unknown => return self.problem(ProblemType::OutcomeUnknown),
             FinishOutcome::AnsweredElsewhere => return self.problem(ProblemType::AnsweredElsewhere),
             FinishOutcome::Refused { answer, expires_at } => return replay::first(answer, expires_at),
-            FinishOutcome::Interrupted => {
-                let mut response = self.problem(ProblemType::Interrupted);
-                if let Some(of_problem) = response.extensions_mut().get_mut::<Ended>() {
-                    of_problem.attempts = ended.attempts;
-                }
+            FinishOutcome::Interrupted => return self.problem(ProblemType::Interrupted),
+            FinishOutcome::NotCommitted => {
+                let mut response = self.problem(ProblemType::StoreUnavailable);
+                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
                 return response;
             }
-            FinishOutcome::NotCommitted => return self.problem(ProblemType::StoreUnavailable),
             FinishOutcome::Written { expires_at } => expires_at,
+            FinishOutcome::Released => {
+                if ended.became != Became::NotBegun {
+                    ended.became = Became::NotExecuted;
+                }
+                None
+            }
             // Its key is not free yet: a corrected request would be refused as a mismatch.
             FinishOutcome::Deferred | FinishOutcome::Unwritten if ended.became == Became::NotBegun => {
                 return self.problem(ProblemType::StoreUnavailable);
@@ -129,7 +140,11 @@ impl Guard {
             FinishOutcome::Fenced | FinishOutcome::Deferred | FinishOutcome::Unwritten => None,
         };
         let Some((mut parts, body)) = response else {
-            return self.unknown(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut response = self.unknown(StatusCode::INTERNAL_SERVER_ERROR);
+            if ended.became == Became::NotExecuted {
+                response.extensions_mut().insert(ended);
+            }
+            return response;
         };
         replay::add_expiry(&mut parts.headers, expires_at);
         parts.extensions.insert(ended);

@@ -2,11 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
+use http::{Extensions, HeaderMap};
 use sfv::{BareItem, Item, List, Parser};
 
 use super::{IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP};
 use crate::key::{IdempotencyKey, KeyError, refusal::KeyRefusal};
+
+/// The key of a request that another front makes: an extension of the request, in place of the header, which cannot hold every key.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenKey(pub(crate) IdempotencyKey);
 
 /// How the key may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +27,14 @@ pub enum KeySyntax {
 
 impl KeySyntax {
     /// The one key of a request.
-    pub(super) fn key(self, headers: &HeaderMap) -> Result<IdempotencyKey, KeyRefusal> {
+    pub(super) fn key(
+        self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<IdempotencyKey, KeyRefusal> {
+        if let Some(GivenKey(key)) = extensions.get() {
+            return Ok(key.clone());
+        }
         let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
         let line = lines.next().ok_or(KeyRefusal::MISSING)?;
         if lines.next().is_some() {
@@ -89,7 +100,7 @@ mod tests {
         for line in lines {
             headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(line).unwrap());
         }
-        syntax.key(&headers).map(|key| key.as_str().to_owned())
+        syntax.key(&headers, &Extensions::new()).map(|key| key.as_str().to_owned())
     }
 
     #[test]

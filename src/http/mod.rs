@@ -49,6 +49,8 @@ use body::GuardedBody;
 pub use classify::Outcome;
 #[cfg(feature = "axum")]
 pub use extract::{NotBegun, OrNotBegun};
+#[cfg(feature = "lambda")]
+pub(crate) use key_header::GivenKey;
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
 pub use problem_response::Problem;

@@ -70,8 +70,7 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
 /// An answer as a response.
 pub(super) fn of_answer(Answer { head, body }: Answer) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body));
-    let status = head.status().and_then(|status| StatusCode::from_u16(status).ok());
-    *response.status_mut() = status.unwrap_or_default();
+    *response.status_mut() = StatusCode::from_u16(head.http_status()).unwrap_or_default();
     // Checked again: a record that was edited by hand may have others.
     let replayed = head.headers().iter().filter(|(name, _)| may_be_kept(&name.to_ascii_lowercase()));
     for (name, value) in replayed {

@@ -69,7 +69,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         }
         Problem::new(ProblemType::TenantMissing)
     })?;
-    let key = guard.settings.profile.key_syntax.key(&parts.headers).map_err(refused)?;
+    let key = guard.settings.profile.key_syntax.key(&parts.headers, &parts.extensions).map_err(refused)?;
     let refusal = operation.refusal_of(&key, key_header::timestamp(&parts.headers), guard.world().now());
     let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
     let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });

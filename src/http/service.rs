@@ -38,7 +38,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.guard.lets_pass(request.method(), request.headers()) {
+        if self.guard.lets_pass(&request) {
             let answer = self.inner.call(request);
             return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
         }

@@ -96,7 +96,7 @@ impl Guard {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
             Committed { reply: Some((mut parts, body)), expires_at } => {
-                parts.extensions.insert(Ended { became: Became::Kept, attempts: 1 });
+                parts.extensions.insert(Ended::from(Became::Kept));
                 replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
@@ -105,12 +105,16 @@ impl Guard {
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
-                parts.extensions.insert(Ended { became: Became::NotExecuted, attempts: 1 });
+                parts.extensions.insert(Ended::from(Became::NotExecuted));
                 Response::from_parts(parts, Full::new(body))
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
             Found(found) => self.instead(found, key, mount, refusal),
-            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::StoreUnavailable),
+            Nothing(None) | Committed { reply: None, .. } => {
+                let mut response = self.problem(ProblemType::StoreUnavailable);
+                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
+                response
+            }
             Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }

@@ -1,17 +1,19 @@
 //! Which requests run unguarded.
 
-use http::{HeaderMap, Method};
+use http::Request;
 
 use super::{
     IDEMPOTENCY_KEY,
+    key_header::GivenKey,
     settings::{Guard, IDEMPOTENT},
 };
 use crate::telemetry::Count;
 
 impl Guard {
     /// Whether a request runs unguarded: by its method, or without a key if the profile makes keys optional.
-    pub(super) fn lets_pass(&self, method: &Method, headers: &HeaderMap) -> bool {
-        let keyed = headers.contains_key(IDEMPOTENCY_KEY);
+    pub(super) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
+        let given = request.extensions().get::<GivenKey>().is_some();
+        let (method, keyed) = (request.method(), given || request.headers().contains_key(IDEMPOTENCY_KEY));
         let idempotent = IDEMPOTENT.iter().position(|idempotent| idempotent == method);
         match idempotent.filter(|_| !self.settings.also.contains(method)) {
             Some(number) => {

@@ -39,6 +39,9 @@ pub const MAX_OPERATION_BYTES: usize = 128;
 /// How a key begins that is a hash.
 const HASHED: &str = "sha256:";
 
+/// How many digits of base64 follow.
+const HASH_DIGITS: usize = 43;
+
 /// Why a text is not a valid tenant, operation or idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -90,7 +93,7 @@ impl IdempotencyKey {
     }
 
     /// The key of these parts, such as a source and its own id: one for each list of parts. One part that is a valid key is the key, as it
-    /// is. Longer parts, and several, are hashed: `sha256:` and 43 digits of base64.
+    /// is. Longer parts, several, and one that looks like a hash, are hashed: `sha256:` and 43 digits of base64.
     ///
     /// # Errors
     /// If there are no parts, or one is empty.
@@ -106,7 +109,7 @@ impl IdempotencyKey {
             return Err(KeyError::Empty);
         }
         if let [only] = parts
-            && !only.starts_with(HASHED)
+            && !is_hash(only)
             && let Ok(key) = Self::parse(only)
         {
             return Ok(key);
@@ -123,6 +126,11 @@ impl IdempotencyKey {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether a text has the form of a hash.
+fn is_hash(text: &str) -> bool {
+    text.strip_prefix(HASHED).is_some_and(|digits| digits.len() == HASH_DIGITS)
 }
 
 /// The verified caller.

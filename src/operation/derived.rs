@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{OnLeaseExpiry, Operation};
 use crate::{
-    key::{IdempotencyKey, OperationName, refusal::KeyRefusal},
+    key::{IdempotencyKey, OperationName, age::KeyTime, refusal::KeyRefusal},
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
@@ -51,6 +51,16 @@ impl Operation {
     /// How long after its last recovery point a record waits for a retry, if the operation resumes.
     pub(crate) fn resume_within(&self) -> Option<Duration> {
         if let OnLeaseExpiry::Resume(within) = self.lease_expired { Some(within) } else { None }
+    }
+
+    /// Panics if the age of a key comes from a header: a function has none, and each call would be refused.
+    pub(crate) fn assert_dates_without_a_header(&self) {
+        let signed = self.oldest_key.as_ref().is_some_and(|oldest| matches!(oldest.time, KeyTime::Signed(_)));
+        assert!(
+            !signed,
+            "operation {:?}: KeyTime::Signed needs a header: a function's key is dated by itself, or not at all",
+            self.name.as_str()
+        );
     }
 
     /// Panics if a single transaction could be tried for longer than it may be sent.

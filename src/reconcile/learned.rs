@@ -7,7 +7,7 @@ use crate::{
     message::ReportedEffect,
     operation::Operation,
     record::{
-        Evidence, Head, KeptAnswer, Note, Phase, Record, Revision, SettleError, SettledBy, State, Transition,
+        Evidence, KeptAnswer, Note, Phase, Record, Revision, SettleError, SettledBy, State, Transition,
         Verdict,
     },
     time::Timestamp,
@@ -51,7 +51,7 @@ impl Learned {
     /// What it says about the effect, if it says anything.
     fn effect(&self) -> Option<ReportedEffect> {
         match self {
-            Self::Executed(answer) => Some(ReportedEffect::Executed(status(&answer.head))),
+            Self::Executed(answer) => Some(ReportedEffect::Executed(answer.head.http_status())),
             Self::Denied(status) | Self::Unwritable(status) => Some(ReportedEffect::Executed(*status)),
             Self::NotExecuted => Some(ReportedEffect::NotExecuted),
             Self::Phase(_) | Self::NotResumed | Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
@@ -86,11 +86,6 @@ impl Learned {
             _ => None,
         }
     }
-}
-
-/// The status of an answer. A payload is an effect, and has none.
-pub(super) fn status(head: &Head) -> u16 {
-    head.status().unwrap_or(200)
 }
 
 /// A question, with all that decides what its answer changes.

@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::{
     Finding, ReconcileOutcome, Reconciler,
     ask::{AskError, Known, ask},
-    learned::{Asked, Asks, Learned, NotFound, escalates, questions, status},
+    learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     schedule::Schedule,
 };
 use crate::{
@@ -340,7 +340,7 @@ impl Reconciliation {
                 let denied: Vec<_> = unapplied.denied.iter().filter_map(|place| writes.get(*place)).collect();
                 tracing::error!(?denied, "the domain writes of a completion were refused: it is escalated");
                 Count::Denied.add(asked.seen.key.operation());
-                Box::pin(self.write(asked, &Learned::Denied(status(&answer.head)), &[])).await
+                Box::pin(self.write(asked, &Learned::Denied(answer.head.http_status()), &[])).await
             }
             // A missing permission, or a malformed expression. It may be repaired, and the number of questions is bounded.
             Err(unapplied)
@@ -350,7 +350,7 @@ impl Reconciliation {
             {
                 let cause = unapplied.error.cause();
                 tracing::error!(cause, "the store does not take the domain writes of a completion");
-                Box::pin(self.write(asked, &Learned::Unwritable(status(&answer.head)), &[])).await
+                Box::pin(self.write(asked, &Learned::Unwritable(answer.head.http_status()), &[])).await
             }
             Err(unapplied) => Err(unapplied.error.into()),
         }
@@ -384,7 +384,7 @@ impl Reconciliation {
             return Err(Learned::Later(Duration::ZERO));
         }
         // It was executed nevertheless.
-        let unwritable = || Learned::Unwritable(status(&answer.head));
+        let unwritable = || Learned::Unwritable(answer.head.http_status());
         // The reconciler may be repaired.
         let writes = Writes::of(writes, self.engine.store.records_table()).map_err(|error| {
             tracing::error!(%error, "the domain writes of a reconciler's finding can never be made");

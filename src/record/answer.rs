@@ -79,6 +79,16 @@ impl Head {
         if let Self::Http { status, .. } = self { Some(*status) } else { None }
     }
 
+    /// The status code; if the answer is not an HTTP response, one that means the same.
+    pub(crate) const fn http_status(&self) -> u16 {
+        match self {
+            Self::Http { status, .. } => *status,
+            Self::Payload => 200,
+            Self::Refusal => 422,
+            Self::Abandoned => 408,
+        }
+    }
+
     /// Whether it reports an effect rather than a refusal.
     pub(crate) const fn is_effect(&self) -> bool {
         match self {

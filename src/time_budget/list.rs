@@ -220,8 +220,10 @@ list! {
     /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.
     pub(crate) const LEASE_OVER: Duration = seconds(2);
 
-    /// A message with an unknown outcome is hidden for this long at least.
-    pub(crate) const MIN_HELD: Duration = minutes(1);
+    /// A message with an unknown outcome is hidden until the next question to the provider, and for so long at least, by its receives. So it
+    /// is received less than 1,000 times, the most that a queue allows, in the 14 days for which a queue keeps it; and half an hour after
+    /// its outcome is settled it is done.
+    pub(crate) const HELD: Backoff = Backoff { first: minutes(1), factor: 2, max: minutes(30) };
 
     /// A message is hidden for this long at most. SQS allows 12 hours, counted from its receive, and an invocation takes up to 15 minutes.
     pub(crate) const MAX_VISIBILITY: Duration = minutes(11 * 60 + 30);

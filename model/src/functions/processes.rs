@@ -248,6 +248,7 @@ fn of_finished(finished: FinishOutcome, answer: Option<Answer>) -> Received {
         FinishOutcome::Superseded(kept) => of_replay(&kept),
         FinishOutcome::Refused { answer, .. } => Received::of(&answer),
         FinishOutcome::Written { .. }
+        | FinishOutcome::Released
         | FinishOutcome::Fenced
         | FinishOutcome::Deferred
         | FinishOutcome::Unwritten => answer.as_ref().map_or(Received::Again, Received::of),

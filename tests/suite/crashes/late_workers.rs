@@ -445,7 +445,7 @@ async fn an_answer_that_differs_from_the_records_is_escalated(endpoint: &str) {
 
 fn finish_outcome(ended: &FinishOutcome) -> &'static str {
     match ended {
-        FinishOutcome::Written { .. } => "written",
+        FinishOutcome::Written { .. } | FinishOutcome::Released => "written",
         FinishOutcome::Superseded(_) => "superseded",
         FinishOutcome::AnsweredElsewhere => "answered elsewhere",
         FinishOutcome::Unknown => "unknown",
