@@ -22,6 +22,9 @@ use crate::{
 /// How long received dead letters are hidden from others: as long as an operator may take to answer.
 const HIDDEN_SECS: i32 = 300;
 
+/// The attribute of a consumer's dead letter, which says why it is dead. Its body is what its producer sent.
+const OF_A_CONSUMER: &str = "idempotency-reason";
+
 /// Empty answers after which a queue counts as empty. SQS asks only some of its servers each time, so one empty answer is not enough.
 const EMPTY_ANSWERS: u32 = 2;
 
@@ -81,7 +84,9 @@ impl DeadLetter {
             Some("reconcile") => Some(Queue::Reconcile),
             _ => None,
         };
-        let destination = record.clone().zip(queue);
+        // Its body is what anybody sent, and no message of ours.
+        let is_ours = message.message_attributes().is_none_or(|all| !all.contains_key(OF_A_CONSUMER));
+        let destination = record.clone().zip(queue).filter(|_| is_ours);
         let kind = kind.unwrap_or_else(|| internal::MessageSummary::NO_KIND.to_owned());
         Self { message, kind, reason, record, state: None, destination }
     }
@@ -136,6 +141,7 @@ impl<'a> DeadLetterQueue<'a> {
                 .queue_url(self.url)
                 .max_number_of_messages(max as i32)
                 .visibility_timeout(HIDDEN_SECS)
+                .message_attribute_names(OF_A_CONSUMER)
                 .wait_time_seconds(1)
                 .send()
                 .await

@@ -4,6 +4,7 @@ use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Durati
 
 use futures_util::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Context, Error};
+use tracing::Instrument;
 
 use super::{
     Consumer, DeadMessage,
@@ -165,7 +166,11 @@ impl Consumer {
                 let (context, origin) = (context.clone(), format!("queue {}", self.queue));
                 let job = Job { key, message, context, origin };
                 // One that panics outside of its function must not end the batch, which would freeze the others midway.
-                let done = AssertUnwindSafe(async { work(job).await }).catch_unwind().await;
+                let done = AssertUnwindSafe(async { work(job).await }).catch_unwind();
+                let message_id = received.id.as_deref();
+                // So that the guard's lines, which have the key's hash, can be found by the message.
+                let done =
+                    done.instrument(tracing::info_span!("message", queue = &*self.queue, message_id)).await;
                 let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked(received.receives));
                 Disposition::of(&ended, tries(attempts), nonce)
             }

@@ -10,7 +10,7 @@ use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use serde::{Serialize, de::DeserializeOwned};
 use tower_service::Service;
 
-use super::{Envelope, KeyFrom, Message, Source};
+use super::{Envelope, KeyFrom, Message, Source, message::FIFO};
 use crate::{
     engine::Execution,
     error_chain::json_error,
@@ -137,6 +137,9 @@ impl Consumer {
     /// source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`: without it, Lambda deletes messages that are handed back.
     ///
     /// `function` takes each message's body, which must be JSON of `I`. Another goes to the dead letters. Its result is kept.
+    ///
+    /// # Panics
+    /// If the messages cannot have such a key: of an envelope that is not opened, or a deduplication id in a standard queue.
     pub fn sqs<I, T, F, H>(self, guard: Guard, function: F) -> impl SqsFunction
     where
         I: DeserializeOwned + Send + 'static,
@@ -171,6 +174,7 @@ impl Consumer {
 
     /// A function that does this work for each message.
     pub(super) fn function(self, work: Work) -> impl SqsFunction {
+        self.key.assert_found(self.envelope != Envelope::None, self.queue.ends_with(FIFO), true);
         service_fn(move |event: LambdaEvent<Event>| -> BoxFuture<'static, _> {
             let (consumer, work) = (self.clone(), work.clone());
             Box::pin(async move { consumer.batch(&event.payload, event.context, &work).await })

@@ -39,6 +39,9 @@ use crate::{
 ///     lambda::run(invocation(guard, KeyFrom::body("/orderId"), ship)).await
 /// }
 /// ```
+///
+/// # Panics
+/// If the key is in what only a message has: an attribute, an envelope, a deduplication id.
 pub fn invocation<I, T, F, H>(
     guard: Guard,
     key: KeyFrom,
@@ -58,6 +61,7 @@ where
     F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
     H: Future<Output = Result<T, Failure>> + Send + 'static,
 {
+    key.assert_found(false, false, false);
     service_fn(move |event: LambdaEvent<Box<RawValue>>| {
         let (guard, key, function) = (guard.clone(), key.clone(), function.clone());
         async move { run(&guard, &key, &event, function).await }

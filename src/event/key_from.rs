@@ -1,10 +1,10 @@
 //! Where the idempotency key of a message is.
 
-use serde_json::Value;
+use serde_json::{Value, error::Category};
 
 use super::Message;
 use crate::{
-    fingerprint::{Content, FingerprintRule, Fingerprints},
+    fingerprint::{Content, FingerprintRule, Fingerprints, JsonPointer},
     key::IdempotencyKey,
 };
 
@@ -25,7 +25,7 @@ pub struct KeyFrom(From);
 
 #[derive(Clone, Debug)]
 enum From {
-    Body(String),
+    Body(JsonPointer),
     Attribute(String),
     Envelope,
     DeduplicationId,
@@ -34,17 +34,15 @@ enum From {
 }
 
 impl KeyFrom {
-    /// The member at this JSON Pointer (RFC 6901) of the body: a string that is not empty, or a whole number.
+    /// The member at this JSON Pointer (RFC 6901) of the body: a string that is not empty, or a whole number. A body with two members of
+    /// that name has no key, because readers differ in which one counts.
     ///
     /// # Panics
-    /// If it is not a pointer to a member: it begins with `/`.
-    pub fn body(pointer: impl Into<String>) -> Self {
-        let pointer = pointer.into();
-        assert!(
-            pointer.starts_with('/'),
-            "{pointer:?} is not a JSON Pointer to a member: it begins with `/`"
-        );
-        Self(From::Body(pointer))
+    /// If it is not a pointer to a member.
+    pub fn body(pointer: impl AsRef<str>) -> Self {
+        let pointer = pointer.as_ref();
+        let parsed = JsonPointer::parse(pointer);
+        Self(From::Body(parsed.unwrap_or_else(|error| panic!("KeyFrom::body({pointer:?}): {error}"))))
     }
 
     /// The message attribute of this name, as text.
@@ -85,39 +83,46 @@ impl KeyFrom {
     /// The key of this message; as an error, why it has none.
     pub(super) fn key(&self, message: &Message) -> Result<IdempotencyKey, String> {
         let mut parts = Vec::new();
-        let body = if self.reads_json() { serde_json::from_str(&message.body).ok() } else { None };
-        self.collect(message, body.as_ref(), &mut parts)?;
+        self.collect(message, &mut parts)?;
         let parts: Vec<_> = parts.iter().map(|part| &**part).collect();
         IdempotencyKey::of(&parts).map_err(|error| format!("the message's key is invalid: {error}"))
     }
 
-    fn reads_json(&self) -> bool {
+    /// Panics if messages without these cannot have such a key: a mistake in the program, found at start-up.
+    pub(super) fn assert_found(&self, has_envelope: bool, is_fifo: bool, has_attributes: bool) {
         match &self.0 {
-            From::Body(_) => true,
-            From::All(several) => several.iter().any(Self::reads_json),
-            _ => false,
+            From::All(several) => {
+                several.iter().for_each(|from| from.assert_found(has_envelope, is_fifo, has_attributes));
+            }
+            From::Envelope => {
+                assert!(has_envelope, "KeyFrom::envelope() needs an envelope: set Consumer::envelope")
+            }
+            From::DeduplicationId => {
+                assert!(is_fifo, "KeyFrom::deduplication_id() needs a FIFO queue, whose name ends in .fifo");
+            }
+            From::Attribute(name) => {
+                assert!(has_attributes, "KeyFrom::attribute({name:?}): an invocation has no attributes");
+            }
+            From::Body(_) | From::Content => {}
         }
     }
 
-    fn collect(
-        &self,
-        message: &Message,
-        body: Option<&Value>,
-        parts: &mut Vec<String>,
-    ) -> Result<(), String> {
+    fn collect(&self, message: &Message, parts: &mut Vec<String>) -> Result<(), String> {
         let part = match &self.0 {
-            From::All(several) => {
-                return several.iter().try_for_each(|from| from.collect(message, body, parts));
-            }
+            From::All(several) => return several.iter().try_for_each(|from| from.collect(message, parts)),
             From::Envelope => {
                 let id = message.envelope_id.as_ref().ok_or("the message has no envelope with an id")?;
                 parts.extend(id.iter().cloned());
                 return Ok(());
             }
             From::Body(pointer) => {
-                let body = body.ok_or("the message's body is not JSON, and its key is there")?;
-                match body.pointer(pointer) {
-                    Some(Value::String(text)) if !text.is_empty() => text.clone(),
+                let found = pointer.find(&message.body).map_err(|error| match error.classify() {
+                    Category::Data => "the message's body has two keys, or none that can be read",
+                    _ => "the message's body is not JSON, and its key is there",
+                });
+                let pointer = pointer.as_str();
+                match found? {
+                    Some(Value::String(text)) if !text.is_empty() => text,
                     Some(Value::Number(number)) if number.is_i64() || number.is_u64() => number.to_string(),
                     None => return Err(format!("the message's body has no key at {pointer}")),
                     Some(_) => {

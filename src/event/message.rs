@@ -11,6 +11,9 @@ use crate::store::stream::text_member;
 /// Lambda's name for SQS.
 pub(super) const SQS: &str = "aws:sqs";
 
+/// How the name of a FIFO queue ends.
+pub(super) const FIFO: &str = ".fifo";
+
 /// A message of a queue, without its envelope.
 #[derive(Clone, Default, derive_more::Debug)]
 // Bodies and attributes do not belong in logs.
@@ -55,10 +58,10 @@ impl Received {
                 let [id, receipt, queue, kind, body] =
                     ["messageId", "receiptHandle", "eventSourceARN", "eventSource", "body"]
                         .map(|name| text_member(raw.get(), name));
-                let group = serde_json::from_str::<Value>(raw.get()).ok();
                 // Its group waits behind it, if its burial fails.
-                let group = group
-                    .and_then(|record| Some(record["attributes"]["MessageGroupId"].as_str()?.to_owned()));
+                let record: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+                let group = record["attributes"]["MessageGroupId"].as_str().map(str::to_owned);
+                let group = group.filter(|_| queue.as_deref().is_some_and(|arn| arn.ends_with(FIFO)));
                 let body = body.unwrap_or_default();
                 let message = Message { id, body, group, receives: 1, ..Message::default() };
                 let unusable = Some("the message is not as SQS writes it".to_owned());
@@ -79,6 +82,7 @@ impl Received {
         // If it comes back from the dead letters, it has another one of the queue's.
         let deduplication_id = text.remove(DEDUPLICATION_ID);
         let system = |name: &str| message.attributes.get(name).cloned();
+        let is_fifo = message.event_source_arn.as_ref().is_some_and(|arn| arn.ends_with(FIFO));
         let unusable = message.body.is_none().then(|| "the message has no body".to_owned());
         Self {
             message: Message {
@@ -86,7 +90,8 @@ impl Received {
                 body: message.body.unwrap_or_default(),
                 attributes: text,
                 envelope_id: None,
-                group: system("MessageGroupId"),
+                // A standard queue may have groups too, for fairness: they have no order.
+                group: system("MessageGroupId").filter(|_| is_fifo),
                 deduplication_id: deduplication_id.or_else(|| system("MessageDeduplicationId")),
                 receives: system("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1),
             },

@@ -10,8 +10,9 @@ use aws_sdk_sqs::{
     types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue},
 };
 use futures_util::{StreamExt, stream};
+use sha2::{Digest, Sha256};
 
-use super::{DeadMessage, Source};
+use super::{DeadMessage, Source, message::FIFO};
 use crate::{
     config::{ConfigError, text},
     queue::{QueueError, SqsQueue, acceptable},
@@ -116,15 +117,16 @@ impl Source for SqsSource {
         let own: Vec<_> = own.collect();
         let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
-        let mut request = self.client.send_message().queue_url(&*self.dead_letters).message_body(body);
+        let mut request = self.client.send_message().queue_url(&*self.dead_letters).message_body(&body);
         for (name, value) in
             own.into_iter().chain(ours).filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES)
         {
             let value = MessageAttributeValue::builder().data_type("String").string_value(acceptable(&value));
             request = request.message_attributes(name, value.build().map_err(QueueError::new)?);
         }
-        if self.dead_letters.ends_with(".fifo") {
-            let id = id.unwrap_or_else(|| "none".to_owned());
+        if self.dead_letters.ends_with(FIFO) {
+            // Without an id, the content tells messages apart: the queue would drop a second one with the same id.
+            let id = id.unwrap_or_else(|| hex::encode(Sha256::digest(&body)));
             request =
                 request.message_group_id(group.unwrap_or_else(|| id.clone())).message_deduplication_id(id);
         }

@@ -22,6 +22,8 @@ mod media_type;
 mod multipart;
 mod rule;
 
+#[cfg(feature = "lambda")]
+pub(crate) use canonical::JsonPointer;
 pub use content::Content;
 pub(crate) use content::is_header_name;
 pub(crate) use digest::Fingerprint;

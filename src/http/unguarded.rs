@@ -12,8 +12,11 @@ use crate::telemetry::Count;
 impl Guard {
     /// Whether a request runs unguarded: by its method, or without a key if the profile makes keys optional.
     pub(super) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
-        let given = request.extensions().get::<GivenKey>().is_some();
-        let (method, keyed) = (request.method(), given || request.headers().contains_key(IDEMPOTENCY_KEY));
+        // Another front must not run it twice, whatever its method.
+        if request.extensions().get::<GivenKey>().is_some() {
+            return false;
+        }
+        let (method, keyed) = (request.method(), request.headers().contains_key(IDEMPOTENCY_KEY));
         let idempotent = IDEMPOTENT.iter().position(|idempotent| idempotent == method);
         match idempotent.filter(|_| !self.settings.also.contains(method)) {
             Some(number) => {

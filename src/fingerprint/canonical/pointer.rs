@@ -1,4 +1,13 @@
-//! JSON Pointers (RFC 6901) to values that are left out.
+//! JSON Pointers (RFC 6901): to values that are left out of a fingerprint, and to the key in a message.
+
+#[cfg(feature = "lambda")]
+use std::{borrow::Cow, fmt};
+
+#[cfg(feature = "lambda")]
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
 
 /// Points at a value in a JSON document (RFC 6901), other than the whole document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +38,105 @@ impl JsonPointer {
         Ok(Self { text: text.into(), steps })
     }
 
+    /// The value that it points at, without a look at the others; `None` if there is none.
+    ///
+    /// # Errors
+    /// If the document is not JSON, or an object on the way has two members of the name: which one counts would depend on the reader.
+    #[cfg(feature = "lambda")]
+    pub fn find(&self, json: &str) -> serde_json::Result<Option<serde_json::Value>> {
+        let mut document = serde_json::Deserializer::from_str(json);
+        let found = Find(&self.steps).deserialize(&mut document)?;
+        document.end()?;
+        Ok(found)
+    }
+
     /// The pointer as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+/// Finds the value behind these steps.
+#[cfg(feature = "lambda")]
+struct Find<'a>(&'a [Step]);
+
+#[cfg(feature = "lambda")]
+impl<'de> DeserializeSeed<'de> for Find<'_> {
+    type Value = Option<serde_json::Value>;
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<Self::Value, D::Error> {
+        match self.0 {
+            [] => serde_json::Value::deserialize(value).map(Some),
+            _ => value.deserialize_any(self),
+        }
+    }
+}
+
+#[cfg(feature = "lambda")]
+impl<'de> Visitor<'de> for Find<'_> {
+    type Value = Option<serde_json::Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        let (step, rest) = self.0.split_first().ok_or_else(|| A::Error::custom("no step is left"))?;
+        let mut found = None;
+        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
+            if *name != *step.name {
+                members.next_value::<IgnoredAny>()?;
+            } else if found.is_some() {
+                return Err(A::Error::custom("two members of one name"));
+            } else {
+                found = Some(members.next_value_seed(Find(rest))?);
+            }
+        }
+        Ok(found.flatten())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+        let (step, rest) = self.0.split_first().ok_or_else(|| A::Error::custom("no step is left"))?;
+        let mut found = None;
+        for place in 0.. {
+            let more = if step.index == Some(place) {
+                let element = elements.next_element_seed(Find(rest))?;
+                let more = element.is_some();
+                found = element.flatten();
+                more
+            } else {
+                elements.next_element::<IgnoredAny>()?.is_some()
+            };
+            if !more {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
     }
 }
 
