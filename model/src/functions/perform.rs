@@ -7,7 +7,7 @@ use lambda_idempotency::store::{Survey, WriteOutcome};
 use super::{
     call::{Call, Effect, Reply, Source},
     properties::{self, Violation},
-    scenario::{Guarded, KeyId},
+    scenario::{Guarded, KeyId, Provider},
     shelf::{Shelf, record_key},
     state::digest,
     universe::{ProcessId, Universe},
@@ -18,13 +18,14 @@ impl Universe {
     pub fn perform(&mut self, process: ProcessId, call: &Call) -> Reply {
         match call {
             Call::Begin | Call::Handler | Call::Sleep(_) => Reply::Done,
-            Call::Effect(_) if self.scenario.input.is_some_and(|input| input.is_refused) => {
-                Reply::Effect(Effect::NotSent)
-            }
-            Call::Effect(key) => {
-                self.effect(process, *key);
-                Reply::Effect(Effect::Executed)
-            }
+            Call::Effect(key) => Reply::Effect(match self.scenario.input.map(|input| input.provider) {
+                Some(Provider::Refuses) => Effect::Refused,
+                Some(Provider::IsAway) => Effect::NotSent,
+                None | Some(Provider::Executes) => {
+                    self.effect(process, *key);
+                    Effect::Executed
+                }
+            }),
             Call::Write(seen, record, with) => {
                 let (id, clock) = (self.key_id(&record.key), self.clock);
                 let (outcome, then) = self.shelf_mut(id).write(*seen, record, with, clock);

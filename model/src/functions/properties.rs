@@ -13,7 +13,7 @@ use super::{
     call::Source,
     input::InputMessage,
     processes::COMPLETION_TIMEOUT,
-    scenario::{Guarded, Input, KeyId, Rows, THE_KEY},
+    scenario::{Guarded, Input, KeyId, Provider, Rows, THE_KEY},
     shelf::{Shelf, record_key},
     universe::{Message, Process, ProcessId, Universe},
 };
@@ -263,8 +263,8 @@ impl Universe {
         }
     }
 
-    /// Whether a message of this key needs no further delivery: its record is completed, or a worker knows that its effect was executed,
-    /// which is in its report.
+    /// Whether a message of this key needs no further delivery: its record is completed, or a worker knows that its effect was executed.
+    /// If that worker's report is lost, the provider is asked, and confirms it.
     fn is_settled(&self, key: KeyId) -> bool {
         self.input.progress[usize::from(key)].is_done || self.shelf(key).answer().is_some()
     }
@@ -302,7 +302,7 @@ impl Universe {
         if done && !has_effect && !known {
             return Some(Violation::LostReport);
         }
-        let is_refused = shelf.answer().is_some() && !has_effect || input.is_refused;
+        let is_refused = shelf.answer().is_some() && !has_effect || input.provider != Provider::Executes;
         let is_sure = self.faults == 0 || self.is_calm;
         (is_sure && !done && !is_refused && !known).then_some(Violation::NeverExecuted)
     }

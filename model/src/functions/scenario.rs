@@ -55,8 +55,16 @@ pub struct Input {
     pub consumers: usize,
     /// After how many executions that certainly did nothing a message is dead.
     pub max_attempts: u32,
-    /// Whether the provider refuses each connection.
-    pub is_refused: bool,
+    pub provider: Provider,
+}
+
+/// What the provider does with each effect, if nothing goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    Executes,
+    Refuses,
+    /// It refuses connections.
+    IsAway,
 }
 
 /// A deadline that Lambda's context may have.

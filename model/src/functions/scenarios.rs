@@ -1,6 +1,6 @@
 //! The scenarios: small environments, each with what may go wrong in it.
 
-use super::scenario::{Deadline, Faults, Guarded, Input, Rows, Scenario};
+use super::scenario::{Deadline, Faults, Guarded, Input, Provider, Rows, Scenario};
 
 const NO_FAULTS: Faults = Faults {
     store: false,
@@ -34,8 +34,14 @@ const PLAIN: Scenario = Scenario {
 };
 
 /// Two messages with the same key, of a standard queue.
-const INPUT: Input =
-    Input { is_fifo: false, keys: &[0, 0], batch: 2, consumers: 2, max_attempts: 2, is_refused: false };
+const INPUT: Input = Input {
+    is_fifo: false,
+    keys: &[0, 0],
+    batch: 2,
+    consumers: 2,
+    max_attempts: 2,
+    provider: Provider::Executes,
+};
 
 /// Consumers of these messages.
 const MESSAGES: Scenario =
@@ -241,24 +247,17 @@ pub static SCENARIOS: [Scenario; 27] = [
         faults: Faults { outages: true, provider: true, queues: true, ..NO_FAULTS },
         ..MESSAGES
     },
-    // Dead letters, and what comes back from them.
+    // The provider refuses each effect: dead letters, and what comes back from them.
     Scenario {
         name: "refused messages",
-        input: Some(Input { max_attempts: 1, ..INPUT }),
-        faults: Faults {
-            outages: true,
-            deaths: true,
-            provider: true,
-            refusals: true,
-            queues: true,
-            ..NO_FAULTS
-        },
+        input: Some(Input { keys: &[0], provider: Provider::Refuses, ..INPUT }),
+        faults: Faults { outages: true, deaths: true, provider: true, queues: true, ..NO_FAULTS },
         ..MESSAGES
     },
     // No attempt succeeds.
     Scenario {
         name: "messages without a provider",
-        input: Some(Input { keys: &[0], is_refused: true, ..INPUT }),
+        input: Some(Input { keys: &[0], provider: Provider::IsAway, ..INPUT }),
         faults: Faults { store: true, deaths: true, freezes: true, queues: true, ..NO_FAULTS },
         ..MESSAGES
     },
