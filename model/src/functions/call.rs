@@ -11,7 +11,11 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 
-use super::{scenario::Faults, universe::MessageId};
+use super::{
+    input::Receipt,
+    scenario::{Faults, KeyId},
+    universe::MessageId,
+};
 
 /// A queue, or another source of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,17 +38,23 @@ pub enum Call {
     /// The handler begins.
     Handler,
     /// The handler asks the provider for the effect.
-    Effect,
+    Effect(KeyId),
     /// Insert the record, or swap that of this revision.
     Write(Option<Revision>, Box<Record>, Vec<Companion>),
-    Load,
-    KeepBody(BodyId, Bytes, Timestamp),
-    LoadBody(BodyId, Place),
+    Load(KeyId),
+    KeepBody(KeyId, BodyId, Bytes, Timestamp),
+    LoadBody(KeyId, BodyId, Place),
     Due(Timestamp),
     Survey,
     Send(Source, String, Duration),
     /// The provider is asked.
-    Ask,
+    Ask(KeyId),
+    /// A consumer changes for how long messages are hidden.
+    Hide(Vec<(Receipt, Duration)>),
+    /// A consumer sends a message of this key to the dead letters.
+    Bury(KeyId),
+    /// A consumer's batch ends. These messages are done.
+    EndBatch(Vec<Receipt>),
     /// Its message is done.
     Acknowledge(MessageId),
     /// Wait until the process has run for so long.
@@ -146,7 +156,7 @@ impl Call {
 
     pub const fn is_of_store(&self) -> bool {
         use Call::{Due, KeepBody, Load, LoadBody, Write};
-        matches!(self, Write(..) | Load | KeepBody(..) | LoadBody(..) | Due(_))
+        matches!(self, Write(..) | Load(_) | KeepBody(..) | LoadBody(..) | Due(_))
     }
 
     /// How it may end, in an environment with these faults. The first is the usual one.
@@ -167,7 +177,7 @@ impl Call {
                 also(faults.freezes, &[Freezes, FreezesAfter]);
                 also(faults.clocks, &[ClockBack]);
             }
-            Self::Load | Self::LoadBody(..) | Self::Due(_) => {
+            Self::Load(_) | Self::LoadBody(..) | Self::Due(_) => {
                 also(faults.store, &[Failed]);
                 also(faults.outages, &[Outage]);
                 also(faults.deaths, &[Dies]);
@@ -180,23 +190,28 @@ impl Call {
                 also(faults.deaths, &[Dies, DiesAfter]);
                 also(faults.freezes, &[FreezesAfter]);
             }
-            Self::Send(..) => {
+            Self::Send(..) | Self::Bury(_) | Self::Hide(_) => {
                 also(faults.queues, &[Unanswered, Failed]);
                 also(faults.deaths, &[Dies, DiesAfter]);
                 also(faults.freezes, &[Freezes, FreezesAfter]);
             }
             Self::Acknowledge(_) => also(faults.queues, &[Failed]),
+            // Its answer is lost: all its messages come again.
+            Self::EndBatch(_) => {
+                also(faults.queues || faults.deaths, &[Failed]);
+                also(faults.freezes, &[Freezes]);
+            }
             Self::Handler => {
                 also(faults.freezes, &[Freezes]);
                 also(faults.clocks, &[ClockBack]);
             }
-            Self::Effect => {
+            Self::Effect(_) => {
                 also(faults.provider, &[Unanswered, Failed, Late, NotSent]);
                 also(faults.refusals, &[Refused]);
                 also(faults.deaths, &[Dies, DiesAfter, DiesLate]);
                 also(faults.freezes, &[FreezesAfter]);
             }
-            Self::Ask => {
+            Self::Ask(_) => {
                 also(faults.provider, &[Failed]);
                 also(faults.deaths, &[Dies]);
                 also(faults.freezes, &[FreezesAfter]);
@@ -210,17 +225,20 @@ impl Call {
         match self {
             Self::Begin => 0,
             Self::Handler => 1,
-            Self::Effect => 2,
+            Self::Effect(_) => 2,
             Self::Write(..) => 3,
-            Self::Load => 4,
+            Self::Load(_) => 4,
             Self::KeepBody(..) => 5,
             Self::LoadBody(..) => 6,
             Self::Due(_) => 7,
             Self::Survey => 8,
             Self::Send(..) => 9,
-            Self::Ask => 10,
+            Self::Ask(_) => 10,
             Self::Acknowledge(_) => 11,
             Self::Sleep(_) => 12,
+            Self::Hide(_) => 13,
+            Self::Bury(_) => 14,
+            Self::EndBatch(_) => 15,
         }
     }
 }

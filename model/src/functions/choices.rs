@@ -3,7 +3,7 @@
 use super::{
     call::{Call, How, Source},
     execution::Choice,
-    universe::{Gate, REQUEST, Universe},
+    universe::{CONSUMER, Gate, REQUEST, Universe},
 };
 
 impl Universe {
@@ -45,9 +45,10 @@ impl Universe {
         choices
     }
 
-    /// Whether the order of what is left does not matter: no request, and no fault is left.
+    /// Whether the order of what is left does not matter: no request, no consumer, and no fault is left.
     fn ends_calmly(&self) -> bool {
-        let requests = self.processes.iter().any(|process| process.name == REQUEST && !process.over);
+        let requests =
+            self.processes.iter().any(|process| [REQUEST, CONSUMER].contains(&process.name) && !process.over);
         self.scenario.ends_calmly && self.faults_left() == 0 && !requests
     }
 
@@ -65,10 +66,11 @@ impl Universe {
             }
         }
         let polls = self.processes.iter().filter(|process| !process.over && process.name == "poll").count();
-        let is_due = self.shelf.due_at().is_some_and(|at| at <= self.clock);
+        let is_due = self.due_at().is_some_and(|at| at <= self.clock);
         if is_due && self.down_until <= self.clock && polls < usize::from(self.scenario.polls) {
             choices.push(Choice::Poll);
         }
+        choices.extend(self.batches().into_iter().map(|(first, second)| Choice::Receive(first, second)));
         choices.extend((0..self.later.len()).map(Choice::Land));
     }
 }

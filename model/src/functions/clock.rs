@@ -16,9 +16,22 @@ impl Universe {
         let messages =
             self.messages.iter().filter(|message| !message.taken).map(|message| message.visible_at);
         let later = self.later.iter().map(|later| later.by).filter(|by| *by != u64::MAX);
-        let due = self.shelf.due_at().filter(|_| self.scenario.polls > 0);
+        let due = self.due_at().filter(|_| self.scenario.polls > 0);
         let up = Some(self.down_until);
-        sleeps.chain(messages).chain(up).chain(later).chain(due).filter(|at| *at > self.clock).min()
+        let visible = self
+            .input
+            .messages
+            .iter()
+            .filter(|message| !self.is_quiet(message))
+            .map(|message| message.visible_at);
+        sleeps
+            .chain(messages)
+            .chain(visible)
+            .chain(up)
+            .chain(later)
+            .chain(due)
+            .filter(|at| *at > self.clock)
+            .min()
     }
 
     fn wakes_at(&self, gate: &Gate) -> Option<u64> {
@@ -54,8 +67,10 @@ impl Universe {
     pub fn land(&mut self, place: usize) {
         let Later { process, call, at, .. } = self.later.remove(place);
         self.tell(|all| format!("late: {} {call}", all.name(process)));
-        if let Reply::Written(Ok(WriteOutcome::Written)) = self.perform(process, &call) {
-            self.landed(process, at);
+        if let Reply::Written(Ok(WriteOutcome::Written)) = self.perform(process, &call)
+            && let Call::Write(_, record, _) = &call
+        {
+            self.landed(process, self.key_id(&record.key), at);
         }
     }
 }

@@ -12,11 +12,11 @@ use futures_util::future::LocalBoxFuture;
 
 use super::{
     call::{How, Source},
-    processes,
+    consumer, processes,
     properties::Violation,
     scenario::{Deadline, Scenario},
     services::Machine,
-    universe::{GateId, MessageId, ProcessId, REQUEST, Shared},
+    universe::{CONSUMER, GateId, MessageId, ProcessId, REQUEST, Shared},
 };
 
 /// After how many choices an execution counts as endless.
@@ -31,6 +31,8 @@ pub enum Choice {
     Resume(ProcessId),
     /// A message is delivered.
     Deliver(MessageId),
+    /// A consumer receives one message, or two.
+    Receive(MessageId, Option<MessageId>),
     /// The reconcile function is down for days.
     GoDown,
     /// The schedule invokes the reconcile function.
@@ -39,7 +41,7 @@ pub enum Choice {
     Land(usize),
     /// Time passes until then.
     Advance(u64),
-    /// At rest: a last client asks, and nothing goes wrong any more.
+    /// At rest: a last client asks, or messages come again, and nothing goes wrong any more.
     Last,
 }
 
@@ -75,7 +77,7 @@ pub struct Execution {
     universe: Shared,
     tasks: Vec<Task>,
     steps: usize,
-    /// Whether the last client, who comes once all is at rest, has come.
+    /// Whether the last client, who comes once all is at rest, has come, or messages have come again.
     has_last: bool,
 }
 
@@ -213,6 +215,20 @@ impl Execution {
                     self.add(process, Box::pin(processes::deliver(machine, message)));
                 }
             }
+            Choice::Receive(first, second) => {
+                let ids: Vec<_> = [first].into_iter().chain(second).collect();
+                let batch = self.universe.lock().receive(&ids);
+                let machine = self.machine(CONSUMER, None);
+                let process = machine.process;
+                let digest = super::state::digest(&batch);
+                self.universe.lock().remember(process, digest);
+                self.universe.lock().tell(|all| {
+                    let receipts: Vec<_> =
+                        batch.iter().map(|message| message.receipt().to_string()).collect();
+                    format!("{} receives {}", all.name(process), receipts.join(" and "))
+                });
+                self.add(process, Box::pin(consumer::consume(machine, batch)));
+            }
             Choice::GoDown => self.universe.lock().go_down(),
             Choice::Poll => {
                 let machine = self.machine("poll", None);
@@ -224,6 +240,10 @@ impl Execution {
             Choice::Last => {
                 self.has_last = true;
                 self.universe.lock().is_calm = true;
+                if self.scenario.input.is_some() {
+                    self.universe.lock().come_again();
+                    return self.run();
+                }
                 let is_late = self.scenario.answer_may_expire();
                 self.request(if is_late { Deadline::Later(0) } else { Deadline::None });
             }

@@ -12,8 +12,10 @@
 pub mod call;
 pub mod choices;
 mod clock;
+mod consumer;
 pub mod execution;
 pub mod explore;
+pub mod input;
 mod perform;
 pub mod processes;
 pub mod properties;

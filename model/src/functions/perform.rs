@@ -7,8 +7,8 @@ use lambda_idempotency::store::{Survey, WriteOutcome};
 use super::{
     call::{Call, Effect, Reply, Source},
     properties::{self, Violation},
-    scenario::Guarded,
-    shelf::found,
+    scenario::{Guarded, KeyId, Provider},
+    shelf::{Shelf, record_key},
     state::digest,
     universe::{ProcessId, Universe},
 };
@@ -18,14 +18,19 @@ impl Universe {
     pub fn perform(&mut self, process: ProcessId, call: &Call) -> Reply {
         match call {
             Call::Begin | Call::Handler | Call::Sleep(_) => Reply::Done,
-            Call::Effect => {
-                self.effect(process);
-                Reply::Effect(Effect::Executed)
-            }
+            Call::Effect(key) => Reply::Effect(match self.scenario.input.map(|input| input.provider) {
+                Some(Provider::Refuses) => Effect::Refused,
+                Some(Provider::IsAway) => Effect::NotSent,
+                None | Some(Provider::Executes) => {
+                    self.effect(process, *key);
+                    Effect::Executed
+                }
+            }),
             Call::Write(seen, record, with) => {
-                let (outcome, then) = self.shelf.write(*seen, record, with, self.clock);
+                let (id, clock) = (self.key_id(&record.key), self.clock);
+                let (outcome, then) = self.shelf_mut(id).write(*seen, record, with, clock);
                 then.violation.into_iter().for_each(|violation| self.violate(violation));
-                if self.scenario.guarded != Guarded::Reserved && self.shelf.rows > 1 {
+                if self.scenario.guarded != Guarded::Reserved && self.shelf(id).rows > 1 {
                     self.violate(Violation::TwoEffects);
                 }
                 if let Some(at) = then.check_at {
@@ -44,18 +49,17 @@ impl Universe {
                 }
                 Reply::Written(Ok(outcome))
             }
-            Call::Load => Reply::Loaded(Ok(self.shelf.record().cloned().map(Box::new))),
-            Call::KeepBody(id, body, until) => {
-                let key = self.scenario_key();
-                Reply::Kept(Ok(self.shelf.keep_body(&key, *id, body.clone(), *until)))
+            Call::Load(key) => Reply::Loaded(Ok(self.shelf(*key).record().cloned().map(Box::new))),
+            Call::KeepBody(key, id, body, until) => {
+                Reply::Kept(Ok(self.shelf_mut(*key).keep_body(&record_key(*key), *id, body.clone(), *until)))
             }
-            Call::LoadBody(id, place) => {
-                let key = self.scenario_key();
-                Reply::Body(Ok(self.shelf.load_body(&key, *id, *place, self.clock)))
+            Call::LoadBody(key, id, place) => {
+                Reply::Body(Ok(self.shelf(*key).load_body(&record_key(*key), *id, *place, self.clock)))
             }
             Call::Due(now) => {
-                let is_due = self.shelf.due_at().is_some_and(|at| at <= now.as_millis());
-                Reply::Due(Ok(is_due.then(|| self.scenario_key()).into_iter().collect()))
+                let is_due = |shelf: &Shelf| shelf.due_at().is_some_and(|at| at <= now.as_millis());
+                let due = self.shelves.iter().zip(0..).filter(|(shelf, _)| is_due(shelf));
+                Reply::Due(Ok(due.map(|(_, key)| record_key(key)).collect()))
             }
             Call::Survey => Reply::Survey(Survey::NOTHING),
             Call::Send(source, body, delay) => {
@@ -63,7 +67,16 @@ impl Universe {
                 self.send(*source, body.clone(), *delay, digest);
                 Reply::Sent(true)
             }
-            Call::Ask => Reply::Found(Some(found(&self.effects, self.scenario))),
+            Call::Ask(key) => Reply::Found(Some(self.shelf(*key).found(self.scenario))),
+            Call::Hide(hidden) => Reply::Sent(self.hide(hidden)),
+            Call::Bury(key) => {
+                self.bury(*key);
+                Reply::Sent(true)
+            }
+            Call::EndBatch(done) => {
+                self.end_batch(done);
+                Reply::Done
+            }
             Call::Acknowledge(id) => {
                 if let Some(place) = self.messages.iter().position(|message| message.id == *id) {
                     let message = self.messages.remove(place);
@@ -76,14 +89,14 @@ impl Universe {
         }
     }
 
-    /// The provider executes the effect of this process.
-    fn effect(&mut self, process: ProcessId) {
-        if matches!(self.scenario.guarded, Guarded::Resumed(1..)) && !self.effects.is_empty() {
+    /// The provider executes the effect of this process under this key.
+    fn effect(&mut self, process: ProcessId, key: KeyId) {
+        if matches!(self.scenario.guarded, Guarded::Resumed(1..)) && !self.shelf(key).effects.is_empty() {
             // It remembers the key.
             return;
         }
-        self.effects.push(process);
-        if self.effects.len() > 1 {
+        self.shelf_mut(key).effects.push(process);
+        if self.shelf(key).effects.len() > 1 {
             self.violate(Violation::TwoEffects);
         }
         if self.scenario.webhook {

@@ -10,7 +10,6 @@ use lambda_idempotency::{
         Computed, Executor, Fingerprints, FinishOutcome, Replay, Report, Request, ReserveOutcome,
         SingleTransactionOutcome, Stale,
     },
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::Answer,
@@ -21,10 +20,10 @@ use lambda_idempotency::{
 use super::{
     call::{Call, Effect, Reply, Source},
     properties::Received,
-    scenario::{Deadline, Guarded},
+    scenario::{Deadline, Guarded, THE_KEY},
     services::{GatedProvider, GatedQueue, GatedStore, Machine},
-    shelf::{PHASE, answer, row},
-    universe::{Message, Universe},
+    shelf::{PHASE, answer, record_key, row},
+    universe::Message,
 };
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -37,24 +36,8 @@ const MAX_LEASE: Duration = Duration::from_secs(240);
 const MAX_QUESTIONS: u32 = 5;
 const RESUME_WITHIN: Duration = Duration::from_secs(3600);
 
-impl Universe {
-    /// The key of the only record.
-    pub fn scenario_key(&self) -> RecordKey {
-        key()
-    }
-}
-
-fn key() -> RecordKey {
-    let valid = "this name is valid";
-    RecordKey::new(
-        Tenant::parse("model").expect(valid),
-        OperationName::parse("model").expect(valid),
-        IdempotencyKey::parse("key").expect(valid),
-    )
-}
-
 impl Machine {
-    fn operation(&self) -> Operation {
+    pub fn operation(&self) -> Operation {
         let scenario = self.universe.lock().scenario;
         let mut operation = Operation::new("model")
             .lease(LEASE)
@@ -86,7 +69,7 @@ impl Machine {
             Deadline::At(millis) => Some(Timestamp::from_millis(millis)),
         };
         Request {
-            key: key(),
+            key: record_key(THE_KEY),
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
             may_begin: !matches!(late, Deadline::Later(_)),
             may_have_begun: false,
@@ -133,7 +116,7 @@ pub async fn request(machine: Machine, deadline: Deadline) {
     }
     let received = match executor.reserve(&request).await {
         ReserveOutcome::Owned(owned) => {
-            machine.universe.lock().begins(machine.process, owned.execution().attempt());
+            machine.universe.lock().begins(machine.process, THE_KEY, owned.execution().attempt());
             let (report, answer) = handle(&machine, owned.execution()).await;
             let finished = executor.finish(owned, report).await;
             of_finished(finished, answer)
@@ -162,7 +145,7 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
     }
     let number = machine.process + 1;
     let effect = match scenario.guarded {
-        Guarded::Reserved => match machine.call(Call::Effect).await {
+        Guarded::Reserved => match machine.call(Call::Effect(THE_KEY)).await {
             Reply::Effect(effect) => effect,
             _ => Effect::NoAnswer,
         },
@@ -182,12 +165,14 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
 async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -> (Report, Option<Answer>) {
     let ended = async {
         let charge = execution.phase(PHASE).keys_live(keys_live).call(async |_| {
-            let Reply::Effect(effect) = machine.call(Call::Effect).await else {
+            let Reply::Effect(effect) = machine.call(Call::Effect(THE_KEY)).await else {
                 return Err(CallError::Perhaps("no answer".into()));
             };
             match effect {
                 // The provider's id for it.
-                Effect::Executed => Ok(Some(machine.universe.lock().effects.last().map_or(0, |by| by + 1))),
+                Effect::Executed => {
+                    Ok(Some(machine.universe.lock().shelf(THE_KEY).effects.last().map_or(0, |by| by + 1)))
+                }
                 Effect::Refused => Ok(None),
                 Effect::NoAnswer => Err(CallError::Perhaps("no answer".into())),
                 Effect::NotSent => Err(CallError::not_executed("nothing was sent")),
@@ -274,10 +259,10 @@ pub async fn deliver(machine: Machine, message: Message) {
 async fn is_processed(machine: &Machine) -> bool {
     let report = {
         let universe = machine.universe.lock();
-        match (universe.scenario.guarded, universe.shelf.record()) {
+        match (universe.scenario.guarded, universe.shelf(THE_KEY).record()) {
             (Guarded::Resumed(_), Some(record)) => {
                 let key = record.key.downstream_key(&record.fingerprint, PHASE);
-                let number = universe.effects.last().map_or(0, |by| by + 1);
+                let number = universe.shelf(THE_KEY).effects.last().map_or(0, |by| by + 1);
                 ProviderReport::phase_executed(PHASE, &key, &Some(number))
             }
             _ => ProviderReport::executed(201, GatedProvider(machine.clone())),
@@ -287,7 +272,7 @@ async fn is_processed(machine: &Machine) -> bool {
         use ReconcileOutcome::{Busy, InFlight, NotDue};
         matches!(outcome, InFlight(_) | Busy | NotDue)
     };
-    let outcome = machine.reconciliation().reported(&key(), &report).await;
+    let outcome = machine.reconciliation().reported(&record_key(THE_KEY), &report).await;
     outcome.is_ok_and(|outcome| !again(&outcome))
 }
 

@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use lambda_idempotency::{
-    record::{Answer, AttemptId, Evidence, KeptAnswer, Phases, Record, State},
+    record::{Answer, AttemptId, Evidence, Head, KeptAnswer, Phases, Record, State},
     time::Timestamp,
     time_budget::STORE_TIMEOUT,
 };
@@ -11,8 +11,10 @@ use serde_json::Value;
 
 use super::{
     call::Source,
+    input::InputMessage,
     processes::COMPLETION_TIMEOUT,
-    scenario::{Guarded, Rows},
+    scenario::{Guarded, Input, KeyId, Provider, Rows, THE_KEY},
+    shelf::{Shelf, record_key},
     universe::{Message, Process, ProcessId, Universe},
 };
 
@@ -51,6 +53,11 @@ pub enum Violation {
     NotTakenBack,
     NoRest,
     NeverExecuted,
+    LostMessage,
+    OutOfOrder,
+    RanWhileUnknown,
+    TooManyAttempts,
+    TooManyReceives,
 }
 
 impl fmt::Display for Violation {
@@ -63,7 +70,7 @@ impl fmt::Display for Violation {
             Self::TwoAnswers => "all clients get the same answer, and the record's answer never changes",
             Self::ForgottenRefusal => "a refusal that a caller got is with operators if there was an effect",
             Self::LostReport => "an effect is in the record's answer, or with operators",
-            Self::Acknowledged => "a message is acknowledged only if what it says is kept",
+            Self::Acknowledged => "a message is acknowledged only if what it says is kept, or done",
             Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
             Self::MissingBody => "a record never names a body that is not stored",
             Self::KeptTooShort => {
@@ -74,7 +81,14 @@ impl fmt::Display for Violation {
                 "a reservation without an answer is taken back for as long as it can still land"
             }
             Self::NoRest => "at rest, the record is free, completed, or with operators",
-            Self::NeverExecuted => "a request without faults is executed",
+            Self::NeverExecuted => "a request or message without faults is executed",
+            Self::LostMessage => "a message without an effect is in its queue, or in the dead letters",
+            Self::OutOfOrder => {
+                "in a FIFO group, no execution begins before each earlier message is settled or dead"
+            }
+            Self::RanWhileUnknown => "no execution begins while the outcome of another is unknown",
+            Self::TooManyAttempts => "a message is tried no more often than its consumer says",
+            Self::TooManyReceives => "a message is not received again and again while it waits",
         })
     }
 }
@@ -84,7 +98,10 @@ const fn is_effect(status: u16) -> bool {
 }
 
 fn kept_effect(answer: &KeptAnswer) -> bool {
-    answer.head.status().is_some_and(is_effect)
+    match &answer.head {
+        Head::Http { status, .. } => is_effect(*status),
+        head => matches!(head, Head::Payload),
+    }
 }
 
 /// The longest lease: `MAX_DEADLINE`, and the grace.
@@ -101,6 +118,12 @@ pub fn written(
         (_, State::InProgress { lease_until }) if *lease_until > now.plus(MAX_LEASE) => {
             Some(Violation::EndlessLease)
         }
+        // A worker may claim its own record back.
+        (Some(State::Unknown { .. }), State::InProgress { .. })
+            if before.is_some_and(|before| before.attempt != after.attempt) =>
+        {
+            Some(Violation::RanWhileUnknown)
+        }
         (_, State::Completed { completed_at, expires_at, .. })
             if *expires_at < completed_at.plus(retention) =>
         {
@@ -115,6 +138,16 @@ pub fn written(
     }
 }
 
+/// How often a message may be received: some waits in flight, those between questions, and those after attempts.
+const MAX_RECEIVES: u32 = 20;
+
+impl Violation {
+    /// What it violates that this message is received.
+    pub fn of_receive(message: &InputMessage) -> Option<Self> {
+        (message.receives > MAX_RECEIVES).then_some(Self::TooManyReceives)
+    }
+}
+
 /// Whether the message says that there was an effect.
 fn reports_effect(message: &Message) -> bool {
     if message.source == Source::Events {
@@ -122,7 +155,9 @@ fn reports_effect(message: &Message) -> bool {
     }
     let Ok(body) = serde_json::from_str::<Value>(&message.body) else { return false };
     let status = body["item"]["status"]["N"].as_str().and_then(|status| status.parse().ok());
-    let by_worker = status.is_some_and(is_effect) || body["item"]["reported"]["S"] == "effect";
+    let by_worker = status.is_some_and(is_effect)
+        || body["item"]["head"]["S"] == "payload"
+        || body["item"]["reported"]["S"] == "effect";
     match body["kind"].as_str() {
         Some("deferred_report") => by_worker,
         Some("provider_report") => true,
@@ -132,7 +167,7 @@ fn reports_effect(message: &Message) -> bool {
 
 /// What it violates that this message is removed from its queue.
 pub fn acknowledged(all: &Universe, message: &Message) -> Option<Violation> {
-    let record = all.shelf.record();
+    let record = all.shelf(all.key_in(&message.body)).record();
     if message.source == Source::Checks {
         let open = matches!(record.map(|record| &record.state), Some(State::InProgress { .. }));
         let looked_later = all.messages.iter().any(|other| other.source == Source::Checks);
@@ -156,28 +191,31 @@ pub fn acknowledged(all: &Universe, message: &Message) -> Option<Violation> {
 
 impl Universe {
     /// A handler is about to begin.
-    pub fn begins(&mut self, process: ProcessId, attempt: AttemptId) {
+    pub fn begins(&mut self, process: ProcessId, key: KeyId, attempt: AttemptId) {
         self.tell(|all| format!("{} owns the record", all.name(process)));
         self.process(process).began = true;
         // By its own clock: another one may count it as dead too early, and never as alive for too long.
         let now = self.now(process);
-        let owns = self.shelf.record().is_some_and(|record| {
+        let owns = self.shelf(key).record().is_some_and(|record| {
             let live = matches!(record.state, State::InProgress { lease_until } if now < lease_until);
             live && record.attempt == attempt
         });
         if !owns {
             self.violate(Violation::BeganWithoutLease);
         }
+        if self.scenario.input.is_some() {
+            self.begins_message(key);
+        }
     }
 
     /// A write that got no answer is applied late: it was called `at` this time. If it is a reservation, its process must
     /// still take it back, or have tried to for its time.
-    pub fn landed(&mut self, process: ProcessId, at: u64) {
+    pub fn landed(&mut self, process: ProcessId, key: KeyId, at: u64) {
         let taking_back = (STORE_TIMEOUT + COMPLETION_TIMEOUT).as_millis();
         let Process { began, faults, ended_at, .. } = *self.process(process);
         let ended_early = ended_at.is_some_and(|ended| u128::from(ended - at) < taking_back);
         let is_open =
-            self.shelf.record().is_some_and(|record| matches!(record.state, State::InProgress { .. }));
+            self.shelf(key).record().is_some_and(|record| matches!(record.state, State::InProgress { .. }));
         if ended_early && !began && faults == 1 && is_open {
             self.violate(Violation::NotTakenBack);
         }
@@ -187,43 +225,106 @@ impl Universe {
     pub fn answered(&mut self, process: ProcessId, received: Received) {
         self.tell(|all| format!("{}'s client gets {received}", all.name(process)));
         self.received.push((process, received));
-        if matches!(received, Received::Omitted(_)) && self.shelf.has_body(self.clock) {
+        let has_body = self.shelf(THE_KEY).has_body(self.clock);
+        if matches!(received, Received::Omitted(_)) && has_body {
             self.violate(Violation::FalseAnswer);
         }
         let Received::Answer(status, number) = received else { return };
-        let by_provider = self.scenario.is_by_provider();
-        let happened = self.effects.iter().any(|effect| u64::from(*effect) + 1 == number);
-        let committed = self.shelf.rows > 0;
+        let (by_provider, shelf) = (self.scenario.is_by_provider(), self.shelf(THE_KEY));
+        let happened = shelf.effects.iter().any(|effect| u64::from(*effect) + 1 == number);
+        let committed = shelf.rows > 0;
         if is_effect(status) && !(if by_provider { happened } else { committed }) {
             self.violate(Violation::FalseAnswer);
         }
     }
 
+    /// The number of the key in this message.
+    fn key_in(&self, body: &str) -> KeyId {
+        (0..self.scenario.keys())
+            .find(|key| body.contains(&record_key(*key).partition_key()))
+            .unwrap_or(THE_KEY)
+    }
+
+    /// A message's function is about to begin.
+    fn begins_message(&mut self, key: KeyId) {
+        let Some(input) = self.scenario.input else { return };
+        let progress = &mut self.input.progress[usize::from(key)];
+        progress.begun += 1;
+        // Each fault may cost an execution, and each further message is tried once.
+        let most = input.max_attempts + progress.sent - 1 + u32::from(self.faults);
+        if progress.begun > most {
+            self.violate(Violation::TooManyAttempts);
+        }
+        let before = input.keys.iter().take_while(|other| **other != key).copied();
+        let is_settled =
+            |key: KeyId| self.is_settled(key) || self.input.progress[usize::from(key)].was_buried;
+        if input.is_fifo && !before.into_iter().all(is_settled) {
+            self.violate(Violation::OutOfOrder);
+        }
+    }
+
+    /// Whether a message of this key needs no further delivery: its record is completed, or a worker knows that its effect was executed.
+    /// If that worker's report is lost, the provider is asked, and confirms it.
+    fn is_settled(&self, key: KeyId) -> bool {
+        self.input.progress[usize::from(key)].is_done || self.shelf(key).answer().is_some()
+    }
+
+    /// What it violates that a message of this key is gone.
+    pub fn ended(&self, key: KeyId) -> Option<Violation> {
+        let was_buried = self.input.progress[usize::from(key)].was_buried;
+        (!self.is_settled(key) && !was_buried).then_some(Violation::Acknowledged)
+    }
+
     /// What does not hold once nothing happens any more.
     pub fn at_rest(&self) -> Option<Violation> {
-        let record = self.shelf.record();
-        let visible = self.is_visible();
-        let is_free = |record: &Record| matches!(record.state, State::FailedRetryable { .. });
         let open = |record: &Record| {
             use State::{BetweenWorkers, InProgress, Pending, Unknown};
             matches!(record.state, InProgress { .. } | Unknown { .. } | BetweenWorkers { .. } | Pending)
         };
-        if !self.shelf.is_escalated() && record.is_some_and(open) || !self.messages.is_empty() {
+        let is_open = |shelf: &Shelf| !shelf.is_escalated() && shelf.record().is_some_and(open);
+        if self.shelves.iter().any(is_open) || !self.messages.is_empty() {
             return Some(Violation::NoRest);
         }
-        let nothing = self.effects.is_empty() && self.shelf.rows == 0;
+        match self.scenario.input {
+            Some(input) => (0..self.scenario.keys()).find_map(|key| self.messages_at_rest(key, input)),
+            None => self.clients_at_rest(),
+        }
+    }
+
+    /// What does not hold for the messages of this key.
+    fn messages_at_rest(&self, key: KeyId, input: Input) -> Option<Violation> {
+        let shelf = self.shelf(key);
+        let (done, known) = (!shelf.effects.is_empty(), shelf.is_escalated() || self.dead_letters > 0);
+        let has_effect = shelf.answer().is_some_and(kept_effect);
+        if !done && !self.input.holds(key) {
+            return Some(Violation::LostMessage);
+        }
+        if done && !has_effect && !known {
+            return Some(Violation::LostReport);
+        }
+        let is_refused = shelf.answer().is_some() && !has_effect || input.provider != Provider::Executes;
+        let is_sure = self.faults == 0 || self.is_calm;
+        (is_sure && !done && !is_refused && !known).then_some(Violation::NeverExecuted)
+    }
+
+    /// What does not hold for the clients.
+    fn clients_at_rest(&self) -> Option<Violation> {
+        let shelf = self.shelf(THE_KEY);
+        let (record, effects, visible) = (shelf.record(), &shelf.effects, self.is_visible());
+        let is_free = |record: &Record| matches!(record.state, State::FailedRetryable { .. });
+        let nothing = effects.is_empty() && shelf.rows == 0;
         let in_calm = self.is_calm && !self.scenario.answer_may_expire();
         if (self.faults == 0 || in_calm) && nothing && record.is_none_or(is_free) && !visible {
             return Some(Violation::NeverExecuted);
         }
-        let kept = self.shelf.answer();
+        let kept = shelf.answer();
         let has_effect = kept.is_some_and(kept_effect);
-        if !self.effects.is_empty() && !has_effect && !visible {
+        if !effects.is_empty() && !has_effect && !visible {
             return Some(Violation::LostReport);
         }
         let answers = || self.received.iter().map(|(_, received)| *received);
         let refused = |received: &Received| matches!(received, Received::Answer(status, _) | Received::Omitted(status) if !is_effect(*status));
-        let effect = !self.effects.is_empty() || has_effect;
+        let effect = !effects.is_empty() || has_effect;
         if answers().any(|received| refused(&received)) && effect && !visible {
             return Some(Violation::ForgottenRefusal);
         }
@@ -240,7 +341,7 @@ impl Universe {
         if done && !has_effect && !visible {
             return Some(Violation::FalseAnswer);
         }
-        let rows = self.shelf.rows;
+        let rows = shelf.rows;
         if matches!(self.scenario.guarded, Guarded::Resumed(_)) {
             let has_row = |phases: &Phases| phases.kept.iter().any(|phase| phase.name == "row");
             let kept = record.and_then(|record| record.phases.as_ref()).is_some_and(has_row);

@@ -16,18 +16,23 @@ pub fn failed(call: &Call, how: How) -> Reply {
     };
     match call {
         Call::Write(..) => Reply::Written(Err(kind)),
-        Call::Load => Reply::Loaded(Err(kind)),
+        Call::Load(_) => Reply::Loaded(Err(kind)),
         Call::KeepBody(..) => Reply::Kept(Err(kind)),
         Call::LoadBody(..) => Reply::Body(Err(kind)),
         Call::Due(_) => Reply::Due(Err(kind)),
-        Call::Send(..) => Reply::Sent(false),
-        Call::Ask => Reply::Found(None),
-        Call::Effect => Reply::Effect(match how {
+        Call::Send(..) | Call::Bury(_) | Call::Hide(_) => Reply::Sent(false),
+        Call::Ask(_) => Reply::Found(None),
+        Call::Effect(_) => Reply::Effect(match how {
             How::Refused => Effect::Refused,
             How::NotSent => Effect::NotSent,
             _ => Effect::NoAnswer,
         }),
-        Call::Begin | Call::Handler | Call::Survey | Call::Acknowledge(_) | Call::Sleep(_) => Reply::Done,
+        Call::Begin
+        | Call::Handler
+        | Call::Survey
+        | Call::Acknowledge(_)
+        | Call::EndBatch(_)
+        | Call::Sleep(_) => Reply::Done,
     }
 }
 

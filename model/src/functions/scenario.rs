@@ -1,5 +1,11 @@
 //! What processes an execution has, and what may go wrong in it.
 
+/// The number of a key.
+pub type KeyId = u8;
+
+/// The only key, if no scenario says otherwise.
+pub const THE_KEY: KeyId = 0;
+
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
@@ -36,6 +42,31 @@ pub enum Guarded {
     SingleTransaction,
 }
 
+/// A queue whose messages are consumed.
+#[derive(Clone, Copy, Debug)]
+pub struct Input {
+    /// Whether it is a FIFO queue. All its messages are of one group.
+    pub is_fifo: bool,
+    /// The key of each message, in the order in which they were sent.
+    pub keys: &'static [KeyId],
+    /// How many messages a batch has at most: one or two.
+    pub batch: usize,
+    /// How many consumers may run at once.
+    pub consumers: usize,
+    /// After how many executions that certainly did nothing a message is dead.
+    pub max_attempts: u32,
+    pub provider: Provider,
+}
+
+/// What the provider does with each effect, if nothing goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Provider {
+    Executes,
+    Refuses,
+    /// It refuses connections.
+    IsAway,
+}
+
 /// A deadline that Lambda's context may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
@@ -56,6 +87,8 @@ pub struct Scenario {
     pub guarded: Guarded,
     /// The deadline of each request. There are as many requests as deadlines.
     pub requests: &'static [Deadline],
+    /// Messages that are consumed.
+    pub input: Option<Input>,
     pub faults: Faults,
     /// The most faults of one execution, if it is run by command.
     pub faults_at_most: u8,
@@ -83,6 +116,12 @@ impl Scenario {
     /// Whether the effect is the provider's.
     pub const fn is_by_provider(&self) -> bool {
         matches!(self.guarded, Guarded::Reserved | Guarded::Resumed(_))
+    }
+
+    /// How many keys there are.
+    pub fn keys(&self) -> KeyId {
+        let keys = self.input.map_or(&[THE_KEY][..], |input| input.keys);
+        keys.iter().max().map_or(1, |last| last + 1)
     }
 
     /// Whether the answer may expire. A request that came after that would be a new operation: so requests come at once, and the

@@ -1,6 +1,6 @@
 //! The scenarios: small environments, each with what may go wrong in it.
 
-use super::scenario::{Deadline, Faults, Guarded, Rows, Scenario};
+use super::scenario::{Deadline, Faults, Guarded, Input, Provider, Rows, Scenario};
 
 const NO_FAULTS: Faults = Faults {
     store: false,
@@ -19,6 +19,7 @@ const PLAIN: Scenario = Scenario {
     name: "plain",
     guarded: Guarded::Reserved,
     requests: &[Deadline::None; 2],
+    input: None,
     faults: Faults { store: true, deaths: true, freezes: true, ..NO_FAULTS },
     faults_at_most: 2,
     retention: 24 * 3600,
@@ -32,8 +33,22 @@ const PLAIN: Scenario = Scenario {
     ends_calmly: true,
 };
 
+/// Two messages with the same key, of a standard queue.
+const INPUT: Input = Input {
+    is_fifo: false,
+    keys: &[0, 0],
+    batch: 2,
+    consumers: 2,
+    max_attempts: 2,
+    provider: Provider::Executes,
+};
+
+/// Consumers of these messages.
+const MESSAGES: Scenario =
+    Scenario { name: "messages of one key", requests: &[], input: Some(INPUT), ..PLAIN };
+
 /// All scenarios.
-pub static SCENARIOS: [Scenario; 21] = [
+pub static SCENARIOS: [Scenario; 27] = [
     PLAIN,
     // A client that retries. The store is down while its report is written, and the provider is asked.
     Scenario {
@@ -202,5 +217,48 @@ pub static SCENARIOS: [Scenario; 21] = [
         faults: Faults { conflicts: true, outages: true, deaths: true, ..NO_FAULTS },
         rows: Rows::One,
         ..PLAIN
+    },
+    MESSAGES,
+    // The answer of a batch is lost, or what hides and buries its messages. Two keys, of which each has an outcome of its own.
+    Scenario {
+        name: "messages of two keys",
+        input: Some(Input { keys: &[0, 1], ..INPUT }),
+        faults: Faults { deaths: true, provider: true, queues: true, ..NO_FAULTS },
+        ..MESSAGES
+    },
+    // One after another, or not at all.
+    Scenario {
+        name: "messages of a FIFO group",
+        input: Some(Input { is_fifo: true, keys: &[0, 1], ..INPUT }),
+        faults: Faults {
+            deaths: true,
+            freezes: true,
+            provider: true,
+            refusals: true,
+            queues: true,
+            ..NO_FAULTS
+        },
+        ..MESSAGES
+    },
+    // The report of an effect waits in a queue while its message is acknowledged, or is lost.
+    Scenario {
+        name: "messages and deferred reports",
+        input: Some(Input { keys: &[0], consumers: 2, ..INPUT }),
+        faults: Faults { outages: true, provider: true, queues: true, ..NO_FAULTS },
+        ..MESSAGES
+    },
+    // The provider refuses each effect: dead letters, and what comes back from them.
+    Scenario {
+        name: "refused messages",
+        input: Some(Input { keys: &[0], provider: Provider::Refuses, ..INPUT }),
+        faults: Faults { outages: true, deaths: true, provider: true, queues: true, ..NO_FAULTS },
+        ..MESSAGES
+    },
+    // No attempt succeeds.
+    Scenario {
+        name: "messages without a provider",
+        input: Some(Input { keys: &[0], provider: Provider::IsAway, ..INPUT }),
+        faults: Faults { store: true, deaths: true, freezes: true, queues: true, ..NO_FAULTS },
+        ..MESSAGES
     },
 ];

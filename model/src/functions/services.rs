@@ -25,6 +25,7 @@ use lambda_idempotency::{
 
 use super::{
     call::{Call, Reply, Source},
+    scenario::KeyId,
     universe::{GateId, ProcessId, Shared},
 };
 
@@ -44,6 +45,10 @@ impl fmt::Debug for Machine {
 }
 
 impl Machine {
+    fn key_id(&self, key: &RecordKey) -> KeyId {
+        self.universe.lock().key_id(key)
+    }
+
     /// Waits until the explorer lets this call end.
     pub fn call(&self, call: Call) -> Waiting {
         Waiting { machine: self.clone(), gate: None, call: Some(call) }
@@ -115,7 +120,7 @@ fn error(kind: StoreErrorKind) -> StoreError {
     StoreError::new(kind, "as the explorer wants it")
 }
 
-/// The store behind gates. Its record is the only one.
+/// The store behind gates.
 #[derive(Clone, Debug)]
 pub struct GatedStore(pub Machine);
 
@@ -131,8 +136,9 @@ impl Store for GatedStore {
         None
     }
 
-    async fn load(&self, _: &RecordKey) -> Result<Option<Record>> {
-        let Reply::Loaded(record) = self.0.call(Call::Load).await else { unreachable!("a read is answered") };
+    async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
+        let call = Call::Load(self.0.key_id(key));
+        let Reply::Loaded(record) = self.0.call(call).await else { unreachable!("a read is answered") };
         record.map(|record| record.map(|record| *record)).map_err(error)
     }
 
@@ -142,18 +148,18 @@ impl Store for GatedStore {
 
     async fn keep_body(
         &self,
-        _: &RecordKey,
+        key: &RecordKey,
         id: BodyId,
         body: Bytes,
         until: Timestamp,
     ) -> Result<Option<Place>> {
-        let call = Call::KeepBody(id, body, until);
+        let call = Call::KeepBody(self.0.key_id(key), id, body, until);
         let Reply::Kept(place) = self.0.call(call).await else { unreachable!("it is answered") };
         place.map_err(error)
     }
 
-    async fn load_body(&self, _: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
-        let call = Call::LoadBody(id, place);
+    async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
+        let call = Call::LoadBody(self.0.key_id(key), id, place);
         let Reply::Body(body) = self.0.call(call).await else { unreachable!("it is answered") };
         body.map_err(error)
     }
@@ -222,9 +228,9 @@ pub struct GatedProvider(pub Machine);
 impl Reconciler for GatedProvider {
     async fn ask(
         &self,
-        _: &Question,
+        question: &Question,
     ) -> std::result::Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
-        let Reply::Found(found) = self.0.call(Call::Ask).await else {
+        let Reply::Found(found) = self.0.call(Call::Ask(self.0.key_id(question.record_key()))).await else {
             unreachable!("a question is answered")
         };
         found.ok_or_else(|| "the provider does not answer".into())

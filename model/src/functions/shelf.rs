@@ -1,4 +1,5 @@
-//! The store as it is: the library's store in memory, with a time to live for bodies, and what the state needs of it.
+//! What there is under one key: in the library's store in memory, with a time to live for bodies, and at the provider; and what the
+//! state needs of it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,7 +8,7 @@ use futures_util::FutureExt;
 use lambda_idempotency::{
     MemoryStore,
     domain::{DomainWrite, Table},
-    key::RecordKey,
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     reconcile::Finding,
     record::{Answer, BodyId, KeptAnswer, Place, Record, Revision, State},
     store::{Companion, Store, WriteOutcome},
@@ -17,11 +18,12 @@ use serde_json::{Value, json};
 
 use super::{
     properties::{self, Violation},
-    scenario::{Guarded, Rows, Scenario},
+    scenario::{Guarded, KeyId, Rows, Scenario},
     state::{digest, record_digest},
+    universe::ProcessId,
 };
 
-/// The store, and what was written to it.
+/// The store of one key, what was written to it, and what the provider did.
 pub struct Shelf {
     pub store: MemoryStore,
     current: Option<Record>,
@@ -33,7 +35,25 @@ pub struct Shelf {
     bodies: HashMap<BodyId, u64>,
     /// How often the row was written.
     pub rows: u64,
+    /// The processes whose effect the provider has executed.
+    pub effects: Vec<ProcessId>,
 }
+
+/// The key of this number.
+pub fn record_key(id: KeyId) -> RecordKey {
+    let valid = "this name is valid";
+    let key = KEYS[usize::from(id)];
+    RecordKey::new(
+        Tenant::parse(TENANT).expect(valid),
+        OperationName::parse(OPERATION).expect(valid),
+        IdempotencyKey::parse(key).expect(valid),
+    )
+}
+
+/// The keys of a scenario, as clients and messages write them.
+pub const KEYS: [&str; 2] = ["key", "other"];
+pub const TENANT: &str = "model";
+pub const OPERATION: &str = "model";
 
 /// The phase in which a handler calls the provider.
 pub const PHASE: &str = "effect";
@@ -60,6 +80,7 @@ impl Shelf {
             sent: HashMap::new(),
             bodies: HashMap::new(),
             rows: 0,
+            effects: Vec::new(),
         }
     }
 
@@ -74,7 +95,7 @@ impl Shelf {
 
     /// The digest of everything in it.
     pub fn digest(&self, clock: u64) -> u64 {
-        digest(&(self.stamp, self.rows, self.has_body(clock)))
+        digest(&(self.stamp, self.rows, self.has_body(clock), &self.effects))
     }
 
     /// Whether the kept answer has a body outside its record, and that body is stored.
@@ -172,6 +193,21 @@ impl Shelf {
         self.bodies.get(&id).filter(|until| **until > clock)?;
         self.store.load_body(key, id, place).now_or_never()?.ok()?
     }
+
+    /// What an honest provider says.
+    pub fn found(&self, scenario: &Scenario) -> Finding {
+        let rows = scenario.rows;
+        match self.effects.first() {
+            Some(process) if matches!(scenario.guarded, Guarded::Resumed(_)) => {
+                Finding::PhaseExecuted { phase: PHASE.to_owned(), result: (process + 1).to_string() }
+            }
+            None => Finding::NotFound,
+            Some(process) => match row(rows).filter(|_| rows == Rows::One) {
+                Some(row) => Finding::ExecutedWith(answer(201, process + 1), vec![row]),
+                None => Finding::Executed(answer(201, process + 1)),
+            },
+        }
+    }
 }
 
 fn body_of(record: &Record) -> Option<BodyId> {
@@ -201,19 +237,4 @@ pub fn row(rows: Rows) -> Option<DomainWrite> {
 /// The answer of this number: its body is so long.
 pub fn answer(status: u16, number: u8) -> Answer {
     Answer::json(status, vec![b'a'; usize::from(number)])
-}
-
-/// What an honest provider says.
-pub fn found(effects: &[u8], scenario: &Scenario) -> Finding {
-    let rows = scenario.rows;
-    match effects.first() {
-        Some(process) if matches!(scenario.guarded, Guarded::Resumed(_)) => {
-            Finding::PhaseExecuted { phase: PHASE.to_owned(), result: (process + 1).to_string() }
-        }
-        None => Finding::NotFound,
-        Some(process) => match row(rows).filter(|_| rows == Rows::One) {
-            Some(row) => Finding::ExecutedWith(answer(201, process + 1), vec![row]),
-            None => Finding::Executed(answer(201, process + 1)),
-        },
-    }
 }

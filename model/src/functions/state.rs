@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use lambda_idempotency::record::{KeptAnswer, Phase, Record, State};
+use lambda_idempotency::record::{Head, KeptAnswer, Phase, Record, State};
 
 use super::universe::Universe;
 
@@ -15,7 +15,13 @@ pub fn digest(value: &impl Hash) -> u64 {
 
 fn answer_digest(answer: &KeptAnswer) -> u64 {
     let id = answer.body_id().map(|id| *id.as_bytes());
-    digest(&(answer.head.status(), answer.body_length(), answer.body_place(), id))
+    digest(&(
+        answer.head.status(),
+        matches!(answer.head, Head::Payload),
+        answer.body_length(),
+        answer.body_place(),
+        id,
+    ))
 }
 
 /// The digest of a record, without its notes.
@@ -46,7 +52,10 @@ impl Universe {
     pub fn state(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.clock, self.down_until.saturating_sub(self.clock)).hash(&mut hasher);
-        self.shelf.digest(self.clock).hash(&mut hasher);
+        for shelf in &self.shelves {
+            shelf.digest(self.clock).hash(&mut hasher);
+        }
+        self.input.hash(&mut hasher);
         for process in &self.processes {
             // What a process was answered does not matter once it is over.
             let rest = (process.name, process.history, process.frozen, process.suspended, process.behind);
@@ -61,7 +70,7 @@ impl Universe {
             (later.digest, later.at, later.by, process.began, process.faults, process.ended_at)
                 .hash(&mut hasher);
         }
-        (&self.effects, &self.received, self.dead_letters).hash(&mut hasher);
+        (&self.received, self.dead_letters).hash(&mut hasher);
         hasher.finish()
     }
 }

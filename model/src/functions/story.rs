@@ -5,19 +5,24 @@ use std::fmt;
 use super::{
     call::{Call, How, Source},
     properties::Received,
+    shelf::Shelf,
     universe::Universe,
 };
 
 /// What is left at the end.
 pub fn end(all: &Universe) -> String {
-    let record = all.shelf.record().map_or("no record".to_owned(), |record| {
-        let reported =
-            record.reported.map_or(String::new(), |reported| format!(", reported {}", reported.name()));
-        let answer = all.shelf.answer().map_or(String::new(), |answer| format!(", {:?}", answer.head));
-        format!("the record is {}{answer}{reported}", record.state.name())
-    });
-    let (effects, rows, dead_letters) = (all.effects.len(), all.shelf.rows, all.dead_letters);
-    format!("at the end: {record}; {effects} effects, {rows} rows, {dead_letters} dead letters")
+    let kept = |shelf: &Shelf| {
+        let record = shelf.record().map_or("no record".to_owned(), |record| {
+            let reported =
+                record.reported.map_or(String::new(), |reported| format!(", reported {}", reported.name()));
+            let answer = shelf.answer().map_or(String::new(), |answer| format!(", {:?}", answer.head));
+            format!("the record is {}{answer}{reported}", record.state.name())
+        });
+        format!("{record}; {} effects, {} rows", shelf.effects.len(), shelf.rows)
+    };
+    let kept: Vec<_> = all.shelves.iter().map(kept).collect();
+    let (waiting, dead) = (all.input.messages.len(), usize::from(all.dead_letters) + all.input.dead.len());
+    format!("at the end: {}; {waiting} messages wait, {dead} dead letters", kept.join("; "))
 }
 
 impl fmt::Display for Call {
@@ -25,19 +30,28 @@ impl fmt::Display for Call {
         match self {
             Self::Begin => f.write_str("begins"),
             Self::Handler => f.write_str("begins its handler"),
-            Self::Effect => f.write_str("asks the provider for the effect"),
+            Self::Effect(_) => f.write_str("asks the provider for the effect"),
             Self::Write(seen, record, with) => {
                 let (verb, state) = (if seen.is_some() { "swaps" } else { "inserts" }, record.state.name());
                 let with = if with.is_empty() { "" } else { " with its rows" };
                 write!(f, "{verb} the record: {state}{with}")
             }
-            Self::Load => f.write_str("loads the record"),
+            Self::Load(_) => f.write_str("loads the record"),
             Self::KeepBody(..) => f.write_str("stores a body"),
             Self::LoadBody(..) => f.write_str("loads a body"),
             Self::Due(_) => f.write_str("reads which questions are due"),
             Self::Survey => f.write_str("counts unknown outcomes"),
             Self::Send(source, ..) => write!(f, "sends a message to {source}"),
-            Self::Ask => f.write_str("asks the provider what became of it"),
+            Self::Ask(_) => f.write_str("asks the provider what became of it"),
+            Self::Hide(hidden) => {
+                f.write_str("hides")?;
+                hidden.iter().try_for_each(|(receipt, time)| write!(f, " {receipt} for {} s", time.as_secs()))
+            }
+            Self::Bury(_) => f.write_str("sends its message to the dead letters"),
+            Self::EndBatch(done) => {
+                f.write_str("ends its batch, done:")?;
+                done.iter().try_for_each(|receipt| write!(f, " {receipt}"))
+            }
             Self::Acknowledge(_) => f.write_str("acknowledges its message"),
             Self::Sleep(_) => f.write_str("waits"),
         }

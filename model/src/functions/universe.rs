@@ -8,14 +8,15 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use lambda_idempotency::time::Timestamp;
+use lambda_idempotency::{key::RecordKey, time::Timestamp};
 
 use super::{
     call::{Call, How, Reply, Source},
+    input::InputQueue,
     properties::{Received, Violation},
     reply::{failed, reply_kind},
-    scenario::Scenario,
-    shelf::Shelf,
+    scenario::{KeyId, Scenario, THE_KEY},
+    shelf::{KEYS, Shelf},
     state::digest,
 };
 
@@ -26,6 +27,9 @@ pub type MessageId = u16;
 
 /// The name of a client's request.
 pub const REQUEST: &str = "request";
+
+/// The name of a consumer.
+pub const CONSUMER: &str = "consumer";
 
 /// When every execution begins, in milliseconds since 1970.
 pub const BEGINNING: u64 = 1_800_000_000_000;
@@ -107,15 +111,16 @@ pub struct Universe {
     pub processes: Vec<Process>,
     pub gates: BTreeMap<GateId, Gate>,
     next_gate: GateId,
-    pub shelf: Shelf,
+    /// What there is under each key.
+    pub shelves: Vec<Shelf>,
+    /// The queue from which consumers take messages.
+    pub input: InputQueue,
     pub messages: Vec<Message>,
     pub next_message: MessageId,
     /// Until when the reconcile function is down.
     pub down_until: u64,
     pub dead_letters: u8,
     pub later: Vec<Later>,
-    /// The processes whose effect the provider has executed.
-    pub effects: Vec<ProcessId>,
     pub received: Vec<(ProcessId, Received)>,
     pub violation: Option<Violation>,
     pub spawned: Vec<(ProcessId, BoxFuture<'static, ()>)>,
@@ -139,13 +144,13 @@ impl Shared {
             processes: Vec::new(),
             gates: BTreeMap::new(),
             next_gate: 0,
-            shelf: Shelf::new(scenario),
+            shelves: (0..scenario.keys()).map(|_| Shelf::new(scenario)).collect(),
+            input: InputQueue::new(scenario),
             messages: Vec::new(),
             next_message: 0,
             down_until: 0,
             dead_letters: 0,
             later: Vec::new(),
-            effects: Vec::new(),
             received: Vec::new(),
             violation: None,
             spawned: Vec::new(),
@@ -162,13 +167,34 @@ impl Shared {
 }
 
 impl Universe {
+    pub fn shelf(&self, key: KeyId) -> &Shelf {
+        &self.shelves[usize::from(key)]
+    }
+
+    pub fn shelf_mut(&mut self, key: KeyId) -> &mut Shelf {
+        &mut self.shelves[usize::from(key)]
+    }
+
+    /// The number of a key.
+    pub fn key_id(&self, key: &RecordKey) -> KeyId {
+        let name = key.idempotency_key().as_str();
+        KEYS.iter().zip(0..).find(|(known, _)| **known == name).map_or(THE_KEY, |(_, id)| id)
+    }
+
+    /// When the next question is due.
+    pub fn due_at(&self) -> Option<u64> {
+        self.shelves.iter().filter_map(Shelf::due_at).min()
+    }
+
     pub fn process(&mut self, id: ProcessId) -> &mut Process {
         &mut self.processes[usize::from(id)]
     }
 
     /// A new process, in the place of one that is over if it can be.
     pub fn add_process(&mut self, name: &'static str, message: Option<MessageId>) -> ProcessId {
-        let place = self.processes.iter().position(|process| process.over && process.name != REQUEST);
+        // What lands late asks for these.
+        let stays = |name| [REQUEST, CONSUMER].contains(&name);
+        let place = self.processes.iter().position(|process| process.over && !stays(process.name));
         let place = place.unwrap_or(self.processes.len());
         if place == self.processes.len() {
             self.processes.push(Process::default());
@@ -249,8 +275,13 @@ impl Universe {
 
     pub fn reply(&mut self, id: GateId, how: How, reply: Reply) {
         let clock = self.clock;
-        let reads = matches!(reply, Reply::Written(Ok(_)) | Reply::Loaded(Ok(_)));
-        let stamp = reads.then(|| self.shelf.stamp());
+        let Some(gate) = self.gates.get(&id) else { return };
+        let key = match (&gate.call, &reply) {
+            (Call::Write(_, record, _), Reply::Written(Ok(_))) => Some(self.key_id(&record.key)),
+            (Call::Load(key), Reply::Loaded(Ok(_))) => Some(*key),
+            _ => None,
+        };
+        let stamp = key.map(|key| self.shelf(key).stamp());
         let Some(gate) = self.gates.get_mut(&id) else { return };
         let digest = digest(&(gate.number, gate.call.kind(), how, clock, stamp, reply_kind(&reply)));
         gate.reply = Some(reply);
@@ -278,7 +309,7 @@ impl Universe {
         let done = how.is_done().then(|| self.perform(process, &call));
         if how.is_late() {
             let digest = digest(&(self.process(process).history, number));
-            let by = if matches!(call, Call::Effect) { clock + ARRIVES } else { u64::MAX };
+            let by = if matches!(call, Call::Effect(_)) { clock + ARRIVES } else { u64::MAX };
             self.later.push(Later { process, call: call.clone(), digest, at: clock, by });
         }
         match (how, done) {
@@ -295,7 +326,7 @@ impl Universe {
                 self.freeze(process);
                 self.remember(process, digest(&(how, clock)));
             }
-            (How::Late, _) if !matches!(call, Call::Effect) => {
+            (How::Late, _) if !matches!(call, Call::Effect(_)) => {
                 self.gates.entry(id).and_modify(|gate| gate.hangs = true);
                 self.remember(process, digest(&(how, clock)));
             }
@@ -328,6 +359,6 @@ impl Universe {
 
     /// Whether operators know that something is wrong.
     pub fn is_visible(&self) -> bool {
-        self.dead_letters > 0 || self.shelf.is_escalated()
+        self.dead_letters > 0 || self.shelves.iter().any(Shelf::is_escalated)
     }
 }

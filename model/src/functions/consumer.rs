@@ -1,0 +1,138 @@
+//! A consumer of messages: the library's own, for one batch.
+
+use std::{io, time::Duration};
+
+use lambda_idempotency::{
+    Execution, Failure, Guard, async_trait,
+    event::{self, Consumer, DeadMessage, KeyFrom},
+    internal::Event,
+    key::Tenant,
+    queue::QueueError,
+    world::World,
+};
+use lambda_runtime::{Context, LambdaEvent, Service};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    call::{Call, Effect, Reply, Source},
+    input::{InputMessage, Receipt},
+    scenario::KeyId,
+    services::{GatedQueue, GatedStore, Machine},
+    shelf::{KEYS, TENANT},
+};
+
+/// The queue's name.
+const QUEUE: &str = "input";
+/// How long an invocation may take.
+const TIME: Duration = Duration::from_secs(60);
+
+/// The body of a message.
+#[derive(Deserialize)]
+struct Body {
+    id: String,
+}
+
+impl Body {
+    fn key(&self) -> KeyId {
+        KEYS.iter().zip(0..).find(|(key, _)| **key == self.id).map_or(0, |(_, id)| id)
+    }
+}
+
+/// The queue behind gates.
+struct GatedSource(Machine);
+
+impl GatedSource {
+    async fn does(&self, call: Call) -> Result<(), QueueError> {
+        match self.0.call(call).await {
+            Reply::Sent(true) => Ok(()),
+            _ => Err(QueueError::new("as the explorer wants it")),
+        }
+    }
+}
+
+#[async_trait]
+impl event::Source for GatedSource {
+    fn name(&self) -> &str {
+        QUEUE
+    }
+
+    async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
+        let valid = "it is from our batch";
+        let hidden = receipts.iter().map(|(receipt, time)| (Receipt::parse(receipt).expect(valid), *time));
+        self.does(Call::Hide(hidden.collect())).await
+    }
+
+    async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
+        let body: Body = serde_json::from_str(&message.body).map_err(QueueError::new)?;
+        self.does(Call::Bury(body.key())).await
+    }
+}
+
+/// A message as Lambda hands it over.
+fn record(message: &InputMessage, is_fifo: bool) -> Value {
+    let mut attributes = json!({ "ApproximateReceiveCount": message.receives.to_string() });
+    if is_fifo {
+        attributes["MessageGroupId"] = json!("group");
+    }
+    json!({
+        "messageId": message.id.to_string(),
+        "receiptHandle": message.receipt().to_string(),
+        "body": json!({ "id": KEYS[usize::from(message.key)] }).to_string(),
+        "attributes": attributes,
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": format!("arn:aws:sqs:eu-central-1:123456789012:{QUEUE}"),
+        "awsRegion": "eu-central-1"
+    })
+}
+
+/// A consumer takes a batch.
+pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
+    let Some(input) = machine.universe.lock().scenario.input else { return };
+    let records: Vec<_> = batch.iter().map(|message| record(message, input.is_fifo)).collect();
+    let event = json!({ "Records": records }).to_string();
+    let event: Event = serde_json::from_str(&event).expect("JSON");
+    let mut context = Context::default();
+    context.deadline = machine.now().plus(TIME).as_millis();
+
+    let guard = Guard::new(
+        GatedStore(machine.clone()),
+        machine.operation(),
+        Tenant::parse(TENANT).expect("a tenant"),
+    )
+    .world(machine.clone())
+    .defer_reports_to(GatedQueue(machine.clone(), Source::Reconcile));
+    let consumer = Consumer::new(GatedSource(machine.clone()), KeyFrom::body("/id"))
+        .max_attempts(input.max_attempts)
+        .world(machine.clone());
+    let worker = machine.clone();
+    let mut function =
+        consumer.sqs(guard, move |execution, body: Body| work(worker.clone(), execution, body.key()));
+    // If it fails, all messages come again.
+    let Ok(failures) = function.call(LambdaEvent::new(event, context)).await else { return };
+    let back = failures.identifiers();
+    let is_done = |message: &&InputMessage| !back.contains(&&*message.id.to_string());
+    let done: Vec<_> = batch.iter().filter(is_done).map(InputMessage::receipt).collect();
+    if !done.is_empty() {
+        machine.call(Call::EndBatch(done)).await;
+    }
+}
+
+/// The function: asks the provider for the effect of this key.
+async fn work(machine: Machine, execution: Execution, key: KeyId) -> Result<u8, Failure> {
+    machine.universe.lock().begins(machine.process, key, execution.attempt());
+    machine.call(Call::Handler).await;
+    if execution.is_lost() {
+        return Err(Failure::not_executed("the lease is over"));
+    }
+    match machine.call(Call::Effect(key)).await {
+        Reply::Effect(Effect::Executed) => {
+            machine.universe.lock().input.progress[usize::from(key)].is_done = true;
+            Ok(machine.process + 1)
+        }
+        Reply::Effect(Effect::Refused) => Err(Failure::permanent("the provider refuses it")),
+        Reply::Effect(Effect::NotSent) => Err(Failure::not_executed("nothing was sent")),
+        _ => Err(io::Error::other("no answer").into()),
+    }
+}
