@@ -1,5 +1,5 @@
 //! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire. Only [`clock`], [`guarded`],
-//! [`http`], [`orders`], [`payments_api`] and [`sample`] use the library's types.
+//! [`http`], [`messages`], [`orders`], [`payments_api`], [`sample`] and [`seeded_world`] use the library's types.
 
 pub mod bank;
 pub mod books;
@@ -28,6 +28,7 @@ pub mod random;
 pub mod s3;
 pub mod sample;
 pub mod seeded_world;
+pub mod sqs;
 pub mod storm;
 pub mod tables;
 
