@@ -9,6 +9,7 @@ use aws_sdk_sqs::{
     error::BuildError,
     types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue},
 };
+use sha2::{Digest, Sha256};
 
 use super::{DeadMessage, Source};
 use crate::{
@@ -105,13 +106,15 @@ impl Source for SqsSource {
         let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let others = attributes.into_iter().filter(|(name, _)| name != REASON && name != MESSAGE_ID);
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
+        // Identifies a message without an id: a FIFO queue would drop all of them but the first.
+        let digest = hex::encode(Sha256::digest(&body));
         let mut request = self.client.send_message().queue_url(&*self.dead_letters).message_body(body);
         for (name, value) in ours.chain(others).filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES) {
             let value = MessageAttributeValue::builder().data_type("String").string_value(acceptable(&value));
             request = request.message_attributes(name, value.build().map_err(QueueError::new)?);
         }
         if self.dead_letters.ends_with(".fifo") {
-            let id = id.unwrap_or_else(|| "none".to_owned());
+            let id = id.filter(|id| !id.is_empty()).unwrap_or(digest);
             request =
                 request.message_group_id(group.unwrap_or_else(|| id.clone())).message_deduplication_id(id);
         }

@@ -236,6 +236,25 @@ async fn a_message_with_ten_attributes_is_buried_with_its_reason() {
     assert_eq!(dead[0].message_attributes().map(|all| all.len()), Some(10));
 }
 
+// T65: a FIFO queue would take two of them for one.
+#[tokio::test]
+async fn messages_without_an_id_are_dead_letters_of_their_own() {
+    let sqs = Sqs::start().await;
+    let queue = sqs.queue("parcels.fifo", 60).await;
+    let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
+    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let mut records = Vec::new();
+    for body in ["no parcel", "no parcel either"] {
+        let message = NewMessage::of_group(body, body);
+        records.push(sent(&queue, &message, |record| record["messageId"] = Value::Null).await);
+    }
+    let (now, time) = (SystemTime::now(), Duration::from_secs(30));
+    assert!(deliver_within(&consumer, &records, now, time).await.expect("an answer").is_empty());
+    let mut dead = bodies(&queue.take_dead_letters().await);
+    dead.sort();
+    assert_eq!(dead, ["no parcel", "no parcel either"]);
+}
+
 // T67: the queue's own time-out is shorter than the lease. It would come again each second.
 #[tokio::test]
 async fn a_message_in_flight_comes_again_once_after_its_lease() {
