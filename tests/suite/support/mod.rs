@@ -1,5 +1,5 @@
 //! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire. Only [`clock`], [`guarded`],
-//! [`http`], [`messages`], [`orders`], [`payments_api`], [`sample`] and [`seeded_world`] use the library's types.
+//! [`http`], [`messages`], [`mortal`], [`orders`], [`payments_api`], [`sample`] and [`seeded_world`] use the library's types.
 
 pub mod bank;
 pub mod books;
@@ -19,6 +19,7 @@ pub mod logs;
 pub mod meddling;
 pub mod messages;
 pub mod meter;
+pub mod mortal;
 pub mod orders;
 pub mod payments;
 pub mod payments_api;
