@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aws_config::SdkConfig;
 use aws_sdk_sqs::{
     Client,
-    error::BuildError,
+    error::{BuildError, SdkError},
     types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue},
 };
 use futures_util::{StreamExt, stream};
@@ -41,9 +41,9 @@ const MAX_REASON: usize = 1_000;
 /// A queue of SQS, and the queue of its dead letters. Needs `sqs:ChangeMessageVisibility` on the first and `sqs:SendMessage` on the second,
 /// besides what Lambda needs.
 ///
-/// A dead message keeps its body, its group and its attributes. `idempotency-reason` says why it is dead, `idempotency-message-id` which
-/// message it was, `idempotency-deduplication-id` its deduplication id. A message has at most 10 attributes: if it has too many of its own,
-/// these are left out, and the log has them.
+/// A dead message keeps its body, its group and its attributes that are text. `idempotency-reason` says why it is dead, `idempotency-message-id` which
+/// message it was, `idempotency-deduplication-id` its deduplication id. A message has at most 10 attributes, and a size: if these have no
+/// place, they are left out, and only the log has them.
 #[derive(Clone, Debug)]
 pub struct SqsSource {
     client: Client,
@@ -117,19 +117,33 @@ impl Source for SqsSource {
         let own: Vec<_> = own.collect();
         let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
-        let mut request = self.client.send_message().queue_url(&*self.dead_letters).message_body(&body);
-        for (name, value) in
-            own.into_iter().chain(ours).filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES)
-        {
-            let value = MessageAttributeValue::builder().data_type("String").string_value(acceptable(&value));
-            request = request.message_attributes(name, value.build().map_err(QueueError::new)?);
-        }
-        if self.dead_letters.ends_with(FIFO) {
+        let request = self.client.send_message().queue_url(&*self.dead_letters).message_body(&body);
+        let request = if self.dead_letters.ends_with(FIFO) {
             // Without an id, the content tells messages apart: the queue would drop a second one with the same id.
-            let id = id.unwrap_or_else(|| hex::encode(Sha256::digest(&body)));
-            request =
-                request.message_group_id(group.unwrap_or_else(|| id.clone())).message_deduplication_id(id);
+            let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| hex::encode(Sha256::digest(&body)));
+            request.message_group_id(group.unwrap_or_else(|| id.clone())).message_deduplication_id(id)
+        } else {
+            request
+        };
+        let with = |attributes: &[(String, String)]| {
+            let mut request = request.clone();
+            for (name, value) in attributes.iter().filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES)
+            {
+                let value =
+                    MessageAttributeValue::builder().data_type("String").string_value(acceptable(value));
+                request = request.message_attributes(name, value.build()?);
+            }
+            Ok::<_, BuildError>(request)
+        };
+        let all: Vec<_> = own.iter().cloned().chain(ours).collect();
+        match with(&all).map_err(QueueError::new)?.send().await {
+            Ok(_) => Ok(()),
+            // Perhaps it is too long with ours. The log has them.
+            Err(SdkError::ServiceError(_)) => {
+                let sent = with(&own).map_err(QueueError::new)?.send().await;
+                sent.map(|_| ()).map_err(QueueError::new)
+            }
+            Err(error) => Err(QueueError::new(error)),
         }
-        request.send().await.map(|_| ()).map_err(QueueError::new)
     }
 }

@@ -1,4 +1,7 @@
-//! Orders from a queue, in the local cloud: the consumer as it is deployed, with processes that die.
+//! Queues of somebody else's SQS. Here, orders in the local cloud: the consumer as it is deployed, with processes that die.
+
+mod load;
+mod sqs;
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire. Only [`clock`], [`guarded`],
-//! [`http`], [`orders`], [`payments_api`] and [`sample`] use the library's types.
+//! [`http`], [`messages`], [`mortal`], [`orders`], [`payments_api`], [`sample`] and [`seeded_world`] use the library's types.
 
 pub mod bank;
 pub mod books;
@@ -19,6 +19,7 @@ pub mod logs;
 pub mod meddling;
 pub mod messages;
 pub mod meter;
+pub mod mortal;
 pub mod orders;
 pub mod payments;
 pub mod payments_api;
@@ -28,6 +29,7 @@ pub mod random;
 pub mod s3;
 pub mod sample;
 pub mod seeded_world;
+pub mod sqs;
 pub mod storm;
 pub mod tables;
 
