@@ -274,6 +274,9 @@ pub const MESSAGE_HANDED_BACK: &str = "api.idempotency.message.handed_back.count
 /// Messages that were held, because their outcome is unknown. By queue.
 pub const MESSAGE_HELD: &str = "api.idempotency.message.held.count";
 
+/// Messages that could not be sent to the dead letters of their queue: they come again. By queue.
+pub const MESSAGE_NOT_BURIED: &str = "api.idempotency.message.not_buried.count";
+
 /// Batches of which messages could not be hidden: these come again when the queue's own time-out is over. By queue.
 pub const MESSAGE_NOT_HIDDEN: &str = "api.idempotency.message.not_hidden.count";
 

@@ -17,7 +17,10 @@ use crate::{
     error_chain::error_chain,
     key::IdempotencyKey,
     lambda::trigger::{BatchFailures, Event, refuse, time},
-    telemetry::{MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_HIDDEN, count_message},
+    telemetry::{
+        MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_BURIED, MESSAGE_NOT_HIDDEN,
+        count_message,
+    },
     time::Instant,
     time_budget::{HANDED_BACK, NO_NEW_WORK},
 };
@@ -210,7 +213,12 @@ impl Consumer {
                     }
                     Err(error) => {
                         let error = error_chain(&error);
-                        tracing::error!(message_id = id, error, "a dead message is handed back");
+                        tracing::error!(
+                            message_id = id,
+                            error,
+                            "a dead message could not be sent to the dead letters: it is handed back"
+                        );
+                        count_message(MESSAGE_NOT_BURIED, &self.queue);
                         Some(HANDED_BACK.after(received.receives, nonce))
                     }
                 }
@@ -232,7 +240,10 @@ impl Consumer {
                 None => Some("too little time is left".to_owned()),
             };
             if let Some(error) = failed {
-                tracing::warn!(error, "messages come again when the queue's own time-out is over");
+                tracing::error!(
+                    error,
+                    "messages could not be hidden: they come again when the queue's own time-out is over"
+                );
                 count_message(MESSAGE_NOT_HIDDEN, &self.queue);
             }
         }

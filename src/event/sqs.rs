@@ -43,7 +43,7 @@ const MAX_REASON: usize = 1_000;
 ///
 /// A dead message keeps its body, its group and its attributes that are text. `idempotency-reason` says why it is dead, `idempotency-message-id` which
 /// message it was, `idempotency-deduplication-id` its deduplication id. A message has at most 10 attributes, and a size: if these have no
-/// place, they are left out, and only the log has them.
+/// place, they are left out.
 #[derive(Clone, Debug)]
 pub struct SqsSource {
     client: Client,
@@ -138,7 +138,7 @@ impl Source for SqsSource {
         let all: Vec<_> = own.iter().cloned().chain(ours).collect();
         match with(&all).map_err(QueueError::new)?.send().await {
             Ok(_) => Ok(()),
-            // Perhaps it is too long with ours. The log has them.
+            // Perhaps it is too long with ours.
             Err(SdkError::ServiceError(_)) => {
                 let sent = with(&own).map_err(QueueError::new)?.send().await;
                 sent.map(|_| ()).map_err(QueueError::new)

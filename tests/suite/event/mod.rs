@@ -12,7 +12,11 @@ use lambda_idempotency::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{guarded::Guarded, http::Counter, messages::QUEUE};
+use crate::support::{
+    guarded::Guarded,
+    http::Counter,
+    messages::{FIFO, QUEUE},
+};
 
 const SHIP: &str = "ship";
 
@@ -36,6 +40,10 @@ fn consumer(guarded: &Guarded, source: &MemorySource) -> Consumer {
 
 fn queue() -> MemorySource {
     MemorySource::new(QUEUE)
+}
+
+fn fifo() -> MemorySource {
+    MemorySource::new(FIFO)
 }
 
 fn parcel(id: &str) -> Value {

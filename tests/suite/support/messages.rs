@@ -38,10 +38,14 @@ pub fn received(id: &str, body: impl ToString, times: u32) -> Value {
     message
 }
 
+/// The FIFO queue that messages with a group are from.
+pub const FIFO: &str = "parcels.fifo";
+
 /// A message of a group of a FIFO queue.
 pub fn of_group(group: &str, id: &str, body: impl ToString) -> Value {
     let mut message = message(id, body);
     let own = json!({ "MessageGroupId": group, "MessageDeduplicationId": format!("d-{id}"), "SequenceNumber": "18849496460467696128" });
+    message["eventSourceARN"] = json!(format!("arn:aws:sqs:us-east-2:123456789012:{FIFO}"));
     let attributes: Map<_, _> = own.as_object().expect("an object").clone();
     message["attributes"].as_object_mut().expect("an object").extend(attributes);
     message
