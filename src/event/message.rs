@@ -5,11 +5,13 @@ use std::collections::HashMap;
 use aws_lambda_events::sqs::SqsMessage;
 use serde_json::{Value, value::RawValue};
 
-use super::sqs::DEDUPLICATION_ID;
 use crate::store::stream::text_member;
 
 /// Lambda's name for SQS.
 pub(super) const SQS: &str = "aws:sqs";
+
+/// The attribute with the deduplication id of a dead message: the queue gives it another one when it is sent back.
+pub(super) const DEDUPLICATION_ID: &str = "idempotency-deduplication-id";
 
 /// How the name of a FIFO queue ends.
 pub(super) const FIFO: &str = ".fifo";

@@ -12,7 +12,10 @@ use aws_sdk_sqs::{
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
-use super::{DeadMessage, Source, message::FIFO};
+use super::{
+    DeadMessage, Source,
+    message::{DEDUPLICATION_ID, FIFO},
+};
 use crate::{
     config::{ConfigError, text},
     queue::{QueueError, SqsQueue, acceptable},
@@ -31,9 +34,6 @@ const MAX_ATTRIBUTES: usize = 10;
 /// The attributes that say why a message is dead, and which one it was.
 const REASON: &str = "idempotency-reason";
 const MESSAGE_ID: &str = "idempotency-message-id";
-
-/// The attribute with the deduplication id of a dead message: the queue gives it another one when it is sent back.
-pub(super) const DEDUPLICATION_ID: &str = "idempotency-deduplication-id";
 
 /// The longest reason, in characters.
 const MAX_REASON: usize = 1_000;

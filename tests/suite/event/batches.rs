@@ -14,7 +14,7 @@ use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use super::{consumer, guard, parcel, parcel_that, queue, ships};
+use super::{consumer, fifo, guard, parcel, parcel_that, queue, ships};
 use crate::support::{
     faults::{ANY, Fault},
     guarded::Guarded,
@@ -33,7 +33,7 @@ async fn a_batch_of_no_messages_is_done(endpoint: &str) {
 // Reservations, functions and completions go on only once all ten are there. So the batch takes the time of two trips and a function.
 #[apply(on_each_store)]
 async fn messages_of_different_keys_run_at_once(endpoint: &str) {
-    let (guarded, gate, queue) = (Guarded::on(endpoint).await, Gate::closed(), queue());
+    let (guarded, gate, queue) = (Guarded::on(endpoint).await, Gate::closed(), fifo());
     for _ in ["reservations", "completions"] {
         let meet = Fault::Meet(Arc::new(Barrier::new(10)));
         guarded.faults.script(ANY, vec![meet; 10]);
@@ -99,7 +99,7 @@ fn in_order(
 #[apply(on_each_store)]
 async fn behind_a_failed_message_its_group_is_handed_back(endpoint: &str) {
     for does in ["nothing", "fails"] {
-        let (guarded, queue, order) = (Guarded::on(endpoint).await, queue(), Arc::default());
+        let (guarded, queue, order) = (Guarded::on(endpoint).await, fifo(), Arc::default());
         let consumer = consumer(&guarded, &queue).at_once(1).sqs(guard(&guarded), in_order(&order));
         let messages = [
             of_group("a", "a-1", parcel("a-1")),
@@ -125,7 +125,7 @@ async fn behind_a_failed_message_its_group_is_handed_back(endpoint: &str) {
 // A dead message leaves its group: the next ones run.
 #[apply(on_each_store)]
 async fn a_dead_message_does_not_block_its_group(endpoint: &str) {
-    let (guarded, queue, order) = (Guarded::on(endpoint).await, queue(), Arc::default());
+    let (guarded, queue, order) = (Guarded::on(endpoint).await, fifo(), Arc::default());
     let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), in_order(&order));
     let messages = [
         of_group("a", "a-1", parcel_that("a-1", "refuses")),

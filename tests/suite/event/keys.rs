@@ -9,7 +9,7 @@ use lambda_idempotency::{
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
-use super::{consumer, guard, parcel, queue, record_key, ships};
+use super::{consumer, fifo, guard, parcel, queue, record_key, ships};
 use crate::support::{
     guarded::Guarded,
     http::Counter,
@@ -58,7 +58,8 @@ async fn a_key_comes_from_where_its_consumer_says(endpoint: &str) {
         (KeyFrom::body("/long"), message("m", json!({ "long": "x".repeat(300) })), &[&"x".repeat(300)]),
     ];
     for (from, message, key) in cases {
-        let consumer = Consumer::new(queue(), from.clone());
+        let source = if message["attributes"]["MessageGroupId"].is_null() { queue() } else { fifo() };
+        let consumer = Consumer::new(source, from.clone());
         assert_eq!(run(&guarded, consumer, &[message]).await, 1, "{from:?}");
         let record = guarded.record(&record_key(key)).await;
         assert!(record.is_some_and(|record| record.state.name() == "completed"), "{from:?}");

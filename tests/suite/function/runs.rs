@@ -199,7 +199,7 @@ async fn a_function_runs_only_if_the_store_has_its_key(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
     guarded.faults.for_all(ANY, Fault::DropRequest);
     let away = guarded.clock.passing(ship(&guard(&guarded), &runs, Does::Ships, "tea")).await;
-    assert!(matches!(away, Err(RunError::NotExecuted(None))), "{away:?}");
+    assert!(matches!(away, Err(RunError::Unavailable)), "{away:?}");
     guarded.faults.clear();
     assert_eq!((runs.count(), state(&guarded).await), (0, "absent"));
     ship(&guard(&guarded), &runs, Does::Ships, "tea").await.expect("a result");

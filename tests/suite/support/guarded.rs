@@ -243,5 +243,5 @@ pub fn outcome_of(reserved: &ReserveOutcome) -> &'static str {
 
 #[track_caller]
 pub fn written(ended: FinishOutcome) {
-    assert!(matches!(ended, FinishOutcome::Written { .. }), "{ended:?}");
+    assert!(matches!(ended, FinishOutcome::Written { .. } | FinishOutcome::Released), "{ended:?}");
 }
