@@ -16,7 +16,6 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
         let executor = store.executor(resuming());
         let ours = charging(&executor, &provider).await;
         let perhaps = matches!(failure, Some(CallError::Perhaps(_)));
-        let swallowed = failure.is_some();
         if let Some(failure) = failure {
             let failed =
                 ours.execution().phase::<()>("ship").keys_live(DAY).call(async |_| Err(failure)).await;
@@ -25,7 +24,8 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
             assert!(matches!(again, Err(PhaseError::Misused(_))), "an error is final");
         }
         let ended = executor.finish(ours, report.clone()).await;
-        assert_eq!(matches!(ended, FinishOutcome::Interrupted), swallowed, "{report:?}: {ended:?}");
+        // T43: parts of it are done, so its caller gets no answer that leads to a new key.
+        assert!(matches!(ended, FinishOutcome::Interrupted), "{report:?}: {ended:?}");
         let record = store.record().await.unwrap();
         let State::BetweenWorkers { reconcile_at, .. } = record.state else {
             panic!("{report:?}: {record:?}")
