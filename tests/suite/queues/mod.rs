@@ -1,5 +1,6 @@
 //! Queues of somebody else's SQS. Here, orders in the local cloud: the consumer as it is deployed, with processes that die.
 
+mod elasticmq;
 mod load;
 mod sqs;
 

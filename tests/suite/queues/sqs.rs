@@ -21,20 +21,20 @@ use crate::support::{
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn source(sqs: &Sqs, queue: &Queue) -> SqsSource {
+pub(super) fn source(sqs: &Sqs, queue: &Queue) -> SqsSource {
     SqsSource::new(&sqs.config(), &*queue.url, &*queue.dead_letters)
 }
 
-fn bodies<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<String> {
+pub(super) fn bodies<'m>(messages: impl IntoIterator<Item = &'m Message>) -> Vec<String> {
     messages.into_iter().map(|message| message.body().unwrap_or_default().to_owned()).collect()
 }
 
-fn guard(operation: Operation) -> Guard {
+pub(super) fn guard(operation: Operation) -> Guard {
     Guard::new(MemoryStore::new(), operation, Tenant::parse("acme").expect("a tenant"))
 }
 
 /// Hands the next batch over, and deletes what is not handed back. Returns the batch.
-async fn deliver_next(queue: &Queue, consumer: &impl SqsFunction) -> Vec<Message> {
+pub(super) async fn deliver_next(queue: &Queue, consumer: &impl SqsFunction) -> Vec<Message> {
     let messages = queue.next().await;
     let records: Vec<_> = messages.iter().map(|message| queue.record(message)).collect();
     let time = Duration::from_secs(30);
@@ -127,7 +127,7 @@ async fn a_hidden_head_blocks_its_group_and_no_other() {
 }
 
 /// Records its runs. A parcel that `waits` does nothing in its first execution.
-fn in_order(
+pub(super) fn in_order(
     order: &Arc<Mutex<Vec<String>>>,
 ) -> impl Fn(Execution, Value) -> futures_util::future::BoxFuture<'static, Result<(), Failure>>
 + Clone

@@ -1,8 +1,8 @@
-//! Somebody else's SQS: the emulator of a local cloud, with queues that no function empties.
+//! Somebody else's SQS, with queues that no function empties: the emulator of a local cloud, or ElasticMQ.
 //!
-//! It hands out one message of a FIFO group at a time. SQS may hand out several in one batch.
+//! The first hands out one message of a FIFO group at a time. The second hands out several in one batch, as SQS may.
 
-use std::{collections::HashMap, time::Duration};
+use std::{any::Any, collections::HashMap, time::Duration};
 
 use aws_config::SdkConfig;
 use aws_sdk_sqs::{
@@ -14,7 +14,7 @@ use aws_sdk_sqs::{
 };
 use serde_json::{Map, Value, json};
 
-use super::{client::connect, local_cloud::LocalCloud};
+use super::{client::connect, elasticmq, local_cloud::LocalCloud};
 
 /// How many messages SQS sends, receives or deletes in one request at most.
 pub const BATCH: usize = 10;
@@ -29,8 +29,10 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An SQS, which runs until it is dropped.
 pub struct Sqs {
-    cloud: LocalCloud,
+    url: String,
     client: Client,
+    /// Ends when this is dropped.
+    _server: Box<dyn Any + Send>,
 }
 
 /// A queue with a queue for its dead letters.
@@ -65,12 +67,22 @@ impl NewMessage {
 impl Sqs {
     pub async fn start() -> Self {
         let cloud = LocalCloud::start(&[]).await;
-        let client = Client::new(&connect(cloud.queues()).sdk_config());
-        Self { cloud, client }
+        Self::at(cloud.queues().to_owned(), cloud)
+    }
+
+    /// ElasticMQ.
+    pub fn elasticmq() -> Self {
+        let running = elasticmq::start();
+        Self::at(running.endpoint.clone(), running)
+    }
+
+    fn at(url: String, server: impl Any + Send) -> Self {
+        let client = Client::new(&connect(&url).sdk_config());
+        Self { url, client, _server: Box::new(server) }
     }
 
     pub fn url(&self) -> &str {
-        self.cloud.queues()
+        &self.url
     }
 
     /// The configuration of its clients.

@@ -1,0 +1,45 @@
+//! Several messages of one FIFO group in one batch, from ElasticMQ: it hides and orders them as SQS does.
+
+use std::sync::Arc;
+
+use lambda_idempotency::{
+    Operation,
+    event::{Consumer, KeyFrom},
+};
+use serde_json::json;
+
+use super::sqs::{bodies, deliver_next, guard, in_order, source};
+use crate::support::sqs::{NewMessage, Sqs};
+
+// T66: what follows the failed one was received with it, and neither runs nor overtakes it.
+#[tokio::test]
+#[cfg_attr(not(dynamodb_local), ignore = "ElasticMQ needs Java 17 and Maven")]
+async fn elasticmq_keeps_a_group_in_order_behind_its_failed_message() {
+    let sqs = Sqs::elasticmq();
+    let queue = sqs.queue("parcels.fifo", 60).await;
+    let of =
+        |group: &str, id: &str, does: &str| NewMessage::of_group(group, json!({ "id": id, "does": does }));
+    let messages = [
+        of("a", "a-1", "ships"),
+        of("a", "a-2", "waits"),
+        of("a", "a-3", "refuses"),
+        of("a", "a-4", "ships"),
+        of("b", "b-1", "ships"),
+    ];
+    queue.send(&messages).await;
+    let order = Arc::default();
+    let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
+    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&order));
+    let first = deliver_next(&queue, &consumer).await;
+    assert_eq!(first.len(), 5, "all in one batch: {:?}", bodies(&first));
+    assert_eq!(queue.left().await, 3, "a-2 and what follows it");
+    // The followers are visible at once by their own time, and blocked by the one that is hidden.
+    assert!(queue.receive().await.is_empty());
+    let second = deliver_next(&queue, &consumer).await;
+    assert_eq!(bodies(&second), [&*messages[1].body, &messages[2].body, &messages[3].body]);
+    let order: Vec<String> = order.lock().unwrap().clone();
+    let of_a: Vec<_> = order.iter().filter(|id| id.starts_with('a')).collect();
+    assert_eq!(of_a, ["a-1", "a-2", "a-2", "a-3", "a-4"]);
+    assert_eq!(bodies(&queue.take_dead_letters().await), [&*messages[2].body]);
+    assert_eq!(queue.left().await, 0);
+}
