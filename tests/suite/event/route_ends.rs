@@ -11,7 +11,7 @@ use axum::{
 use lambda_idempotency::{
     Answer, Operation,
     engine::SingleTransaction,
-    event::{Consumer, KeyFrom, MemorySource, SqsFunction},
+    event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
     http::Outcome,
     key::age::KeyTime,
     operation::{OnLeaseExpiry, WhileInFlight},
@@ -58,6 +58,14 @@ async fn an_order_that_its_guard_refuses_is_dead_with_the_problem(endpoint: &str
     item.insert("schema".into(), AttributeValue::N("99".into()));
     guarded.write_raw(item).await;
     assert_eq!(ends(&consumer, &queue, order("tea")).await, dead("record-unreadable (503)"));
+    let of_nobody = |message: &Message| {
+        let mut request = request(message)?;
+        request.extensions_mut().clear();
+        Ok(request)
+    };
+    let nobodys = Consumer::new(queue.clone(), KeyFrom::body("/orderId"));
+    let nobodys = nobodys.route(shop(&guarded, &runs), of_nobody);
+    assert_eq!(ends(&nobodys, &queue, order("tea")).await, dead("tenant-missing (401)"));
     assert_eq!((runs.count(), queue.take_hidden().len()), (1, 0));
 }
 

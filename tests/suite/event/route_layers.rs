@@ -3,13 +3,14 @@
 use axum::{
     Router,
     body::Body,
-    http::{Request, StatusCode},
+    http::{Method, Request, StatusCode},
     middleware::{Next, from_fn},
     response::IntoResponse,
     routing::post,
 };
 use lambda_idempotency::{
     Operation,
+    event::{Consumer, KeyFrom, Message},
     http::{KeySyntax, Profile},
 };
 use macro_rules_attribute::apply;
@@ -17,7 +18,7 @@ use serde_json::json;
 
 use super::{
     queue,
-    routes::{consumer, order_of, shop, shop_of},
+    routes::{self, consumer, order_of, shop, shop_of},
 };
 use crate::support::{
     guarded::Guarded,
@@ -130,5 +131,31 @@ async fn a_message_has_a_key_that_no_header_can_have(endpoint: &str) {
                 assert_eq!((runs.count(), queue.take_dead().len()), (number, 0), "{syntax:?}, {key:?}");
             }
         }
+    }
+}
+
+// An idempotent method passes unguarded by HTTP. A message would then run each time that it comes.
+#[apply(on_each_store)]
+async fn an_order_is_guarded_whatever_its_method(endpoint: &str) {
+    for profile in [Profile::default(), Profile::default().key_optional(), Profile::acp()] {
+        let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+        let guard = guard_of(guarded.store(), Operation::new(PAY)).world(guarded.clock.clone());
+        let app = shop_of(guard.profile(profile.clone()), &runs);
+        let methods = [Method::POST, Method::PUT, Method::DELETE, Method::GET];
+        for method in methods.clone() {
+            let order = message("m-1", json!({ "orderId": method.as_str() }));
+            let request = move |message: &Message| {
+                let mut request = routes::request(message)?;
+                *request.method_mut() = method.clone();
+                Ok(request)
+            };
+            let consumer =
+                Consumer::new(queue.clone(), KeyFrom::body("/orderId")).route(app.clone(), request);
+            for _ in 0..2 {
+                let back = deliver(&consumer, std::slice::from_ref(&order)).await.expect("an answer");
+                assert!(back.is_empty(), "{profile:?}");
+            }
+        }
+        assert_eq!((runs.count(), queue.take_dead().len()), (methods.len(), 0), "{profile:?}");
     }
 }

@@ -7,6 +7,7 @@ use lambda_idempotency::{
     Answer, Execution, Failure, Finding, Guard, Operation, Question, Reconciler, RunError, async_trait,
     domain::Table,
     event::{Consumer, KeyFrom, MemorySource},
+    internal::{Correction, Operator},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     queue::MemoryQueue,
     reconcile::Reconciliation,
@@ -174,4 +175,44 @@ async fn a_refusal_that_is_too_large_to_be_kept_is_a_refusal(endpoint: &str) {
     assert!(deliver(&consumer, &[order]).await.expect("an answer").is_empty());
     let reasons: Vec<_> = queue.take_dead().into_iter().map(|dead| dead.reason).collect();
     assert_eq!(reasons, [gone]);
+}
+
+// What an operator deletes was told to somebody: nothing runs in its place, and a refusal stays one.
+#[apply(on_each_store)]
+async fn a_forgotten_answer_runs_nothing_and_ends_its_message(endpoint: &str) {
+    for refuses in [true, false] {
+        let (guarded, runs, queue) =
+            (Guarded::on(endpoint).await, Counter::default(), MemorySource::new(QUEUE));
+        let guard = guard_of(&guarded, Operation::new(SHIP));
+        let counted = runs.clone();
+        let function = move |_: Execution, _: Value| {
+            counted.add();
+            async move {
+                if refuses {
+                    Err(Failure::permanent("Jane does not live there"))
+                } else {
+                    Ok("to Jane".to_owned())
+                }
+            }
+        };
+        let input = || json!({ "id": "order-1" });
+        drop(guard.run(KEY, input(), function.clone()).await);
+        let seen = guarded.record(&record_key(KEY)).await.expect("a record");
+        let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
+        operator
+            .correct(&seen, &Correction::ForgetAnswer, "olga", "Jane asked")
+            .await
+            .expect("it is forgotten");
+        let again = guard.run(KEY, input(), function.clone()).await;
+        let gone = "it was too large to be kept, or is gone";
+        match &again {
+            Err(RunError::Refused(why)) if refuses => assert_eq!(why, gone),
+            Err(RunError::ResultUnreadable(why)) if !refuses => assert_eq!(why, gone),
+            other => panic!("{other:?}"),
+        }
+        let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).world(guarded.clock.clone());
+        let consumer = consumer.sqs(guard, function);
+        assert!(deliver(&consumer, &[message("m-1", input())]).await.expect("an answer").is_empty());
+        assert_eq!((queue.take_dead().len(), runs.count()), (usize::from(refuses), 1));
+    }
 }
