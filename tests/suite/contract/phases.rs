@@ -6,8 +6,10 @@ use axum::{
     Router,
     body::Body,
     http::{Request, StatusCode},
+    response::IntoResponse,
 };
 use lambda_idempotency::{
+    NotBegun,
     engine::{CallError, PhaseError},
     http::{Profile, operation_status},
     operation::{OnLeaseExpiry, Operation},
@@ -114,4 +116,33 @@ async fn a_deployment_that_no_longer_resumes_says_that_the_outcome_is_unknown() 
     let (older, charges, _) = shop(guard_of(store.clone(), Operation::new(PAY)));
     send(&older, pay("order-1")).await.assert_problem(409, "outcome-unknown");
     assert_eq!((charges.count(), state(&store, "order-1").await), (0, "between_workers"));
+}
+
+// T43, T44: the charge is made, so no status of what follows may lead the client to a new key.
+#[apply(on_each_store)]
+async fn no_answer_that_frees_a_key_follows_a_kept_phase(endpoint: &str) {
+    for status in [401, 403, 422, 429, 500] {
+        let store = dynamodb(endpoint).await;
+        let (charges, runs) = (Counter::default(), Counter::default());
+        let (charged, counted) = (charges.clone(), runs.clone());
+        let app = api(guard_of(store.clone(), resuming()), move |parts, _| {
+            let (charged, counted) = (charged.clone(), counted.clone());
+            async move {
+                let charge = execution(&parts).phase("charge").keys_live(DAY);
+                let charge = charge.call(async |_| Ok(charged.add())).await?;
+                let refused = StatusCode::from_u16(status).expect("a status");
+                Ok::<_, PhaseError>(match (counted.add(), status) {
+                    (1, 422) => NotBegun((refused, "refused")).into_response(),
+                    (1, _) => (refused, "refused").into_response(),
+                    (run, _) => (StatusCode::CREATED, format!("{charge} {run}")).into_response(),
+                })
+            }
+        });
+        send(&app, pay("order-1")).await.assert_problem(503, "interrupted");
+        assert_eq!(state(&store, "order-1").await, "between_workers", "{status}");
+        send(&app, pay_other("order-1")).await.assert_problem(422, "key-reused");
+        let resumed = send(&app, pay("order-1")).await;
+        assert_eq!((resumed.status, &resumed.body[..]), (201, &b"1 2"[..]), "{status}");
+        assert_eq!((charges.count(), runs.count()), (1, 2));
+    }
 }

@@ -19,7 +19,7 @@ use crate::support::{
     faults::{ANY, Fault},
     guarded::Guarded,
     http::{Counter, Gate},
-    messages::{QUEUE, deliver, deliver_within, message, of_group},
+    messages::{FIFO, QUEUE, deliver, deliver_within, message, of_group, received},
     on_each_store,
 };
 
@@ -192,13 +192,13 @@ async fn near_the_deadline_no_message_begins(endpoint: &str) {
     assert!(queue.take_hidden().iter().all(|(_, after)| after.is_zero()));
 }
 
-/// A queue that is away: it hides nothing, and takes no dead letters.
-struct Away;
+/// A queue of this name that is away: it hides nothing, and takes no dead letters.
+struct Away(&'static str);
 
 #[async_trait]
 impl Source for Away {
     fn name(&self) -> &str {
-        QUEUE
+        self.0
     }
 
     async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
@@ -213,10 +213,74 @@ impl Source for Away {
 #[apply(on_each_store)]
 async fn a_dead_message_is_kept_until_its_dead_letters_take_it(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
-    let consumer = Consumer::new(Away, KeyFrom::body("/id")).world(guarded.clock.clone());
+    let consumer = Consumer::new(Away(QUEUE), KeyFrom::body("/id")).world(guarded.clock.clone());
     let consumer = consumer.sqs(guard(&guarded), ships(&runs));
     let messages =
         [message("m-1", parcel_that("p-1", "refuses")), message("m-2", "tea"), message("m-3", parcel("p-3"))];
     assert_eq!(deliver(&consumer, &messages).await.expect("an answer"), ["m-1", "m-2"]);
     assert_eq!(runs.count(), 2);
+}
+
+// T66: as long as it is in the queue, the next ones wait.
+#[apply(on_each_store)]
+async fn a_dead_message_that_is_not_buried_blocks_its_group(endpoint: &str) {
+    let (guarded, order) = (Guarded::on(endpoint).await, Arc::default());
+    let consumer = Consumer::new(Away(FIFO), KeyFrom::body("/id")).world(guarded.clock.clone());
+    let consumer = consumer.at_once(1).sqs(guard(&guarded), in_order(&order));
+    let mut unreadable = of_group("c", "c-1", parcel("c-1"));
+    unreadable["messageAttributes"] = json!({ "photo": "no attribute" });
+    let messages = [
+        of_group("a", "a-1", parcel_that("a-1", "refuses")),
+        of_group("a", "a-2", parcel("a-2")),
+        of_group("b", "b-1", "no parcel"),
+        of_group("b", "b-2", parcel("b-2")),
+        unreadable,
+        of_group("c", "c-2", parcel("c-2")),
+        of_group("d", "d-1", parcel("d-1")),
+    ];
+    let mut back = deliver(&consumer, &messages).await.expect("an answer");
+    back.sort();
+    assert_eq!(back, ["a-1", "a-2", "b-1", "b-2", "c-1", "c-2"]);
+    assert_eq!(*order.lock().unwrap(), ["a-1", "d-1"]);
+}
+
+// There, a group is for fairness: SQS promises no order, and delivers the next ones meanwhile anyway.
+#[apply(on_each_store)]
+async fn a_group_of_a_standard_queue_has_no_order(endpoint: &str) {
+    let (guarded, gate, queue) = (Guarded::on(endpoint).await, Gate::closed(), queue());
+    let held = gate.clone();
+    let function = move |_: Execution, parcel: Value| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            if parcel["does"] == "nothing" { Err(Failure::not_executed("no connection")) } else { Ok(()) }
+        }
+    };
+    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let of_tenant = |id: &str, does: &str| {
+        let mut message = message(id, parcel_that(id, does));
+        message["attributes"]["MessageGroupId"] = json!("acme");
+        message
+    };
+    let messages = [of_tenant("m-1", "nothing"), of_tenant("m-2", "ships"), of_tenant("m-3", "ships")];
+    let opens = async {
+        gate.reached(3).await;
+        gate.open();
+    };
+    let (delivered, ()) = tokio::join!(deliver(&consumer, &messages), opens);
+    assert_eq!(delivered.expect("an answer"), ["m-1"]);
+    assert_eq!((queue.take_hidden().len(), queue.take_dead().len()), (1, 0));
+}
+
+#[apply(on_each_store)]
+async fn by_default_a_message_is_dead_after_ten_attempts(endpoint: &str) {
+    let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    for times in 1..=10 {
+        let message = received("m-1", parcel_that("p-1", "nothing"), times);
+        let back = deliver(&consumer, &[message]).await.expect("an answer");
+        assert_eq!((back.is_empty(), runs.count()), (times == 10, times as usize));
+    }
+    let reasons: Vec<_> = queue.take_dead().into_iter().map(|dead| dead.reason).collect();
+    assert_eq!(reasons, ["it was tried 10 times: no connection"]);
 }

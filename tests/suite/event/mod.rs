@@ -1,8 +1,13 @@
 //! The guard of messages: what is run, and what the queue sees.
 
 mod batches;
+mod invocations;
+mod key_edges;
 mod keys;
 mod outcomes;
+mod panics;
+mod route_ends;
+mod route_layers;
 mod routes;
 
 use lambda_idempotency::{

@@ -11,7 +11,7 @@ use axum::{
 use lambda_idempotency::{
     NotBegun, Operation,
     engine::{CallError, PhaseError},
-    event::{Consumer, KeyFrom, Message, SqsFunction},
+    event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
     http::Outcome,
     operation::OnLeaseExpiry,
 };
@@ -22,38 +22,39 @@ use super::queue;
 use crate::support::{
     faults::{ANY, Fault},
     guarded::Guarded,
-    http::{Counter, PAY, api, execution, guard_of, send, unkeyed},
+    http::{Counter, Guard, PAY, api, execution, guard_of, send, unkeyed},
     messages::{deliver, message, received},
     on_each_store,
 };
 
-const DAY: Duration = Duration::from_secs(24 * 3600);
+pub(super) const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The request that an order by HTTP would be.
-fn request(message: &Message) -> Result<Request<Body>, String> {
+pub(super) fn request(message: &Message) -> Result<Request<Body>, String> {
     let mut body: Value = serde_json::from_str(&message.body).map_err(|_| "the order is not JSON")?;
     let order = body.as_object_mut().ok_or("the order is not an object")?;
     order.remove("orderId");
     Ok(order_of(&body))
 }
 
-fn order_of(body: &Value) -> Request<Body> {
+pub(super) fn order_of(body: &Value) -> Request<Body> {
     unkeyed().body(body.to_string().into()).expect("a request")
 }
 
-fn consumer(
-    guarded: &Guarded,
-    app: Router,
-    source: &lambda_idempotency::event::MemorySource,
-) -> impl SqsFunction {
+/// A consumer of orders, which tries each twice.
+pub(super) fn consumer(guarded: &Guarded, app: Router, source: &MemorySource) -> impl SqsFunction {
     let consumer = Consumer::new(source.clone(), KeyFrom::body("/orderId")).world(guarded.clock.clone());
     consumer.max_attempts(2).route(app, request)
 }
 
 /// Answers as the order says, and counts its runs.
-fn shop(guarded: &Guarded, runs: &Counter) -> Router {
+pub(super) fn shop(guarded: &Guarded, runs: &Counter) -> Router {
+    shop_of(guard_of(guarded.store(), Operation::new(PAY)).world(guarded.clock.clone()), runs)
+}
+
+/// The same behind another guard.
+pub(super) fn shop_of(guard: Guard, runs: &Counter) -> Router {
     let runs = runs.clone();
-    let guard = guard_of(guarded.store(), Operation::new(PAY)).world(guarded.clock.clone());
     api(guard, move |_, body| {
         let runs = runs.clone();
         async move {

@@ -1,4 +1,5 @@
 //! The guard of functions, without HTTP.
 
+mod ends;
 mod runs;
 mod transacts;

@@ -14,7 +14,8 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::Answer,
+    record::{Answer, Evidence},
+    store::Store,
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
@@ -24,7 +25,9 @@ use tokio::sync::Barrier;
 use crate::support::{
     BoxError,
     faults::{ANY, Fault},
-    guarded::{GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed, request, written},
+    guarded::{
+        GRACE, Guarded, LEASE, completed, fresh, operation, outcome_of, owned, replayed, request, written,
+    },
     on_each_store,
 };
 
@@ -550,6 +553,27 @@ async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint:
         assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Settled);
         assert_eq!(listening.guarded.record(&request.key).await, before);
         assert_eq!(listening.reasons().len(), 0);
+    }
+}
+
+// T5, T46: a refusal is no proof of an effect, whether it is a function's or an HTTP answer.
+#[apply(on_each_store)]
+async fn a_found_refusal_never_completes_a_record_with_a_reported_effect(endpoint: &str) {
+    for (answer, state, outcome) in [
+        (Answer::refusal("no such address"), "unknown", ReconcileOutcome::Escalated),
+        (Answer::json(402, "{}"), "unknown", ReconcileOutcome::Escalated),
+        (Answer::payload(&"parcel-1").expect("JSON"), "completed", ReconcileOutcome::Resolved("completed")),
+    ] {
+        let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::Executed(answer)))).await;
+        let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;
+        let mut marked = listening.guarded.record(&request.key).await.expect("a record");
+        let seen = marked.revision;
+        (marked.revision, marked.reported) = (fresh(), Some(Evidence::Effect));
+        listening.guarded.undisturbed_store().put(Some(seen), &marked, &[]).await.expect("it is written");
+        listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
+        let asked = listening.reconciliation.ask(&request.key).await.expect("an outcome");
+        assert_eq!((asked, listening.state(&request).await), (outcome, state));
+        assert_eq!(listening.dead_letters.take().len(), usize::from(state == "unknown"));
     }
 }
 

@@ -8,11 +8,13 @@ use std::{
 
 use axum::{Extension, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
-    async_trait,
+    Execution, Failure, async_trait,
+    event::{Consumer, DeadMessage, KeyFrom, MemorySource, Source},
     http::{Outcome, Profile},
     internal::{Report, Stale},
+    key::Tenant,
     operation::Operation,
-    queue::MemoryQueue,
+    queue::{MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
@@ -21,6 +23,7 @@ use lambda_idempotency::{
 };
 use macro_rules_attribute::apply;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::support::{
@@ -29,10 +32,11 @@ use crate::support::{
     faults::{Fault, Faults},
     guarded::{GRACE, Guarded, LEASE, owned, request},
     http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send, unkeyed},
+    messages::{deliver, message},
     on_each_store, tables,
 };
 
-/// The counters of one operation, by name.
+/// The counters of one operation or queue, by name.
 type Counts = BTreeMap<String, u64>;
 
 /// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it. Therefore, the snapshots
@@ -52,7 +56,7 @@ fn counts(operation: &str) -> Counts {
         if let (true, DebugValue::Counter(count)) = (name.starts_with("api.idempotency."), value) {
             let labels: Vec<_> = key.key().labels().map(|label| (label.key(), label.value())).collect();
             let of = match labels[..] {
-                [("operation", of)] => of,
+                [("operation" | "queue", of)] => of,
                 // Not an operation's counter.
                 [] => continue,
                 _ => panic!("{name} has the labels {labels:?}"),
@@ -271,4 +275,58 @@ async fn unguarded_and_inconclusive_requests_are_counted() {
     assert_eq!(counts(&operation), Counts::from([(unguarded.to_owned(), 1)]));
     send(&app, pay("order-1")).await;
     assert_eq!((counts(&operation).get(unguarded), counts(&operation).get(nothing)), (Some(&1), Some(&1)));
+}
+
+/// A queue that is away.
+struct Away(String);
+
+#[async_trait]
+impl Source for Away {
+    fn name(&self) -> &str {
+        &self.0
+    }
+
+    async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
+        Err(QueueError::new("away"))
+    }
+
+    async fn bury(&self, _: DeadMessage) -> Result<(), QueueError> {
+        Err(QueueError::new("away"))
+    }
+}
+
+#[apply(on_each_store)]
+async fn what_becomes_of_messages_is_counted_by_queue(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let [here, away] = ["here", "away"].map(|name| format!("{name}-{}", Uuid::new_v4()));
+    let tenant = Tenant::parse("acme").expect("a tenant");
+    let guard = lambda_idempotency::Guard::new(guarded.store(), Operation::new("ship"), tenant);
+    let guard = guard.world(guarded.clock.clone());
+    let function = async |_: Execution, parcel: Value| match parcel["does"].as_str() {
+        Some("nothing") => Err(Failure::not_executed("no connection")),
+        Some("fails") => Err(std::io::Error::other("no answer").into()),
+        Some("refuses") => Err(Failure::permanent("no such address")),
+        _ => Ok(()),
+    };
+    let of = |queue: &str, does: &str| {
+        let mut message = message(does, json!({ "id": does, "does": does }));
+        message["eventSourceARN"] = json!(format!("arn:aws:sqs:us-east-2:123456789012:{queue}"));
+        message
+    };
+    let all = |queue: &str| ["ships", "nothing", "fails", "refuses"].map(|does| of(queue, does));
+    assert_eq!((counts(&here), counts(&away)), (Counts::new(), Counts::new()));
+    let consumer =
+        Consumer::new(MemorySource::new(&*here), KeyFrom::body("/id")).sqs(guard.clone(), function);
+    assert_eq!(deliver(&consumer, &all(&here)).await.expect("an answer").len(), 2);
+    let counted = [("message.handed_back", 1), ("message.held", 1), ("message.dead", 1)];
+    assert_eq!(counts(&here), expected(&counted));
+    let consumer = Consumer::new(Away(away.clone()), KeyFrom::body("/id")).sqs(guard, function);
+    assert_eq!(deliver(&consumer, &all(&away)).await.expect("an answer").len(), 3);
+    let counted = [
+        ("message.handed_back", 1),
+        ("message.held", 1),
+        ("message.not_buried", 1),
+        ("message.not_hidden", 1),
+    ];
+    assert_eq!(counts(&away), expected(&counted));
 }

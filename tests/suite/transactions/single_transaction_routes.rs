@@ -109,6 +109,36 @@ async fn a_refused_write_is_a_kept_answer() {
     assert_eq!(cents(&store), 1_000);
 }
 
+// A write may be refused as a function's is: over HTTP, that has a status too.
+#[tokio::test]
+async fn a_refusal_without_a_status_is_422_over_http() {
+    let store = bank();
+    let rich = || {
+        let update = accounts().update(json!({ "id": "a" }), "SET cents = cents - :cents");
+        let update = update.condition("cents >= :cents").value(":cents", 101);
+        update.or_answer(Answer::refusal("not enough money"))
+    };
+    let single = move |transaction: SingleTransaction| {
+        transaction.write(rich()).unwrap();
+        async { StatusCode::CREATED }
+    };
+    let plain = move |execution: Execution| {
+        execution.write(rich()).unwrap();
+        async { StatusCode::CREATED }
+    };
+    let routes = [
+        post(single).route_layer(guard(store.clone()).single_transaction()),
+        post(plain).route_layer(guard(store.clone())),
+    ];
+    for (key, route) in ["k", "l"].into_iter().zip(routes) {
+        let app = Router::new().route("/transfers", route);
+        for replayed in [false, true] {
+            assert_eq!(send(&app, Some(key), "").await, (422, replayed, "not enough money".into()));
+        }
+    }
+    assert_eq!(cents(&store), 100);
+}
+
 // T18, T44
 #[tokio::test]
 async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
