@@ -21,7 +21,7 @@ use axum::{
 use bytes::Bytes;
 use lambda_idempotency::internal::error_chain;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Value, json, value::RawValue};
 use std::{
     collections::{BTreeMap, VecDeque},
     error::Error,
@@ -63,8 +63,8 @@ pub fn router<S>(queues: Arc<Queues>) -> Router<S> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct NewMessage {
-    /// A text, or JSON that is sent as text.
-    body: Value,
+    /// A string, whose text is sent, or other JSON, which is sent as it is written: no number or repeated name changes its meaning.
+    body: Box<RawValue>,
     group_id: Option<String>,
     /// Each message is sent, if this is missing.
     deduplication_id: Option<String>,
@@ -75,10 +75,15 @@ struct NewMessage {
 async fn send(State(routes): State<Arc<Routes>>, Path(name): Path<String>, message: Bytes) -> Response {
     let answer = async {
         let open = routes.open(&name).ok_or_else(unknown)?;
-        let message: NewMessage = serde_json::from_slice(&message)
-            .map_err(|error| gateway::message(StatusCode::BAD_REQUEST, &format!("the message: {error}")))?;
+        let unreadable = |error: serde_json::Error| {
+            gateway::message(StatusCode::BAD_REQUEST, &format!("the message: {error}"))
+        };
+        let message: NewMessage = serde_json::from_slice(&message).map_err(unreadable)?;
         let NewMessage { body, group_id, deduplication_id, attributes } = message;
-        let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+        let body = match body.get() {
+            string if string.starts_with('"') => serde_json::from_str(string).map_err(unreadable)?,
+            json => json.to_owned(),
+        };
         let group = group_id.unwrap_or_else(|| GROUP.to_owned());
         let send = routes.queues.client.send_message().queue_url(&open.queue.url).message_body(body);
         let send =

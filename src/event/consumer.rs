@@ -49,7 +49,7 @@ const MAX_ATTEMPTS: u32 = 10;
 /// async fn main() -> Result<(), lambda::Error> {
 ///     lambda::logs();
 ///     let guard = Guard::new(DynamoDbStore::from_env().await?, Operation::new("ship"), Tenant::parse("shop")?);
-///     let queue = SqsSource::from_env(&lambda::aws().await, "ORDERS_QUEUE_URL", "ORDERS_DEAD_LETTERS_URL")?;
+///     let queue = SqsSource::from_env(&lambda::aws().await, "ORDERS_QUEUE_URL", "ORDERS_DEAD_LETTERS_QUEUE_URL")?;
 ///     lambda::run(Consumer::new(queue, KeyFrom::body("/id")).sqs(guard, ship)).await
 /// }
 /// ```
@@ -115,8 +115,8 @@ impl Consumer {
         Self { at_once, ..self }
     }
 
-    /// After how many executions that certainly did nothing a message goes to the dead letters. Default: 10. Each time that it is sent back
-    /// from there, it is tried once more.
+    /// After how many executions that certainly did nothing, or were interrupted, a message goes to the dead letters. Default: 10, which are
+    /// over after about 9 minutes. Each time that it is sent back from there, it is tried once more.
     ///
     /// The queue's `maxReceiveCount` counts more than executions: each receive while a message is in flight, held or behind another of its
     /// group. Let it be 1,000, the most that SQS allows.

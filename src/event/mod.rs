@@ -6,8 +6,9 @@
 //! | completed, now or before | the message is acknowledged |
 //! | refused for good, now or before; another message's; too old; unreadable | it goes to the dead letters, with the reason |
 //! | in progress | it is handed back until the lease is over |
-//! | certainly not executed, now; or the store is away | it is handed back, each time for longer; after [some attempts](Consumer::max_attempts) it goes to the dead letters |
-//! | unknown | it is held: handed back until reconciliation asks next, without a run |
+//! | certainly not executed, or interrupted, now | it is handed back, each time for longer; after [some attempts](Consumer::max_attempts) it goes to the dead letters |
+//! | unknown | it is held: handed back without a run until reconciliation asks next, but half an hour at most |
+//! | the store is away | it is handed back, each time for longer, as often as it takes |
 //!
 //! 1. Each message is parsed alone: one that cannot be read blocks no other.
 //! 2. Messages of one FIFO group run one after another. Once one of them is handed back, so are the rest of its group, unprocessed.

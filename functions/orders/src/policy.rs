@@ -28,8 +28,9 @@ pub const REFUND_PHASE: &str = "refund";
 /// The tenant: the subject of the token that API Gateway verified.
 pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
 
-/// Stripe's window, and what clients of payment APIs expect.
-const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
+/// As long as a message can come again: 14 days in the dead letters, and 14 more in the queue to which it was sent back. An order whose
+/// record is gone would be placed once more.
+const RETENTION: Duration = Duration::from_secs(28 * 24 * 60 * 60);
 
 /// How long the provider remembers idempotency keys, by its contract: as Stripe, at least a day.
 pub(crate) const KEYS_LIVE: Duration = Duration::from_secs(24 * 60 * 60);

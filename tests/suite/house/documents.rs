@@ -28,6 +28,9 @@ async fn the_transcripts_of_readme_and_walkthrough_are_reproduced() {
     const EFFECTS: &str = "## Several effects";
     let order = [block(WALKTHROUGH, EFFECTS, "```sh\norder()")];
     assert_eq!(run(&cloud, WALKTHROUGH, EFFECTS, &order).await, 6);
+    const QUEUE: &str = "## Orders from a queue";
+    let send = [block(WALKTHROUGH, QUEUE, "```sh\nsend()")];
+    assert_eq!(run(&cloud, WALKTHROUGH, QUEUE, &send).await, 6);
 }
 
 #[tokio::test]

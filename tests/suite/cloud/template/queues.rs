@@ -125,6 +125,14 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
     }
 }
 
+// A held order waits in its queue until its outcome is settled.
+#[test]
+fn a_queue_of_orders_keeps_its_messages_as_long_as_sqs_can() {
+    for queue in ["OrdersQueue", "OrdersDeadLettersQueue"] {
+        assert_eq!(number(&resource(QUEUE, queue)["MessageRetentionPeriod"]), 14 * 24 * 3600, "{queue}");
+    }
+}
+
 // T50: a sweep takes no concurrency away from checks.
 #[test]
 fn each_reader_of_a_queue_has_reserved_concurrency() {
