@@ -202,7 +202,10 @@ impl Consumer {
                     body: received.body.clone(),
                     attributes: received.attributes.clone(),
                     group: received.group.clone(),
-                    deduplication_id: received.deduplication_id.clone(),
+                    deduplication_id: received
+                        .deduplication_id
+                        .clone()
+                        .filter(|_| self.key.has_deduplication_id()),
                     reason,
                 };
                 match self.source.bury(dead).await {

@@ -88,6 +88,15 @@ impl KeyFrom {
         IdempotencyKey::of(&parts).map_err(|error| format!("the message's key is invalid: {error}"))
     }
 
+    /// Whether the deduplication id is in the key.
+    pub(super) fn has_deduplication_id(&self) -> bool {
+        match &self.0 {
+            From::DeduplicationId => true,
+            From::All(several) => several.iter().any(Self::has_deduplication_id),
+            _ => false,
+        }
+    }
+
     /// Panics if messages without these cannot have such a key: a mistake in the program, found at start-up.
     pub(super) fn assert_found(&self, has_envelope: bool, is_fifo: bool, has_attributes: bool) {
         match &self.0 {

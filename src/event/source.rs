@@ -43,7 +43,7 @@ pub struct DeadMessage {
     pub attributes: HashMap<String, String>,
     /// Its group, in a FIFO queue.
     pub group: Option<String>,
-    /// Its deduplication id, in a FIFO queue.
+    /// Its deduplication id, if that is in its key.
     pub deduplication_id: Option<String>,
     /// Why it is dead.
     pub reason: String,

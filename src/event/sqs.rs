@@ -42,8 +42,8 @@ const MAX_REASON: usize = 1_000;
 /// besides what Lambda needs.
 ///
 /// A dead message keeps its body, its group and its attributes that are text. `idempotency-reason` says why it is dead, `idempotency-message-id` which
-/// message it was, `idempotency-deduplication-id` its deduplication id. A message has at most 10 attributes, and a size: if these have no
-/// place, they are left out.
+/// message it was; if its deduplication id is its key, it is in `idempotency-deduplication-id`. A message has at most 10 attributes, and a
+/// size: if reason and id have no place, they are left out.
 #[derive(Clone, Debug)]
 pub struct SqsSource {
     client: Client,
@@ -111,10 +111,18 @@ impl Source for SqsSource {
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
         let DeadMessage { id, body, attributes, group, deduplication_id, reason } = message;
         let reason: String = reason.chars().take(MAX_REASON).collect();
-        // In the order of what is left out last.
-        let ours = [(DEDUPLICATION_ID, deduplication_id), (REASON, Some(reason)), (MESSAGE_ID, id.clone())];
-        let own = attributes.into_iter().filter(|(name, _)| ours.iter().all(|(our, _)| our != name));
-        let own: Vec<_> = own.collect();
+        let ours = [(REASON, Some(reason)), (MESSAGE_ID, id.clone())];
+        let own = attributes
+            .into_iter()
+            .filter(|(name, _)| ![REASON, MESSAGE_ID, DEDUPLICATION_ID].contains(&&**name));
+        // Its key may be among them.
+        let needed: Vec<_> =
+            deduplication_id.map(|id| (DEDUPLICATION_ID.to_owned(), id)).into_iter().chain(own).collect();
+        if needed.len() > MAX_ATTRIBUTES {
+            return Err(QueueError::new(
+                "its own attributes leave no place for its deduplication id, which is its key",
+            ));
+        }
         let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
         let request = self.client.send_message().queue_url(&*self.dead_letters).message_body(&body);
@@ -135,12 +143,12 @@ impl Source for SqsSource {
             }
             Ok::<_, BuildError>(request)
         };
-        let all: Vec<_> = own.iter().cloned().chain(ours).collect();
+        let all: Vec<_> = needed.iter().cloned().chain(ours).collect();
         match with(&all).map_err(QueueError::new)?.send().await {
             Ok(_) => Ok(()),
             // Perhaps it is too long with ours.
             Err(SdkError::ServiceError(_)) => {
-                let sent = with(&own).map_err(QueueError::new)?.send().await;
+                let sent = with(&needed).map_err(QueueError::new)?.send().await;
                 sent.map(|_| ()).map_err(QueueError::new)
             }
             Err(error) => Err(QueueError::new(error)),

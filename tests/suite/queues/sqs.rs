@@ -235,6 +235,32 @@ async fn a_message_with_ten_attributes_keeps_them_as_a_dead_letter() {
     assert!((0..10).all(|number| attribute(&dead[0], &format!("own-{number}")) == Some("x")));
 }
 
+// Sent back without it, it would have another key.
+#[tokio::test]
+async fn a_message_is_not_buried_without_the_deduplication_id_that_is_its_key() {
+    let sqs = Sqs::start().await;
+    let queue = sqs.queue("parcels.fifo", 60).await;
+    let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::deduplication_id());
+    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let time = Duration::from_secs(30);
+    for number in [9, 10] {
+        let attributes = (0..number).map(|number| (format!("own-{number}"), "x".to_owned())).collect();
+        let message = NewMessage { attributes, ..NewMessage::of_group(&number.to_string(), "no parcel") };
+        let record = sent(&queue, &message, |_| ()).await;
+        let id = record["attributes"]["MessageDeduplicationId"].as_str().map(str::to_owned);
+        let back = deliver_within(&consumer, &[record], SystemTime::now(), time).await.expect("an answer");
+        let dead = queue.take_dead_letters().await;
+        let kept: Vec<_> = dead
+            .iter()
+            .map(|dead| attribute(dead, "idempotency-deduplication-id").map(str::to_owned))
+            .collect();
+        match number {
+            9 => assert_eq!((back.len(), kept), (0, vec![id])),
+            _ => assert_eq!((back.len(), kept.len()), (1, 0)),
+        }
+    }
+}
+
 // T65: a FIFO queue would take two of them for one.
 #[tokio::test]
 async fn messages_without_an_id_are_dead_letters_of_their_own() {
