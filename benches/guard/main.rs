@@ -6,6 +6,7 @@
 //! is printed.
 
 mod body;
+mod client;
 mod embedded;
 mod guarded;
 mod meter;
@@ -13,14 +14,11 @@ mod paired;
 mod random;
 mod raw;
 mod report;
+mod spread;
 mod watched;
 
 use std::{env, time::Duration};
 
-use aws_sdk_dynamodb::{
-    Client,
-    config::{BehaviorVersion, Credentials, Region, timeout::TimeoutConfig},
-};
 use criterion::{
     BenchmarkId, Criterion,
     measurement::{Measurement, ValueFormatter, WallTime},
@@ -30,6 +28,7 @@ use tokio::runtime::{self, Runtime};
 
 use crate::{
     body::{Answer, answers},
+    client::client,
     embedded::Embedded,
     guarded::{Front, PAYMENTS},
 };
@@ -114,23 +113,6 @@ fn rows() -> impl Iterator<Item = (Front, Answer)> {
         .into_iter()
         .flat_map(|front| answers().into_iter().map(move |answer| (front, answer)))
         .filter(move |(front, answer)| format!("{}/{}", front.name(), answer.name).contains(&asked))
-}
-
-/// The client has time-outs, as in production: they cost time too, for guarded and for raw calls.
-fn client(endpoint: &str) -> Client {
-    let timeouts = TimeoutConfig::builder()
-        .operation_attempt_timeout(Duration::from_secs(20))
-        .operation_timeout(Duration::from_secs(60))
-        .build();
-    let config = aws_sdk_dynamodb::Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .endpoint_url(endpoint)
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::new("bench", "bench", None, None, "bench"))
-        .http_client(aws_smithy_http_client::Builder::new().build_http())
-        .timeout_config(timeouts)
-        .build();
-    Client::from_conf(config)
 }
 
 /// CPU time of this thread as criterion's measure: other processes on the machine do not count.

@@ -1,8 +1,11 @@
 //! Prints the tables at the end.
 
-use std::time::Duration;
-
-use crate::{meter::Spent, paired::Rounds, watched::Watched};
+use crate::{
+    meter::Spent,
+    paired::Rounds,
+    spread::{Spread, median, micros},
+    watched::Watched,
+};
 
 /// What the guard may add to the raw calls that it makes (in per cent of their time).
 const GOAL: f64 = 3.0;
@@ -12,40 +15,6 @@ const SINGLE_TRANSACTION_GOAL: f64 = 5.0;
 
 /// What metrics, span and log lines may add to a request, in µs of CPU.
 const WATCHING_GOAL: f64 = 20.0;
-
-/// The middle of many values, and how far they spread.
-struct Spread {
-    quarter: f64,
-    median: f64,
-    three_quarters: f64,
-    /// The median of another such run lies in this range 19 times of 20.
-    sure: (f64, f64),
-}
-
-impl Spread {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut sorted: Vec<f64> = values.collect();
-        sorted.sort_unstable_by(f64::total_cmp);
-        let last = sorted.len() - 1;
-        let at = |share: f64| sorted[(last as f64 * share.clamp(0.0, 1.0)).round() as usize];
-        // The ranks between which the true median lies, by the binomial distribution.
-        let half = 0.98 / (sorted.len() as f64).sqrt();
-        Self {
-            quarter: at(0.25),
-            median: at(0.5),
-            three_quarters: at(0.75),
-            sure: (at(0.5 - half), at(0.5 + half)),
-        }
-    }
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-fn median(spent: &[Spent], of: impl Fn(&Spent) -> f64) -> f64 {
-    Spread::of(spent.iter().map(of)).median
-}
 
 fn each<'a>(a: &'a [Spent], b: &'a [Spent], of: impl Fn(&Spent, &Spent) -> f64 + 'a) -> Spread {
     Spread::of(a.iter().zip(b).map(move |(a, b)| of(a, b)))
