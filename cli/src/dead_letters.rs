@@ -1,6 +1,6 @@
 //! Receives dead letters from their queue, hides them from others meanwhile, and shows them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use aws_sdk_sqs::{Client, types::Message};
 use lambda_idempotency::{
@@ -21,9 +21,6 @@ use crate::{
 
 /// How long received dead letters are hidden from others: as long as an operator may take to answer.
 const HIDDEN_SECS: i32 = 300;
-
-/// The attribute of a consumer's dead letter, which says why it is dead. Its body is what its producer sent.
-const OF_A_CONSUMER: &str = "idempotency-reason";
 
 /// Empty answers after which a queue counts as empty. SQS asks only some of its servers each time, so one empty answer is not enough.
 const EMPTY_ANSWERS: u32 = 2;
@@ -84,8 +81,8 @@ impl DeadLetter {
             Some("reconcile") => Some(Queue::Reconcile),
             _ => None,
         };
-        // Its body is what anybody sent, and no message of ours.
-        let is_ours = message.message_attributes().is_none_or(|all| !all.contains_key(OF_A_CONSUMER));
+        // Ours have no attributes. Those of a consumer have, and their bodies are what anybody sent.
+        let is_ours = message.message_attributes().is_none_or(HashMap::is_empty);
         let destination = record.clone().zip(queue).filter(|_| is_ours);
         let kind = kind.unwrap_or_else(|| internal::MessageSummary::NO_KIND.to_owned());
         Self { message, kind, reason, record, state: None, destination }
@@ -141,7 +138,7 @@ impl<'a> DeadLetterQueue<'a> {
                 .queue_url(self.url)
                 .max_number_of_messages(max as i32)
                 .visibility_timeout(HIDDEN_SECS)
-                .message_attribute_names(OF_A_CONSUMER)
+                .message_attribute_names("All")
                 .wait_time_seconds(1)
                 .send()
                 .await

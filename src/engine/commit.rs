@@ -53,16 +53,16 @@ impl Committed {
         uncertain: bool,
     ) -> FinishOutcome {
         use FinishOutcome::{
-            Deferred, Fenced, Interrupted, NotCommitted, Refused, Unknown, Unwritten, Written,
+            Deferred, Fenced, Interrupted, NotCommitted, Refused, Released, Unknown, Unwritten, Written,
         };
         match (instead, ended) {
             (Some(Refused { answer, .. }), Written { expires_at }) => Refused { answer, expires_at },
-            (Some(NotCommitted), Written { .. } | Fenced) => NotCommitted,
+            (Some(NotCommitted), Written { .. } | Released | Fenced) => NotCommitted,
             (Some(Interrupted), _) => Interrupted,
             (None, Deferred) if uncertain => Unknown,
             (None, Fenced | Unwritten) if !kept.writes.is_empty() => Unknown,
             (None, ended) => ended,
-            (_, Written { .. } | Fenced | Deferred | Unwritten) => Unknown,
+            (_, Written { .. } | Released | Fenced | Deferred | Unwritten) => Unknown,
             (_, ended) => ended,
         }
     }

@@ -174,7 +174,7 @@ impl Consumer {
                 // So that the guard's lines, which have the key's hash, can be found by the message.
                 let done =
                     done.instrument(tracing::info_span!("message", queue = &*self.queue, message_id)).await;
-                let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked(received.receives));
+                let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked());
                 Disposition::of(&ended, tries(attempts), nonce)
             }
             Plan::Foreign => return None,

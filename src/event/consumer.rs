@@ -80,8 +80,8 @@ pub(super) struct Job {
 /// What became of a job.
 pub(super) struct Done {
     pub(super) ended: Result<(), RunError>,
-    /// How many executions there were; 0 if it did not run.
-    pub(super) attempts: u32,
+    /// How many executions there were, if a record counts them.
+    pub(super) attempts: Option<u32>,
 }
 
 /// Runs one message.
@@ -174,7 +174,8 @@ impl Consumer {
 
     /// A function that does this work for each message.
     pub(super) fn function(self, work: Work) -> impl SqsFunction {
-        self.key.assert_found(self.envelope != Envelope::None, self.queue.ends_with(FIFO), true);
+        let has_attributes = !matches!(self.envelope, Envelope::EventBridge | Envelope::S3);
+        self.key.assert_found(self.envelope != Envelope::None, self.queue.ends_with(FIFO), has_attributes);
         service_fn(move |event: LambdaEvent<Event>| -> BoxFuture<'static, _> {
             let (consumer, work) = (self.clone(), work.clone());
             Box::pin(async move { consumer.batch(&event.payload, event.context, &work).await })
@@ -212,14 +213,14 @@ impl<S> SqsFunction for S where
 impl Done {
     /// It cannot be run.
     pub(super) fn refused(reason: impl Into<String>) -> Self {
-        Self { ended: Err(RunError::Refused(reason.into())), attempts: 0 }
+        Self { ended: Err(RunError::Refused(reason.into())), attempts: None }
     }
 
-    /// What is around its function panicked. Nothing was done, as far as is known here. No record counts that, so receives do.
-    pub(super) fn panicked(receives: u32) -> Self {
+    /// What is around its function panicked. Nothing was done, as far as is known here.
+    pub(super) fn panicked() -> Self {
         tracing::error!("what is around a message's function panicked: its tenant, its request, or a layer");
         let error = "what is around its function panicked";
-        Self { ended: Err(RunError::NotExecuted(Some(error.into()))), attempts: receives }
+        Self { ended: Err(RunError::NotExecuted(Some(error.into()))), attempts: None }
     }
 }
 
@@ -247,5 +248,6 @@ where
         function(execution, input)
     });
     let ended = ended.await.map(|_| ());
-    Done { ended, attempts: attempts.load(Ordering::Relaxed) }
+    let attempts = Some(attempts.load(Ordering::Relaxed)).filter(|attempts| *attempts > 0);
+    Done { ended, attempts }
 }

@@ -1,6 +1,6 @@
 //! What the queue sees of a message, by what became of its function.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use crate::{
     function::RunError,
@@ -25,9 +25,33 @@ pub(super) enum Disposition {
 pub(super) struct Tries {
     /// How often it was received.
     pub(super) receives: u32,
-    /// How many executions there were, as far as is known, and how many there may be.
-    pub(super) attempts: u32,
+    /// How many executions there were, if a record counts them.
+    pub(super) attempts: Option<u32>,
+    /// How many there may be.
     pub(super) max_attempts: u32,
+}
+
+/// A message of which no record counts the executions may be received this many times as often: it is received, too, while another one of
+/// its group is tried, or while the store does not answer.
+const RECEIVES_OF_AN_ATTEMPT: u32 = 10;
+
+impl Tries {
+    /// Whether they are used up.
+    fn are_over(self) -> bool {
+        match self.attempts {
+            Some(attempts) => attempts >= self.max_attempts,
+            None => self.receives >= self.max_attempts.saturating_mul(RECEIVES_OF_AN_ATTEMPT),
+        }
+    }
+}
+
+impl fmt::Display for Tries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.attempts {
+            Some(attempts) => write!(f, "it was tried {attempts} times"),
+            None => write!(f, "it was received {} times", self.receives),
+        }
+    }
 }
 
 impl Disposition {
@@ -43,18 +67,14 @@ impl Disposition {
                 Self::HandedBack(lease_left.saturating_add(LEASE_OVER).min(MAX_VISIBILITY))
             }
             Err(RunError::Unavailable) => again(),
-            Err(RunError::NotExecuted(_) | RunError::Interrupted(_))
-                if tries.attempts < tries.max_attempts =>
-            {
-                again()
-            }
+            Err(RunError::NotExecuted(_) | RunError::Interrupted(_)) if !tries.are_over() => again(),
             Err(ended @ (RunError::NotExecuted(error) | RunError::Interrupted(error))) => {
                 let parts = match ended {
                     RunError::Interrupted(_) => ", and parts of it may be done",
                     _ => "",
                 };
                 let why = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-                Self::Dead(format!("it was tried {} times{parts}{why}", tries.attempts))
+                Self::Dead(format!("{tries}{parts}{why}"))
             }
             Err(RunError::Unknown { wait, .. }) => {
                 Self::Held(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))

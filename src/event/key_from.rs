@@ -110,7 +110,10 @@ impl KeyFrom {
                 assert!(is_fifo, "KeyFrom::deduplication_id() needs a FIFO queue, whose name ends in .fifo");
             }
             From::Attribute(name) => {
-                assert!(has_attributes, "KeyFrom::attribute({name:?}): an invocation has no attributes");
+                assert!(
+                    has_attributes,
+                    "KeyFrom::attribute({name:?}): neither an invocation, nor what is in such an envelope, has attributes"
+                );
             }
             From::Body(_) | From::Content => {}
         }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     function::RunError,
     http::{
-        GivenKey, ProblemType,
+        GivenKey, IDEMPOTENCY_KEY, ProblemType,
         ended::{Became, Ended},
     },
 };
@@ -61,26 +61,26 @@ where
     let mut request = request.with_lambda_context((*context).clone());
     // Not as a header, which cannot hold every key, and which some contracts read in another form.
     request.extensions_mut().insert(GivenKey(key));
+    request.headers_mut().remove(IDEMPOTENCY_KEY);
     let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
     let answered = match ready {
         Ok(()) => service.call(request).await,
         Err(error) => Err(error),
     };
     match answered {
-        Ok(response) => done(response.extensions().get(), response.status(), message.receives),
+        Ok(response) => done(response.extensions().get(), response.status()),
         Err(error) => {
             // It is outside of the guard: what is inside keeps its answer.
             tracing::error!(%error, "the service of a message failed");
-            Done { ended: Err(RunError::NotExecuted(None)), attempts: message.receives }
+            Done { ended: Err(RunError::NotExecuted(None)), attempts: None }
         }
     }
 }
 
-/// What a response of a guard means for its message, which was received so often.
-fn done(ended: Option<&Ended>, status: StatusCode, receives: u32) -> Done {
+/// What a response of a guard means for its message.
+fn done(ended: Option<&Ended>, status: StatusCode) -> Done {
     let Some(Ended { became, attempts }) = ended.copied() else { return outside(status) };
-    // Where no record counts executions, receives count.
-    let attempts = if attempts == 0 { receives } else { attempts };
+    let attempts = Some(attempts).filter(|attempts| *attempts > 0);
     let status = status.as_u16();
     let ended = match became {
         Became::Kept => Ok(()),
@@ -102,12 +102,10 @@ fn done(ended: Option<&Ended>, status: StatusCode, receives: u32) -> Done {
 /// What a response that is not a guard's means. A rate limit or a time-out around the guard speaks of the moment, and the guard may still
 /// run. Any other answer is a mistake in the program.
 fn outside(status: StatusCode) -> Done {
-    let is_of_the_moment = status.is_server_error()
-        || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_EARLY, StatusCode::TOO_MANY_REQUESTS]
-            .contains(&status);
+    let is_of_the_moment = [408, 425, 429, 502, 503, 504].contains(&status.as_u16());
     if !is_of_the_moment {
         return Done::refused(format!("the route is not guarded: it answered {}", status.as_u16()));
     }
     tracing::warn!(status = status.as_u16(), "a layer around the guard answered in its place");
-    Done { ended: Err(RunError::Unavailable), attempts: 0 }
+    Done { ended: Err(RunError::Unavailable), attempts: None }
 }

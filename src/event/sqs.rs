@@ -75,6 +75,11 @@ impl SqsSource {
     }
 }
 
+/// Whether SQS refuses a message that is perhaps too long.
+fn is_too_long(code: Option<&str>) -> bool {
+    code.is_some_and(|code| code.contains("InvalidParameterValue") || code.contains("TooLong"))
+}
+
 #[async_trait]
 impl Source for SqsSource {
     fn name(&self) -> &str {
@@ -146,8 +151,7 @@ impl Source for SqsSource {
         let all: Vec<_> = needed.iter().cloned().chain(ours).collect();
         match with(&all).map_err(QueueError::new)?.send().await {
             Ok(_) => Ok(()),
-            // Perhaps it is too long with ours.
-            Err(SdkError::ServiceError(_)) => {
+            Err(SdkError::ServiceError(refused)) if is_too_long(refused.err().meta().code()) => {
                 let sent = with(&needed).map_err(QueueError::new)?.send().await;
                 sent.map(|_| ()).map_err(QueueError::new)
             }

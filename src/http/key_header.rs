@@ -8,7 +8,7 @@ use sfv::{BareItem, Item, List, Parser};
 use super::{IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP};
 use crate::key::{IdempotencyKey, KeyError, refusal::KeyRefusal};
 
-/// The key of a request that another front makes: an extension of the request, in place of the header, which cannot hold every key.
+/// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenKey(pub(crate) IdempotencyKey);
 
@@ -32,11 +32,12 @@ impl KeySyntax {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<IdempotencyKey, KeyRefusal> {
-        if let Some(GivenKey(key)) = extensions.get() {
-            return Ok(key.clone());
-        }
         let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
-        let line = lines.next().ok_or(KeyRefusal::MISSING)?;
+        let Some(line) = lines.next() else {
+            // A header that was added on the way is of another request.
+            let given: Option<&GivenKey> = extensions.get();
+            return given.map(|GivenKey(key)| key.clone()).ok_or(KeyRefusal::MISSING);
+        };
         if lines.next().is_some() {
             return Err(KeyRefusal::REPEATED);
         }

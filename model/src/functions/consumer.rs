@@ -23,7 +23,7 @@ use super::{
 };
 
 /// The queue's name.
-const QUEUE: &str = "input";
+const QUEUE: &str = "input.fifo";
 /// How long an invocation may take.
 const TIME: Duration = Duration::from_secs(60);
 

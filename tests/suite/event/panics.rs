@@ -20,21 +20,21 @@ use crate::support::{
 
 /// Delivers a message that panics, of a key that nobody else has, together with others. It comes twice, and the third time it is dead.
 async fn ends_alone(consumer: &impl SqsFunction, queue: &MemorySource) {
-    for times in 1..=3 {
+    for (times, receives) in [(1, 1), (2, 29), (3, 30)] {
         let good = |number| {
             let id = format!("{times}-{number}");
             message(&id, json!({ "id": id, "orderId": id, "does": "ships" }))
         };
-        let bad = received("bad", json!({ "id": "bad", "orderId": "bad" }), times);
+        let bad = received("bad", json!({ "id": "bad", "orderId": "bad" }), receives);
         let back = deliver(consumer, &[good(1), bad, good(2)]).await.expect("an answer");
         let hidden: Vec<_> = queue.take_hidden().into_iter().map(|(_, after)| after).collect();
         let reasons: Vec<_> = queue.take_dead().into_iter().map(|dead| dead.reason).collect();
         if times < 3 {
             assert_eq!((back, reasons.len()), (vec!["bad".to_owned()], 0));
-            assert_eq!(hidden, [Duration::from_secs(times.into())]);
+            assert!(hidden.len() == 1 && hidden[0] >= Duration::from_secs(1), "{hidden:?}");
         } else {
             assert_eq!((back.len(), hidden.len()), (0, 0));
-            assert_eq!(reasons, ["it was tried 3 times: what is around its function panicked"]);
+            assert_eq!(reasons, ["it was received 30 times: what is around its function panicked"]);
         }
     }
 }

@@ -30,7 +30,8 @@ use crate::support::{
 // T44: such an answer speaks of the moment. A later one may be the order's.
 #[apply(on_each_store)]
 async fn a_layer_around_a_guard_that_sheds_load_hands_orders_back(endpoint: &str) {
-    for status in [408, 425, 429, 500, 503].map(|status| StatusCode::from_u16(status).expect("a status")) {
+    for status in [408, 425, 429, 502, 503, 504].map(|status| StatusCode::from_u16(status).expect("a status"))
+    {
         let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
         let calls = Counter::default();
         let layer = from_fn(move |request: Request<Body>, next: Next| {
@@ -83,7 +84,7 @@ async fn an_order_that_outlives_a_time_out_around_it_is_acknowledged(endpoint: &
 
 #[apply(on_each_store)]
 async fn an_unguarded_route_buries_orders_with_its_status(endpoint: &str) {
-    for status in [200, 303, 403, 404] {
+    for status in [200, 303, 403, 404, 500] {
         let (guarded, queue) = (Guarded::on(endpoint).await, queue());
         let answer = StatusCode::from_u16(status).expect("a status");
         let app = Router::new().route("/payments", post(move || async move { answer }));
