@@ -237,7 +237,7 @@ async fn a_message_with_ten_attributes_keeps_them_as_a_dead_letter() {
 
 // Sent back without it, it would have another key.
 #[tokio::test]
-async fn a_message_is_not_buried_without_the_deduplication_id_that_is_its_key() {
+async fn a_message_is_never_buried_without_the_deduplication_id_of_its_key() {
     let sqs = Sqs::start().await;
     let queue = sqs.queue("parcels.fifo", 60).await;
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::deduplication_id());
