@@ -13,8 +13,8 @@ use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
+    alone_on_each_store,
     books::{Books, Order},
-    on_each_store,
     payments::Answer,
     proxy::Proxy,
     random::{Random, Seed},
@@ -39,7 +39,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
 
 const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "tok_slow_150", "tok_slow_400"];
 
-#[apply(on_each_store)]
+#[apply(alone_on_each_store)]
 async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(endpoint: &str) {
     let seed = Seed::find();
     let kills = number_of("KILLS", KILLS);

@@ -122,7 +122,7 @@ fn tests_in(source: &str) -> Vec<Test> {
         if is_open || line.starts_with("#[") {
             attributes += line;
         } else if !line.starts_with("//") {
-            let is_test = ["#[test]", "#[tokio::test", "#[apply(on_"]
+            let is_test = ["#[test]", "#[tokio::test", "#[apply(on_", "#[apply(alone_on_"]
                 .iter()
                 .any(|attribute| attributes.contains(attribute));
             if let (true, Some(name)) = (is_test, name_of(line)) {

@@ -8,8 +8,8 @@ use futures_util::{StreamExt, future::join_all, stream};
 use macro_rules_attribute::apply;
 
 use crate::support::{
+    alone_on_each_store,
     books::Books,
-    on_each_store,
     orders::{Placed, assert_once, is_final},
     random::{Random, Seed},
     storm::{SPANS, Storm, number_of, progress},
@@ -30,7 +30,7 @@ const TRIES: usize = 8;
 const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "tok_slow_150", "tok_slow_400"];
 
 // T1, T33
-#[apply(on_each_store)]
+#[apply(alone_on_each_store)]
 async fn orders_whose_workers_are_killed_at_random_moments_happen_once(endpoint: &str) {
     let (seed, kills) = (Seed::find(), number_of("KILLS", KILLS));
     let books = Books::on(endpoint);

@@ -9,9 +9,9 @@ use macro_rules_attribute::apply;
 use serde_json::json;
 
 use crate::support::{
+    alone_on_dynamodb_local,
     books::Books,
     faults::cancelled_by_conflict,
-    on_dynamodb_local,
     orders::{Placed, assert_once},
     proxy::{Act, Cut, Proxy, Then},
     random::{Random, Seed},
@@ -28,7 +28,7 @@ const CARDS: [&str; 8] =
     ["tok_ok", "tok_ok", "tok_ok", "tok_ok", "tok_declined", "tok_slow_20", "tok_slow_50", "tok_ok"];
 
 // T9, T10, T11, T20, T33: one call in five is answered by a fault, and about a third of the orders finds no stock.
-#[apply(on_dynamodb_local)]
+#[apply(alone_on_dynamodb_local)]
 async fn orders_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
     let (seed, number) = (Seed::find(), number_of("ORDERS", ORDERS));
     let (books, store) = (Books::on(endpoint), Proxy::before(endpoint).await);

@@ -3,7 +3,7 @@
 use lambda_idempotency::{
     domain::Table,
     engine::{Committed, Execution},
-    internal::{Report, Request},
+    internal::{FinishOutcome, Report, Request},
     operation::OnLeaseExpiry,
 };
 use macro_rules_attribute::apply;
@@ -160,7 +160,8 @@ async fn a_phase_costs_one_round_trip_and_a_kept_one_nothing(endpoint: &str) {
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
     call(ours.execution(), "long", 1_500).await;
     assert_eq!(cost(&guarded), (1, 2.0, 0.0));
-    written(executor.finish(ours, Report::NotExecuted).await);
+    let ended = executor.finish(ours, Report::NotExecuted).await;
+    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
     cost(&guarded);
 
     let again = owned(executor.reserve(&request).await);

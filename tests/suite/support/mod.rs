@@ -34,6 +34,7 @@ pub mod seeded_world;
 pub mod sqs;
 pub mod storm;
 pub mod tables;
+pub mod turns;
 
 /// The attribute `#[apply(on_each_store)]` turns `async fn name(endpoint: &str)` into two tests: `name::on_embedded` and
 /// `name::on_dynamodb_local`. Without Java, the second is left out with `--skip dynamodb_local`.
@@ -48,11 +49,30 @@ macro_rules! on_each_store {
                 super::$name($crate::support::embedded::endpoint()).await;
             }
 
-            $crate::support::test_on_dynamodb_local!($name);
+            $crate::support::test_on_dynamodb_local!($name, together);
         }
     };
 }
 pub(crate) use on_each_store;
+
+/// The attribute `#[apply(alone_on_each_store)]`. It is the same for a test that loads the machine.
+macro_rules! alone_on_each_store {
+    ($(#[$attribute:meta])* async fn $name:ident $($rest:tt)*) => {
+        $(#[$attribute])*
+        async fn $name $($rest)*
+
+        mod $name {
+            #[tokio::test]
+            async fn on_embedded() {
+                let _turn = $crate::support::turns::alone().await;
+                super::$name($crate::support::embedded::endpoint()).await;
+            }
+
+            $crate::support::test_on_dynamodb_local!($name, alone);
+        }
+    };
+}
+pub(crate) use alone_on_each_store;
 
 /// The attribute `#[apply(on_dynamodb_local)]`. It is the same for what the embedded store cannot show.
 macro_rules! on_dynamodb_local {
@@ -61,17 +81,31 @@ macro_rules! on_dynamodb_local {
         async fn $name $($rest)*
 
         mod $name {
-            $crate::support::test_on_dynamodb_local!($name);
+            $crate::support::test_on_dynamodb_local!($name, together);
         }
     };
 }
 pub(crate) use on_dynamodb_local;
 
+/// The attribute `#[apply(alone_on_dynamodb_local)]`. It is the same for a test that loads the machine.
+macro_rules! alone_on_dynamodb_local {
+    ($(#[$attribute:meta])* async fn $name:ident $($rest:tt)*) => {
+        $(#[$attribute])*
+        async fn $name $($rest)*
+
+        mod $name {
+            $crate::support::test_on_dynamodb_local!($name, alone);
+        }
+    };
+}
+pub(crate) use alone_on_dynamodb_local;
+
 macro_rules! test_on_dynamodb_local {
-    ($name:ident) => {
+    ($name:ident, $turn:ident) => {
         #[tokio::test]
         #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
         async fn on_dynamodb_local() {
+            let _turn = $crate::support::turns::$turn().await;
             super::$name($crate::support::dynamodb_local::endpoint()).await;
         }
     };

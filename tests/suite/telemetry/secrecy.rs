@@ -284,7 +284,7 @@ async fn no_function_logs_or_counts_caller_data() {
         ("order-unsure", card("unsure"), 1, 503),
         // It is sold out, and this provider knows no refunds.
         ("order-unrefunded", card("ok"), 1, 503),
-        ("order-panics", "tok_panic_phase_1".to_owned(), 1, 500),
+        ("order-panics", "tok_panic_phase_1".to_owned(), 1, 503),
         ("order-bad", card("ok"), 101, 422),
     ] {
         assert_eq!(sample::status(&orders.invoke(&place(flow, &card, quantity)).await), status, "{flow}");

@@ -10,9 +10,9 @@ use macro_rules_attribute::apply;
 
 use super::transfers::{OPENING, balances_of, order};
 use crate::support::{
+    alone_on_dynamodb_local,
     faults::cancelled_by_conflict,
     local_cloud::LocalCloud,
-    on_dynamodb_local,
     proxy::{Act, Cut, Proxy, Then},
     random::{Random, Seed},
 };
@@ -25,7 +25,7 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 // T9, T10, T11, T20: three in ten requests are duplicates. Of the transactions that arrive, every tenth meets a conflict. Of
 // the others, every ninth loses its answer, and every ninth of the rest is sent again when its token is forgotten.
-#[apply(on_dynamodb_local)]
+#[apply(alone_on_dynamodb_local)]
 async fn hundreds_of_transfers_through_four_processes_under_faults_happen_once_each(endpoint: &str) {
     let (proxy, seed) = (Proxy::before(endpoint).await, Seed::find());
     let variables = [("ENVIRONMENTS", "4"), ("FUNCTION_DYNAMODB_ENDPOINT", proxy.url())];

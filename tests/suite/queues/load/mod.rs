@@ -31,10 +31,10 @@ use serde_json::json;
 
 use self::parcels::{Carrier, Dead, DeadLetters, Does, Load, NOTHING, Parcel, REFUSED};
 use crate::support::{
+    alone_on_dynamodb_local,
     client::{client, connect},
     messages::deliver_within,
     mortal::Mortal,
-    on_dynamodb_local,
     proxy::{Act, Cut, Proxy, RuleId, Then},
     random::{Random, Seed},
     sqs::{self, Queue, Sqs},
@@ -333,7 +333,7 @@ async fn states(endpoint: &str, table: &str) -> HashMap<String, usize> {
 }
 
 // T1, T2, T9, T18, T35, T64, T65, T66, T67: a fifth of the messages comes twice, and each consumer dies in every 25th batch.
-#[apply(on_dynamodb_local)]
+#[apply(alone_on_dynamodb_local)]
 async fn messages_through_dying_consumers_take_effect_once_and_in_order(endpoint: &str) {
     let (seed, number) = (Seed::find(), number_of("MESSAGES", MESSAGES));
     let mut random = Random::new(seed.0);
