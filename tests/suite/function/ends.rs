@@ -113,7 +113,7 @@ impl Reconciler for Carrier {
     }
 }
 
-// T1, T3: two results of one effect would be told to two callers.
+// T1, T3: two callers would get two results of one effect.
 #[apply(on_each_store)]
 async fn a_late_function_gets_the_result_that_each_call_gets(endpoint: &str) {
     let (guarded, gate) = (Guarded::on(endpoint).await, Gate::closed());
@@ -177,7 +177,7 @@ async fn a_refusal_that_is_too_large_to_be_kept_is_a_refusal(endpoint: &str) {
     assert_eq!(reasons, [gone]);
 }
 
-// What an operator deletes was told to somebody: nothing runs in its place, and a refusal stays one.
+// A caller got what an operator deletes: nothing runs in its place, and a refusal stays one.
 #[apply(on_each_store)]
 async fn a_forgotten_answer_runs_nothing_and_ends_its_message(endpoint: &str) {
     for refuses in [true, false] {

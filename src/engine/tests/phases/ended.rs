@@ -117,6 +117,7 @@ async fn a_fenced_workers_result_counts_while_its_phase_is_open() {
     assert_eq!(store.state().await, "in_progress");
 }
 
+// T62
 #[tokio::test]
 async fn two_workers_in_one_call_keep_one_result() {
     let (store, provider) = (Faulty::new(), Provider::default());
