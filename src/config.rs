@@ -17,6 +17,9 @@ pub enum ConfigError {
     /// An environment variable has an invalid value.
     #[error("the environment variable {0} must be {1}")]
     Malformed(&'static str, &'static str),
+    /// An environment variable is no list of topics.
+    #[error("the environment variable {0}: {1}")]
+    Topics(&'static str, crate::outbox::TopicsError),
     /// The table refuses a call that every request needs.
     #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     Refused {

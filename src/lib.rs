@@ -48,6 +48,7 @@
 //! | [`engine`] | reserve, execute, finish: all that does not depend on HTTP |
 //! | [`record`] | the record, its states, and the transitions between them, as pure functions |
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
+//! | [`outbox`] | delivers the messages that operations publish |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
 //! | [`lambda`] | the shell of Lambda functions: triggers, log, metrics, variables; the functions `stale`, `reconcile` and `webhook` |
 //! | [`config`] | configuration errors |
@@ -118,6 +119,7 @@ mod message;
 pub mod operation;
 #[cfg(feature = "internal")]
 mod operator;
+pub mod outbox;
 pub mod queue;
 pub mod reconcile;
 pub mod record;

@@ -79,6 +79,10 @@ counts! {
     ReconcileResolved: RECONCILE_RESOLVED = "api.idempotency.reconcile.resolved.count";
     /// Unknown outcomes that were escalated, because no question settled them.
     ReconcileFailed: RECONCILE_FAILED = "api.idempotency.reconcile.failed.count";
+    /// Messages of the outbox that were delivered.
+    Delivered: OUTBOX_DELIVERED = "api.idempotency.outbox.delivered.count";
+    /// Deliveries of the outbox that failed: each is tried again.
+    NotDelivered: OUTBOX_NOT_DELIVERED = "api.idempotency.outbox.not_delivered.count";
     /// Reports of a provider or a worker that contradict their record, or have none. Each needs an operator.
     Contradicted: RECONCILE_CONTRADICTED = "api.idempotency.reconcile.contradicted.count";
 }
@@ -140,7 +144,7 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
 /// Tells the recorder the units of latencies and ages.
 #[cfg(feature = "lambda")]
 pub(crate) fn describe() {
-    for latency in [RESERVE_LATENCY, HANDLER_LATENCY, COMPLETE_LATENCY] {
+    for latency in [RESERVE_LATENCY, HANDLER_LATENCY, COMPLETE_LATENCY, DELIVERY_AGE] {
         metrics::describe_histogram!(latency, metrics::Unit::Milliseconds, "");
     }
     metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
@@ -291,6 +295,12 @@ pub const HANDLER_LATENCY: &str = "api.idempotency.handler.latency";
 
 /// How long it took to write reports, in milliseconds.
 pub const COMPLETE_LATENCY: &str = "api.idempotency.complete.latency";
+
+/// How long after their commit messages of the outbox were delivered, in milliseconds.
+pub const DELIVERY_AGE: &str = "api.idempotency.outbox.delivery_age";
+
+/// How many messages of the outbox a sweep found that should have been delivered: at each sweep.
+pub const OUTBOX_UNDELIVERED: &str = "api.idempotency.outbox.undelivered.count";
 
 /// Completed polls. If there are none for a while, no question about unknown outcomes is asked. Without label.
 pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";

@@ -51,6 +51,14 @@ pub enum DomainWriteError {
     /// The answer of [`or_answer`](super::DomainWrite::or_answer) has no status that a response can have.
     #[error("table {0}: the answer for a refused write needs a status from 200 to 599")]
     Answer(String),
+    /// A message that cannot be published.
+    #[error("topic {topic}: the message cannot be published: {reason}")]
+    Message {
+        /// The topic.
+        topic: String,
+        /// Why.
+        reason: String,
+    },
     /// The handler has answered: a write that it adds now would not commit.
     #[error("the handler has answered: nothing can be added to its transaction")]
     Ended,

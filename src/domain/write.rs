@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_dynamo::{AttributeValue, Item};
 
-use super::{DomainWriteError, Table, size};
+use super::{DomainWriteError, Table, Topic, size};
 use crate::{decimal::Decimal, record::Answer};
 
 /// The largest item.
@@ -21,20 +21,27 @@ const MAX_VALUES: usize = 2 * 1024 * 1024;
 const MAX_PARTITION_KEY: usize = 2048;
 const MAX_SORT_KEY: usize = 1024;
 
+/// The longest message, as JSON. With its envelope it fits into 256 KiB, which every queue and event bus takes.
+const MAX_MESSAGE: usize = 240 * 1024;
+
+/// The attribute with a message's body.
+const BODY: &str = "body";
+
 /// How deep lists and maps may be nested.
 const MAX_DEPTH: usize = 32;
 
 /// The longest expression, and the largest set of expressions with their names and values that one write may have.
 const MAX_EXPRESSION: usize = 4 * 1024;
 
-/// A write to one of your tables. See [`Table`].
+/// What commits with an operation: a write to one of your tables, see [`Table`], or a message, see [`Topic`].
 #[derive(Clone, PartialEq, Serialize, Deserialize, derive_more::Debug)]
 // Without the item.
 #[debug("DomainWrite({action:?} in {table})")]
 #[must_use = "pass it to Execution::write"]
 pub struct DomainWrite {
+    /// Of a message: its topic.
     pub(crate) table: String,
-    /// The key alone, unless it is a put.
+    /// The key alone, unless it is a put. Of a message: its body.
     pub(crate) item: Item,
     key_names: Vec<String>,
     pub(crate) action: Action,
@@ -60,6 +67,8 @@ pub(crate) enum Action {
     Update(String),
     Delete,
     Check,
+    /// A message is put into the outbox.
+    Publish,
 }
 
 /// What a failed condition means.
@@ -100,27 +109,54 @@ impl Table {
     }
 }
 
+impl Topic {
+    /// A message of this topic. What is published commits with the operation, and is delivered later: see [`outbox`](crate::outbox).
+    ///
+    /// A message has no condition. As JSON it has at most 240 KiB.
+    pub fn message(&self, body: &impl Serialize) -> DomainWrite {
+        let mut write = DomainWrite::new(self.name().to_owned(), Vec::new(), Action::Publish);
+        match serde_json::to_string(body) {
+            Ok(json) => drop(write.item.insert(BODY.to_owned(), AttributeValue::S(json))),
+            Err(error) => write.fail(write.unpublishable(&error)),
+        }
+        write
+    }
+}
+
 impl DomainWrite {
     /// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
     pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {
-        let mut write = Self {
-            table: table.name().to_owned(),
+        let key_names = table.key_names().map(str::to_owned).collect();
+        let mut write = Self::new(table.name().to_owned(), key_names, action);
+        match serde_dynamo::to_item(item) {
+            Ok(item) => write.item = item,
+            Err(error) => write.fail(write.shape(&error)),
+        }
+        write
+    }
+
+    fn new(table: String, key_names: Vec<String>, action: Action) -> Self {
+        Self {
+            table,
             item: Item::default(),
-            key_names: table.key_names().map(str::to_owned).collect(),
+            key_names,
             action,
             condition: None,
             names: BTreeMap::new(),
             values: BTreeMap::new(),
             if_refused: IfRefused::Fail,
             error: None,
-        };
-        match serde_dynamo::to_item(item) {
-            Ok(item) => write.item = item,
-            Err(error) => write.fail(write.shape(&error)),
         }
-        write
+    }
+
+    /// Topic and body, if it is a message.
+    pub(crate) fn message(&self) -> Option<(&str, &str)> {
+        match (&self.action, self.item.get(BODY)) {
+            (Action::Publish, Some(AttributeValue::S(body))) => Some((&self.table, body)),
+            _ => None,
+        }
     }
 
     /// Writes only if the current item meets this
@@ -178,6 +214,10 @@ impl DomainWrite {
         DomainWriteError::Placeholder { table: self.table.clone(), placeholder: placeholder.to_owned() }
     }
 
+    fn unpublishable(&self, reason: &impl ToString) -> DomainWriteError {
+        DomainWriteError::Message { topic: self.table.clone(), reason: reason.to_string() }
+    }
+
     fn shape(&self, reason: &impl ToString) -> DomainWriteError {
         DomainWriteError::Shape { table: self.table.clone(), reason: reason.to_string() }
     }
@@ -224,7 +264,9 @@ impl DomainWrite {
 
     /// Whether both are about one item: a transaction takes one of them.
     pub(super) fn is_of_same_item(&self, other: &Self) -> bool {
-        is_same_table(&self.table, &other.table) && self.key().eq(other.key())
+        self.action != Action::Publish
+            && is_same_table(&self.table, &other.table)
+            && self.key().eq(other.key())
     }
 
     /// Its size, as DynamoDB counts the transaction.
@@ -239,6 +281,9 @@ impl DomainWrite {
     pub(crate) fn check(&self) -> Result<(), DomainWriteError> {
         if let Some(error) = &self.error {
             return Err(error.clone());
+        }
+        if self.action == Action::Publish {
+            return self.check_message();
         }
         let is_bad = |name: &&String| !self.item.get(name.as_str()).is_some_and(is_key);
         let is_other = |name: &&String| self.action != Action::Put && !self.key_names.contains(name);
@@ -282,6 +327,25 @@ impl DomainWrite {
                 &"a number has more than 38 digits or is out of range, a set is empty or has an element twice, or values are \
                   nested too deeply",
             ));
+        }
+        Ok(())
+    }
+}
+
+impl DomainWrite {
+    fn check_message(&self) -> Result<(), DomainWriteError> {
+        let Some((topic, body)) = self.message() else { return Err(self.unpublishable(&"it has no body")) };
+        let has_condition = self.condition.is_some() || !self.names.is_empty() || !self.values.is_empty();
+        for (is_wrong, reason) in [
+            (!Topic::is_name(topic), "a topic's name is 1 to 128 letters, digits, `-`, `_`, `.` or `/`"),
+            (body.len() > MAX_MESSAGE, "it is longer than 240 KiB"),
+            (has_condition || self.if_refused != IfRefused::Fail, "a message has no condition"),
+            // From a queue, where every sender could have made it.
+            (serde_json::from_str::<serde::de::IgnoredAny>(body).is_err(), "its body is not JSON"),
+        ] {
+            if is_wrong {
+                return Err(self.unpublishable(&reason));
+            }
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ impl Writes {
     /// If DynamoDB would refuse it. It is not added.
     pub(crate) fn add(&mut self, write: DomainWrite, records: Option<&str>) -> Result<(), DomainWriteError> {
         write.check()?;
-        if records.is_some_and(|records| is_same_table(&write.table, records)) {
+        if write.message().is_none() && records.is_some_and(|records| is_same_table(&write.table, records)) {
             return Err(DomainWriteError::TableOfRecords(write.table));
         }
         if self.0.iter().any(|other| other.is_of_same_item(&write)) {

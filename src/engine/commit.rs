@@ -11,18 +11,35 @@ use super::{
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
     record::{Answer, HANDLER_FAILED, Record, Safe, Transition},
-    store::{Companion, StoreError},
+    store::{Companion, OutboxMessage, StoreError},
     telemetry::Count,
-    time::Instant,
+    time::{Instant, Timestamp},
     time_budget::MAX_COMPUTATIONS,
 };
 
 /// A transition with the writes that commit with it, if it completes its operation.
-pub(crate) fn completing(mut next: Transition, writes: &[DomainWrite]) -> Change {
+pub(crate) fn completing(mut next: Transition, writes: &[DomainWrite], now: Timestamp) -> Change {
     if writes.is_empty() || !next.commits() {
         return next.into();
     }
-    Change::with(next, writes.iter().cloned().map(Companion::Domain).collect())
+    with_writes(next, writes, now)
+}
+
+/// A transition with the writes that commit with it. Its record counts the messages among them.
+pub(super) fn with_writes(mut next: Transition, writes: &[DomainWrite], now: Timestamp) -> Change {
+    let companion = |write: &DomainWrite| match write.message() {
+        None => Companion::Domain(write.clone()),
+        Some((topic, body)) => Companion::Message(OutboxMessage {
+            key: next.key.clone(),
+            created_at: next.created_at,
+            sequence: next.next_message(),
+            topic: topic.to_owned(),
+            body: body.to_owned(),
+            published_at: now,
+        }),
+    };
+    let with = writes.iter().map(companion).collect();
+    Change::with(next, with)
 }
 
 /// What it means that the writes at these places were denied. Recomputing comes first: the other refusals were computed from an

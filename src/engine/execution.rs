@@ -6,11 +6,12 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use tokio::sync::watch;
 
 use super::{BoxError, Engine, collected::Collected, phasing::Phasing};
 use crate::{
-    domain::{DomainWrite, DomainWriteError},
+    domain::{DomainWrite, DomainWriteError, Topic},
     fingerprint::Fingerprint,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AttemptId, Record},
@@ -140,6 +141,25 @@ impl Execution {
     /// ```
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
         self.collected().add(write)
+    }
+
+    /// Publishes a message: it commits with the handler's answer, in the same transaction, and is delivered after that. It is the same
+    /// as [`write`](Self::write) of [`topic.message(body)`](Topic::message), which also commits with a phase, is
+    /// [computed](Self::write_computed), or comes with a reconciler's [finding](crate::Finding::ExecutedWith).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    ///
+    /// ```
+    /// use lambda_idempotency::{Execution, domain::{DomainWriteError, Topic}};
+    /// use serde_json::json;
+    ///
+    /// fn placed(execution: &Execution, placed: &Topic, order: &str) -> Result<(), DomainWriteError> {
+    ///     execution.publish(placed, &json!({ "orderId": order }))
+    /// }
+    /// ```
+    pub fn publish(&self, topic: &Topic, body: &impl Serialize) -> Result<(), DomainWriteError> {
+        self.write(topic.message(body))
     }
 
     /// Computes writes when the operation is about to commit. Computes them again if one was

@@ -211,7 +211,7 @@ impl Executor {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match reported
             .fate(current, revision, now)
         {
-            Fate::Written(next) => Step::Write(commit::completing(next, &kept.writes), true),
+            Fate::Written(next) => Step::Write(commit::completing(next, &kept.writes, now), true),
             Fate::Contested(next) => Step::Write(next.into(), false),
             Fate::Fenced => Step::Stop(true),
             Fate::Gone => Step::Stop(false),

@@ -10,13 +10,14 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 
 use super::{
     Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step, collected::Collected,
     commit, reserve::Times,
 };
 use crate::{
-    domain::{DomainWrite, DomainWriteError, IfRefused},
+    domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
     key::{IdempotencyKey, RecordKey, Tenant},
     record::{Answer, AttemptId, Found, Record, State},
     store::{StoreError, StoreErrorKind},
@@ -65,6 +66,14 @@ impl SingleTransaction {
     /// If DynamoDB would refuse it. Then none of this run's writes commits, even if the handler returns an answer.
     pub fn write(&self, write: DomainWrite) -> Result<(), DomainWriteError> {
         self.collected().add(write)
+    }
+
+    /// Publishes a message in the same transaction: see [`Execution::publish`](super::Execution::publish).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn publish(&self, topic: &Topic, body: &impl Serialize) -> Result<(), DomainWriteError> {
+        self.write(topic.message(body))
     }
 
     fn collected(&self) -> MutexGuard<'_, Collected> {
@@ -249,7 +258,7 @@ impl Executor {
             Ok(_) if moment.now > send_until => Step::Stop(Ok(())),
             Ok(begun) => {
                 let next = begun.completed_at_once(kept.clone(), moment.revision, moment.now);
-                Step::Write(commit::completing(next, writes), Ok(()))
+                Step::Write(commit::completing(next, writes, moment.now), Ok(()))
             }
             Err(step) => step,
         };

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 pub(crate) use scope::Scope;
 
-use crate::fingerprint::Fingerprint;
+use crate::{fingerprint::Fingerprint, time::Timestamp};
 use digest::shortened;
 
 /// The longest idempotency key, in characters (the limit that Stripe's API documents).
@@ -276,6 +276,15 @@ impl RecordKey {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
+        Uuid::new_v8(shortened(hash)).to_string()
+    }
+
+    /// The id of a message that this operation published: of this number, while the key was first seen at `created_at`.
+    pub(crate) fn message_id(&self, created_at: Timestamp, sequence: u32) -> String {
+        let mut hash = Sha256::new_with_prefix(b"lambda-idempotency message\0");
+        hash.update(created_at.as_millis().to_be_bytes());
+        hash.update(sequence.to_be_bytes());
+        hash.update(self.partition_key());
         Uuid::new_v8(shortened(hash)).to_string()
     }
 }

@@ -38,7 +38,8 @@ use crate::{
 /// Runs the function until Lambda ends it.
 ///
 /// Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how long
-/// accepted work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes).
+/// accepted work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes), `OUTBOX_QUEUE_URL` (the
+/// queue of wakes of the outbox function, if there is one).
 ///
 /// # Errors
 /// If the configuration is wrong (the error names what is wrong), or if the runtime fails.
@@ -55,10 +56,16 @@ async fn configured() -> Result<Stale, Error> {
     let checks = SqsQueue::from_env(&aws, "CHECKS_QUEUE_URL")?;
     let sweeps = SqsQueue::from_env(&aws, "SWEEP_QUEUE_URL")?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
+    let outbox = config::text("OUTBOX_QUEUE_URL").is_ok();
+    let outbox = outbox.then(|| SqsQueue::from_env(&aws, "OUTBOX_QUEUE_URL")).transpose()?;
     let store = DynamoDbStore::from_env().await?;
-    Ok(Stale::new(store, checks, sweeps, dead_letters)
+    let stale = Stale::new(store, checks, sweeps, dead_letters)
         .pending_bound(pending_bound)
-        .sweep_units_per_second(units.into()))
+        .sweep_units_per_second(units.into());
+    Ok(match outbox {
+        Some(outbox) => stale.outbox(outbox),
+        None => stale,
+    })
 }
 
 /// Handles one event.

@@ -31,7 +31,7 @@ pub struct Event(Box<RawValue>);
 /// What triggered the function. Records are not parsed yet: each is read separately, so that one that cannot be read blocks
 /// no other.
 #[derive(Debug)]
-pub(super) enum Trigger {
+pub(crate) enum Trigger {
     /// A schedule, for the function's job.
     Job,
     /// A batch of messages of a queue.
@@ -46,7 +46,7 @@ impl Event {
     /// # Errors
     /// If it is neither that job nor a batch of a queue or a stream. The error is logged. Lambda retries the event, and finally
     /// sends it to the failure destination.
-    pub(super) fn trigger(&self, job: &str) -> Result<Trigger, Error> {
+    pub(crate) fn trigger(&self, job: &str) -> Result<Trigger, Error> {
         #[derive(Deserialize)]
         struct Parts<'a> {
             #[serde(rename = "Records", borrow)]

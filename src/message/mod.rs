@@ -3,7 +3,7 @@
 //! 1. A message is an envelope with a version and a kind: `{"version":1,"kind":"check",…}`. The kind decides what else it holds.
 //! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: the whole message
 //!    becomes a dead letter, and no part of it is applied.
-//! 3. `check` and `sweep` are for the stale function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
+//! 3. `check` and `sweep` are for the stale function; `deliver` is for the outbox function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
 //!    The others need an operator.
 //! 4. Each message fits into 256 KiB, which every queue takes.
 //!
@@ -39,6 +39,11 @@ pub(crate) enum Message {
     },
     /// Continue the current sweep. Its checkpoint is in the store.
     Sweep,
+    /// Deliver the messages of this record.
+    Deliver {
+        /// Its partition key.
+        key: String,
+    },
     /// Ask about this record now, and restart its count of questions.
     Ask {
         /// Its partition key.
@@ -95,7 +100,10 @@ impl Message {
     pub(crate) fn record_key(&self) -> Option<RecordKey> {
         let key = match self {
             Self::Sweep => return None,
-            Self::Check { key, .. } | Self::Ask { key, .. } | Self::ProviderReport { key, .. } => key,
+            Self::Check { key, .. }
+            | Self::Deliver { key }
+            | Self::Ask { key, .. }
+            | Self::ProviderReport { key, .. } => key,
             Self::DeferredReport(report) => &report.key,
             Self::Contradiction(contradiction) => contradiction.key.as_ref()?,
             Self::Poison(poison) => poison.key()?,
@@ -107,6 +115,7 @@ impl Message {
     pub(crate) const fn queue(&self) -> Option<&'static str> {
         match self {
             Self::Check { .. } | Self::Sweep => Some("checks"),
+            Self::Deliver { .. } => Some("outbox"),
             Self::Ask { .. } | Self::ProviderReport { .. } | Self::DeferredReport(_) => Some("reconcile"),
             Self::Contradiction(_) | Self::Poison(_) => None,
         }

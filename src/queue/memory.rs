@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{Queue, QueueError};
+use super::{FifoQueue, Queue, QueueError};
 
 /// Keeps the messages until a test takes them. Clones share one queue.
 #[derive(Clone, Debug, Default)]
@@ -30,5 +30,12 @@ impl Queue for MemoryQueue {
     async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((message.to_owned(), delay));
         Ok(())
+    }
+}
+
+#[async_trait]
+impl FifoQueue for MemoryQueue {
+    async fn send_in_group(&self, message: &str, _group: &str, _id: &str) -> Result<(), QueueError> {
+        self.send(message, Duration::ZERO).await
     }
 }

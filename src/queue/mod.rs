@@ -34,6 +34,16 @@ pub trait Queue: Send + Sync + 'static {
     async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError>;
 }
 
+/// A queue with groups, each in order: a FIFO queue of SQS.
+///
+/// # What it promises
+/// - As a [`Queue`]. Besides, the messages of one group are delivered in the order in which they were accepted, one batch at a time.
+#[async_trait]
+pub trait FifoQueue: Send + Sync + 'static {
+    /// Sends one message of a group. A second one with this `id` may be dropped.
+    async fn send_in_group(&self, message: &str, group: &str, id: &str) -> Result<(), QueueError>;
+}
+
 /// A message that was perhaps not accepted.
 #[derive(Debug, thiserror::Error)]
 #[error("the queue did not accept the message")]

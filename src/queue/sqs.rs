@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::{Client, config::Builder};
 
-use super::{Queue, QueueError};
+use super::{FifoQueue, Queue, QueueError};
 use crate::{
     config::{ConfigError, text},
     time_budget::{CLIENT_BACKOFF, MAX_DELAY, QUEUE_CALL_TIMEOUT, QUEUE_TRY},
@@ -55,6 +55,15 @@ impl Queue for SqsQueue {
         let seconds = delay.min(MAX_DELAY).as_millis().div_ceil(1000) as i32;
         let request = self.client.send_message().queue_url(&*self.url).message_body(acceptable(message));
         request.delay_seconds(seconds).send().await.map(|_| ()).map_err(QueueError::new)
+    }
+}
+
+#[async_trait]
+impl FifoQueue for SqsQueue {
+    async fn send_in_group(&self, message: &str, group: &str, id: &str) -> Result<(), QueueError> {
+        let request = self.client.send_message().queue_url(&*self.url).message_body(acceptable(message));
+        let request = request.message_group_id(group).message_deduplication_id(id);
+        request.send().await.map(|_| ()).map_err(QueueError::new)
     }
 }
 

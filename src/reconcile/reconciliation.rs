@@ -194,7 +194,11 @@ impl Reconciliation {
                     ReconcileOutcome::Busy => Err(WorkError::Busy),
                     _ => Ok(()),
                 },
-                Message::Check { .. } | Message::Sweep | Message::Poison(_) | Message::Contradiction(_) => {
+                Message::Check { .. }
+                | Message::Sweep
+                | Message::Deliver { .. }
+                | Message::Poison(_)
+                | Message::Contradiction(_) => {
                     Err(WorkError::Malformed("it asks for nothing that this function does"))
                 }
             }
@@ -308,7 +312,7 @@ impl Reconciliation {
                 Ok(next) => {
                     let expired = current.ends_lease(&next);
                     let reason = escalates(&next).then(|| asked.reason(current, learned));
-                    Step::Write(completing(next, writes), Ok((expired, reason)))
+                    Step::Write(completing(next, writes, now), Ok((expired, reason)))
                 }
                 Err(outcome) => Step::Stop(Err(outcome)),
             }

@@ -75,6 +75,8 @@ pub struct Record {
     pub transactional: bool,
     /// Whether domain writes committed with its completion.
     pub with_writes: bool,
+    /// How many messages were committed with it, which is the number of the next one.
+    pub messages: u32,
     /// What is known of its phases, if its operation resumes. Then all effects of its executions are in phases, or in the
     /// transaction that completes it.
     pub phases: Option<Phases>,

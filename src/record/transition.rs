@@ -47,6 +47,15 @@ impl Transition {
     }
 }
 
+impl Transition {
+    /// The number of one more message that commits with it.
+    pub(crate) fn next_message(&mut self) -> u32 {
+        let number = self.0.messages;
+        self.0.messages = number.saturating_add(1);
+        number
+    }
+}
+
 impl Deref for Transition {
     type Target = Record;
 

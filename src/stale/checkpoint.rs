@@ -87,6 +87,7 @@ impl Stale {
             return Ok(());
         }
         if done {
+            progress.record();
             telemetry::count(SWEEP_COMPLETED);
             return Ok(());
         }

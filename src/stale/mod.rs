@@ -11,7 +11,7 @@
 //!    Accepted work that no worker has taken ends with 408.
 //! 3. The lease in the record decides, and the write is a compare-and-set. So messages may come twice, late or in any order.
 //! 4. Stream records that cannot be read become dead letters, and block no others.
-//! 5. A slow sweep finds records that the stream missed.
+//! 5. A slow sweep finds records, and messages of the outbox, that the stream missed.
 //!
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
 
@@ -28,7 +28,7 @@ use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
     message::Message,
-    queue::{Queue, WorkError},
+    queue::{FifoQueue, Queue, WorkError},
     record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
@@ -66,6 +66,7 @@ pub struct Stale {
     checks: Arc<dyn Queue>,
     sweeps: Arc<dyn Queue>,
     dead_letters: Arc<dyn Queue>,
+    outbox: Option<Arc<dyn FifoQueue>>,
     pending_bound: Duration,
     sweep_units: f64,
 }
@@ -87,6 +88,7 @@ impl Stale {
             checks: Arc::new(checks),
             sweeps: Arc::new(sweeps),
             dead_letters: Arc::new(dead_letters),
+            outbox: None,
             pending_bound: DEFAULT_PENDING_BOUND,
             sweep_units: f64::from(DEFAULT_SWEEP_UNITS),
         }
@@ -95,6 +97,13 @@ impl Stale {
     /// How long accepted work may wait for a worker. Default: [`DEFAULT_PENDING_BOUND`].
     pub fn pending_bound(mut self, bound: Duration) -> Self {
         self.pending_bound = bound;
+        self
+    }
+
+    /// Asks for the delivery of messages that a sweep finds in the outbox, through the queue of wakes of the
+    /// [deliverer](crate::outbox::Deliverer). Without it, they are counted only.
+    pub fn outbox(mut self, wakes: impl FifoQueue) -> Self {
+        self.outbox = Some(Arc::new(wakes));
         self
     }
 

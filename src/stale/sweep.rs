@@ -1,13 +1,17 @@
 //! A slow scan that finds records which the stream missed.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 
 use super::{CheckOutcome, Stale};
 use crate::{
+    error_chain::error_chain,
+    key::{KeyHash, RecordKey},
+    outbox::wake,
     store::{Cursor, Page, StoreError, StoreErrorKind},
+    telemetry::OUTBOX_UNDELIVERED,
     time::Instant,
     time_budget::STORE_TIMEOUT,
 };
@@ -34,6 +38,9 @@ pub(super) struct SweepProgress {
     lease_expired: u64,
     /// How much accepted work it ended, because no worker had taken it in time.
     abandoned: u64,
+    /// How many messages of the outbox it found that should have been delivered.
+    #[serde(default)]
+    undelivered: u64,
     /// How many records it could not read.
     unreadable: u64,
 }
@@ -52,11 +59,27 @@ impl SweepProgress {
         !self.segments.is_empty() && self.segments.iter().all(|segment| *segment == Segment::Done)
     }
 
+    /// Records what a whole sweep found.
+    pub(super) fn record(&self) {
+        let number = f64::from(u32::try_from(self.undelivered).unwrap_or(u32::MAX));
+        metrics::histogram!(OUTBOX_UNDELIVERED).record(number);
+    }
+
     pub(super) fn log(&self) {
-        let Self { segments, scanned, units, lease_expired, abandoned, unreadable } = self;
+        let Self { segments, scanned, units, lease_expired, abandoned, undelivered, unreadable } = self;
         let done = segments.iter().filter(|segment| **segment == Segment::Done).count();
         let segments = segments.len();
-        tracing::info!(done, segments, scanned, units, lease_expired, abandoned, unreadable, "sweep");
+        tracing::info!(
+            done,
+            segments,
+            scanned,
+            units,
+            lease_expired,
+            abandoned,
+            undelivered,
+            unreadable,
+            "sweep"
+        );
     }
 }
 
@@ -97,16 +120,33 @@ impl Stale {
         let pages = futures_util::future::try_join_all(pages.collect::<Vec<_>>()).await?;
         for (number, page) in pages {
             progress.units += page.units;
+            self.wake(&page.undelivered).await;
             if !self.look_at(&page, progress, until).await? {
                 // The page is repeated. Its expired leases are settled by now, so the next invocation gets further.
                 continue;
             }
+            progress.undelivered += page.undelivered.len() as u64;
             progress.scanned += page.scanned;
             progress.unreadable += page.unreadable as u64;
             // Only after its records were checked, so that a sweep that continues from here misses none.
             progress.segments[number as usize] = page.next.map_or(Segment::Done, Segment::After);
         }
         Ok(())
+    }
+
+    /// Asks once more for the delivery of messages that should have been delivered. One that cannot be asked for is found by the
+    /// next sweep.
+    async fn wake(&self, undelivered: &[RecordKey]) {
+        let Some(outbox) = &self.outbox else { return };
+        let keys: BTreeSet<_> = undelivered.iter().map(RecordKey::partition_key).collect();
+        let id = hex::encode(self.engine.world.nonce());
+        for key in keys {
+            // Of this sweep, and of this record.
+            let id = format!("{id}-{}", KeyHash::of(&key));
+            if let Err(error) = wake(&**outbox, &key, &id).await {
+                tracing::error!(error = error_chain(&error), "a delivery could not be asked for");
+            }
+        }
     }
 
     /// Checks the records of a page. Returns whether there was time for all of them.

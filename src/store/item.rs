@@ -13,6 +13,7 @@
 //! | `reported` | `in_progress`, `unknown` | `perhaps`, `effect`: what was reported besides what its execution reports |
 //! | `transactional` | all | whether the completing transaction contains all effects of the execution |
 //! | `with_writes` | `completed` | whether domain writes committed with its completion |
+//! | `messages` | all | how many messages were committed with it |
 //! | `resume_within` | all, if its operation resumes | for how many milliseconds after its last recovery point it waits for a retry |
 //! | `phases`, `noted` | the same | name, result, time and references of the phases that are kept, and of those that others report |
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
@@ -31,7 +32,7 @@
 //! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
 //! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
 //!
-//! `transactional` and `with_writes` are absent if they are false, and `phases` and `noted` if they are empty. `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
+//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
@@ -59,6 +60,9 @@ pub(crate) const SCHEMA: u32 = 1;
 
 /// The sort key of a record in its item collection.
 pub(crate) const RECORD: &str = "record";
+
+/// The prefix of the sort keys of messages in its item collection.
+pub(crate) const MESSAGE: &str = "message#";
 
 /// The partition key attribute.
 pub(super) const PK: &str = "pk";
@@ -137,6 +141,8 @@ pub struct Item {
     transactional: bool,
     #[serde(default, skip_serializing_if = "Not::not")]
     with_writes: bool,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    messages: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     resume_within: Option<u64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,6 +197,11 @@ pub struct Item {
     body_length: Option<u64>,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes references.
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 /// A phase, as its record keeps it.
 #[derive(Serialize, Deserialize)]
 struct ItemPhase {
@@ -235,6 +246,7 @@ impl From<&Record> for Item {
             reported: record.reported.map(|reported| reported.name().to_owned()),
             transactional: record.transactional,
             with_writes: record.with_writes,
+            messages: record.messages,
             resume_within: record.phases.as_ref().map(|phases| millis(phases.resume_within)),
             phases: record.phases.iter().flat_map(|phases| &phases.kept).map(ItemPhase::from).collect(),
             noted: record.phases.iter().flat_map(|phases| &phases.noted).map(ItemPhase::from).collect(),
@@ -297,6 +309,7 @@ impl TryFrom<Item> for Record {
             },
             transactional: item.transactional,
             with_writes: item.with_writes,
+            messages: item.messages,
             phases: item.take_phases()?,
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),

@@ -5,7 +5,8 @@
 //! 2. It also keeps bodies that are too large for their record, and audit lines.
 //! 3. A write may have [companions](Companion), which are written in the same transaction or not at all.
 //! 4. [`Unsettled`] finds the records that are not settled, and keeps the [`Checkpoint`] of a job that reads all records.
-//! 5. A record is stored as an [`Item`] in every store and in every queue: one form, with one version number.
+//! 5. [`Outbox`] has the messages that are not delivered yet.
+//! 6. A record is stored as an [`Item`] in every store and in every queue: one form, with one version number.
 //!
 //! It does not decide what may be written, and it does not retry: see [`record`](crate::record) and [`engine`](crate::engine).
 //! Stores are trait objects, like queues, worlds and reconcilers. The indirection costs nothing next to a network call, and the
@@ -20,6 +21,7 @@ pub mod dynamodb;
 mod error;
 mod item;
 pub mod memory;
+mod outbox;
 #[cfg(feature = "s3")]
 pub mod s3;
 pub(crate) mod stream;
@@ -41,6 +43,7 @@ pub(crate) use error::Result;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
+pub use outbox::{Outbox, OutboxMessage};
 pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
 /// The outcome of a conditional write.
@@ -65,6 +68,8 @@ pub enum Companion {
     DeleteBody(BodyId),
     /// Writes an item of a table of the user's, under its own condition.
     Domain(DomainWrite),
+    /// Puts a message into the outbox, if it has none of this number yet.
+    Message(OutboxMessage),
 }
 
 /// Keeps records.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_dynamo::AttributeValue;
 use serde_json::value::RawValue;
 
-use super::item::RECORD;
+use super::item::{MESSAGE, RECORD};
 use crate::{
     key::{OperationName, RecordKey},
     record::State,
@@ -126,6 +126,23 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
         }
         _ => Err("its image is in no state that this version knows"),
     }
+}
+
+/// A new message in the outbox.
+pub(crate) struct Published {
+    /// The partition key of the record that published it.
+    pub(crate) key: String,
+    /// The sequence number of the stream record.
+    pub(crate) sequence_number: Option<String>,
+}
+
+/// The new message that a stream record shows, if it shows one. It is known by its sort key alone, so that none is unreadable.
+pub(crate) fn published(record: &str) -> Option<Published> {
+    let change = member(record, "dynamodb")?;
+    member(change, "NewImage")?;
+    let Named { key, sk, sequence_number, .. } = named(record);
+    let key = key.filter(|_| sk.is_some_and(|sk| sk.starts_with(MESSAGE)))?;
+    Some(Published { key, sequence_number })
 }
 
 fn millis(attribute: &AttributeValue) -> Option<Timestamp> {

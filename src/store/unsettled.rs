@@ -28,7 +28,8 @@ pub trait Unsettled: Store {
     async fn survey(&self) -> Result<Survey>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
-    /// them that are pending, or in progress with an expired lease by `now`.
+    /// them that are pending, or in progress with an expired lease by `now`. Besides, it finds the messages in the outbox that were
+    /// published [`DELIVERY_GRACE`](crate::time_budget::DELIVERY_GRACE) before that.
     async fn scan(
         &self,
         segment: (u32, u32),
@@ -52,6 +53,8 @@ pub trait Unsettled: Store {
 pub struct Page {
     /// The records.
     pub records: Vec<Record>,
+    /// The records that published the undelivered messages of a scanned page: one for each message.
+    pub undelivered: Vec<RecordKey>,
     /// How many items were not records that this version can read; each is logged.
     pub unreadable: usize,
     /// How many items were looked at.

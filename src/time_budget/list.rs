@@ -214,6 +214,9 @@ list! {
     /// ([quotas](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html)).
     pub const MAX_DELAY: Duration = minutes(15);
 
+    /// A message of the outbox that is older than this should have been delivered: a sweep asks for it again.
+    pub const DELIVERY_GRACE: Duration = minutes(15);
+
     /// A message whose function did nothing comes again after 1 s, each time twice as late, up to 15 minutes.
     pub(crate) const HANDED_BACK: Backoff = Backoff { first: seconds(1), factor: 2, max: minutes(15) };
 

@@ -8,9 +8,8 @@ use tokio::sync::MutexGuard;
 use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
-    engine::{Applied, Change, Effort, Moment, Retries, Start, Step as Write, Unapplied},
+    engine::{Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied, commit::with_writes},
     record::{Next, NotTaken, Phase, Record},
-    store::Companion,
     telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
@@ -136,12 +135,11 @@ impl Opened<'_> {
         let places = |refused: &[usize]| serde_json::to_string(refused).map_err(PhaseError::Format);
         self.begin_call()?;
         let record = self.phasing.record.lock().await;
-        let with = writes.into_iter().map(Companion::Domain).collect();
-        let committed = match self.write(record, places(&[])?, Some(with)).await {
+        let committed = match self.write(record, places(&[])?, Some(&writes)).await {
             Kept::Denied(refused) => {
                 // Over the same revision: this write is applied, or a late try of the transaction.
                 let record = self.phasing.record.lock().await;
-                let kept = self.write(record, places(&refused)?, Some(Vec::new())).await;
+                let kept = self.write(record, places(&refused)?, Some(&[])).await;
                 self.after(kept)?;
                 Committed::Refused(refused)
             }
@@ -172,7 +170,7 @@ impl Opened<'_> {
         &self,
         mut record: MutexGuard<'_, Record>,
         result: String,
-        with: Option<Vec<Companion>>,
+        with: Option<&[DomainWrite]>,
     ) -> Kept {
         let executor = &self.phasing.executor;
         let (engine, operation) = (&executor.engine, executor.operation());
@@ -193,7 +191,7 @@ impl Opened<'_> {
             }
             contradicted |= current.has_noted_otherwise(&phase);
             match current.keep(&worker, place, &phase, revision, now) {
-                Ok(next) if own(current) => Write::Write(Change::with(next, with.clone()), Kept::Own),
+                Ok(next) if own(current) => Write::Write(with_writes(next, with, now), Kept::Own),
                 Ok(next) => Write::Write(next.into(), Kept::Lost),
                 // Another write of ours whose answer was lost, or a report of the provider.
                 Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),

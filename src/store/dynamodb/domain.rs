@@ -38,6 +38,7 @@ fn build(write: &DomainWrite) -> Result<TransactWriteItem, BuildError> {
             action.update(build!(Update::builder().set_key(item).update_expression(expression)))
         }
         Action::Delete => action.delete(build!(Delete::builder().set_key(item))),
+        Action::Publish => return Err(BuildError::other("a message is not a row")),
         Action::Check => action.condition_check(build!(ConditionCheck::builder().set_key(item))),
     };
     Ok(action.build())

@@ -20,9 +20,10 @@ use crate::{
     record::{Record, Revision, State},
     store::{
         Checkpoint, Cursor, Page, Survey, Unsettled,
-        item::{ASKED_SHARDS, ESCALATED_SHARDS, PK, RECORD, SK, from_attributes},
+        item::{ASKED_SHARDS, ESCALATED_SHARDS, MESSAGE, PK, RECORD, SK, from_attributes},
     },
     time::Timestamp,
+    time_budget::DELIVERY_GRACE,
 };
 
 /// How many records one page lists.
@@ -114,6 +115,7 @@ impl Unsettled for DynamoDbStore {
     ) -> Result<Page> {
         let signed = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
         let text = |text: &str| AttributeValue::S(text.to_owned());
+        let delivered = now.minus(DELIVERY_GRACE);
         let page = self
             .client
             .scan()
@@ -123,10 +125,13 @@ impl Unsettled for DynamoDbStore {
             .limit(signed(limit))
             .set_exclusive_start_key(start(&TABLE_KEY, from)?)
             .filter_expression(
-                "sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))",
+                "(sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))) \
+                 OR (begins_with(sk, :message) AND NOT published_at > :delivered)",
             )
             .expression_attribute_names("#state", "state")
             .expression_attribute_values(":record", text(RECORD))
+            .expression_attribute_values(":message", text(MESSAGE))
+            .expression_attribute_values(":delivered", AttributeValue::N(delivered.as_millis().to_string()))
             .expression_attribute_values(":pending", text(State::PENDING))
             .expression_attribute_values(":in_progress", text(State::IN_PROGRESS))
             .expression_attribute_values(":now", AttributeValue::N(now.as_millis().to_string()))
@@ -137,7 +142,10 @@ impl Unsettled for DynamoDbStore {
         let next = page.last_evaluated_key.map(|last| cursor(&TABLE_KEY, &last)).transpose()?;
         // If the store does not report units: half a unit for each 4 KB, which hold at most ten items.
         let units = units.unwrap_or(f64::from(page.scanned_count) / 20.0);
-        Ok(Page { units, ..page_of(page.items, page.scanned_count, next) })
+        let items = page.items.unwrap_or_default();
+        let (messages, records): (Vec<_>, _) = items.into_iter().partition(is_message);
+        let undelivered = messages.iter().filter_map(key_or_log).collect();
+        Ok(Page { units, undelivered, ..page_of(Some(records), page.scanned_count, next) })
     }
 
     async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>> {
@@ -228,11 +236,15 @@ fn pk(item: &Attributes) -> &str {
     item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str)
 }
 
+fn is_message(item: &Attributes) -> bool {
+    item.get(SK).and_then(|sk| sk.as_s().ok()).is_some_and(|sk| sk.starts_with(MESSAGE))
+}
+
 fn key_or_log(item: &Attributes) -> Option<RecordKey> {
     let pk = pk(item);
     let key = RecordKey::from_partition_key(pk);
     if key.is_none() {
-        tracing::error!(key = %KeyHash::of(pk), "a key in the index cannot be read");
+        tracing::error!(key = %KeyHash::of(pk), "a key in the table cannot be read");
     }
     key
 }

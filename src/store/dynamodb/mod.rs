@@ -19,6 +19,7 @@ mod conditions;
 mod domain;
 mod error;
 mod index;
+mod outbox;
 mod reference;
 pub mod table;
 mod transaction;

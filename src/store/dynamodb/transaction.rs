@@ -8,7 +8,7 @@ use aws_sdk_dynamodb::{
 
 use super::{
     DynamoDbStore, Result, StoreError, audit, body_item, canonical_order::canonical_order, conditions,
-    domain, error::kind, refused,
+    domain, error::kind, outbox, refused,
 };
 use crate::{
     record::{Record, Revision},
@@ -38,6 +38,7 @@ impl DynamoDbStore {
             parts.push(match companion {
                 Companion::Audit(line) => put(None, audit::to_item(&record.key, record.revision, line)?)?,
                 Companion::Domain(write) => domain::action(write)?,
+                Companion::Message(message) => put(None, outbox::to_item(&record.key, message)?)?,
                 Companion::DeleteBody(id) => {
                     let delete = Delete::builder()
                         .table_name(&*self.table)

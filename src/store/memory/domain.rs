@@ -33,7 +33,7 @@ impl DomainTables {
                 Action::Put => changes.push((at, Some(write.item.clone()))),
                 Action::Update(text) => changes.push((at, Some(expression::updated(write, text, current)?))),
                 Action::Delete => changes.push((at, None)),
-                Action::Check => {}
+                Action::Check | Action::Publish => {}
             }
         }
         Ok(if denied.is_empty() { Ok(changes) } else { Err(denied) })

@@ -22,14 +22,15 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Checkpoint, Companion, Cursor, Page, Result, Store, StoreError, Survey, Unsettled,
-    WriteOutcome,
+    AuditLine, Checkpoint, Companion, Cursor, Outbox, OutboxMessage, Page, Result, Store, StoreError, Survey,
+    Unsettled, WriteOutcome,
 };
 use crate::{
     domain::{DomainWrite, Table},
     key::{RecordKey, Tenant},
     record::{BodyId, Place, Record, Reference, Revision, State},
     time::Timestamp,
+    time_budget::DELIVERY_GRACE,
 };
 
 use domain::DomainTables;
@@ -58,6 +59,8 @@ struct Tables {
     lines: HashMap<RecordKey, Vec<AuditLine>>,
     checkpoints: HashMap<String, Checkpoint>,
     references: HashMap<Reference, RecordKey>,
+    /// By partition key, life and number.
+    messages: BTreeMap<(String, Timestamp, u32), OutboxMessage>,
     domain: DomainTables,
 }
 
@@ -67,6 +70,9 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
+                Companion::Message(message) => {
+                    self.messages.insert(place_of(key, message), message.clone());
+                }
                 // `put` applies these first, because they can be denied.
                 Companion::Domain(_) => {}
             }
@@ -137,6 +143,14 @@ impl Store for MemoryStore {
         if current.map(|current| current.revision) != seen {
             return Ok(WriteOutcome::Refused(current.cloned().map(Box::new)));
         }
+        let is_taken = |companion: &Companion| match companion {
+            Companion::Message(message) => tables.messages.contains_key(&place_of(&record.key, message)),
+            _ => false,
+        };
+        let taken: Vec<_> = with.iter().enumerate().filter(|(_, with)| is_taken(with)).collect();
+        if !taken.is_empty() {
+            return Ok(WriteOutcome::Denied(taken.into_iter().map(|(place, _)| place).collect()));
+        }
         match tables.domain.changes(with).map_err(StoreError::refused)? {
             Ok(changes) => tables.domain.apply(changes),
             Err(denied) => return Ok(WriteOutcome::Denied(denied)),
@@ -200,6 +214,20 @@ impl Store for MemoryStore {
 }
 
 #[async_trait]
+impl Outbox for MemoryStore {
+    async fn undelivered(&self, key: &RecordKey) -> Result<Vec<OutboxMessage>> {
+        let (from, to) = ((key.partition_key(), Timestamp::from_millis(0), 0), Timestamp::MAX);
+        let range = from.clone()..=(from.0, to, u32::MAX);
+        Ok(self.tables().messages.range(range).map(|(_, message)| message.clone()).collect())
+    }
+
+    async fn remove(&self, message: &OutboxMessage) -> Result<()> {
+        self.tables().messages.remove(&place_of(&message.key, message));
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl Unsettled for MemoryStore {
     async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
         let tables = self.tables();
@@ -249,7 +277,13 @@ impl Unsettled for MemoryStore {
             State::InProgress { lease_until } => lease_until <= now,
             ref state => *state == State::Pending,
         };
+        // With the first page: messages have no cursor of their own.
+        let overdue = tables
+            .messages
+            .values()
+            .filter(|message| from.is_none() && message.published_at <= now.minus(DELIVERY_GRACE));
         Ok(Page {
+            undelivered: overdue.map(|message| message.key.clone()).collect(),
             scanned: scanned.len() as u64,
             next: scanned.last().filter(|_| scanned.len() == limit as usize).map(|last| cursor(last)),
             records: scanned.into_iter().filter(is_unsettled).cloned().collect(),
@@ -269,6 +303,10 @@ impl Unsettled for MemoryStore {
         }
         Ok(current == seen || current == Some(checkpoint.revision))
     }
+}
+
+fn place_of(key: &RecordKey, message: &OutboxMessage) -> (String, Timestamp, u32) {
+    (key.partition_key(), message.created_at, message.sequence)
 }
 
 fn valid(write: DomainWrite) -> DomainWrite {

@@ -1,0 +1,127 @@
+//! Hands the messages of a record over, in order.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tracing::Instrument;
+
+use super::{Target, Topics, TopicsError};
+use crate::{
+    engine::Engine,
+    error_chain::error_chain,
+    key::RecordKey,
+    queue::{FifoQueue, QueueError},
+    store::{Outbox, StoreError},
+    telemetry::{self, Count, DELIVERY_AGE},
+    world::{SystemWorld, World},
+};
+
+/// Why messages of a record are not delivered yet.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeliveryError {
+    /// The store failed.
+    #[error("the store failed: {}", .0.cause())]
+    Store(#[from] StoreError),
+    /// The target did not accept one.
+    #[error("the target of the topic {topic} failed: {}", error_chain(.error))]
+    Target {
+        /// The topic.
+        topic: String,
+        /// Why.
+        error: QueueError,
+    },
+    /// The list of topics lacks its topic.
+    #[error("the topic {0} has no target in the list of topics")]
+    NoTarget(String),
+    /// The time was up.
+    #[error("the time was up")]
+    Late,
+}
+
+/// Delivers the messages of a store. See the [module](super).
+#[derive(Clone)]
+#[must_use]
+pub struct Deliverer {
+    pub(crate) engine: Engine,
+    outbox: Arc<dyn Outbox>,
+    pub(super) wakes: Arc<dyn FifoQueue>,
+    topics: Topics,
+    targets: HashMap<String, Arc<dyn Target>>,
+}
+
+impl Deliverer {
+    /// A deliverer of the messages in `store`, of these topics, without their targets. It asks for deliveries through the queue `wakes`.
+    pub fn new(store: impl Outbox, wakes: impl FifoQueue, topics: Topics) -> Self {
+        let outbox: Arc<dyn Outbox> = Arc::new(store);
+        Self {
+            engine: Engine { store: outbox.clone(), world: Arc::new(SystemWorld) },
+            outbox,
+            wakes: Arc::new(wakes),
+            topics,
+            targets: HashMap::new(),
+        }
+    }
+
+    /// Delivers the messages of this topic to `target`. The last one counts.
+    pub fn target(mut self, topic: impl Into<String>, target: impl Target) -> Self {
+        self.targets.insert(topic.into(), Arc::new(target));
+        self
+    }
+
+    /// Takes clocks and randomness from `world`: for tests.
+    pub fn world(mut self, world: impl World) -> Self {
+        self.engine.world = Arc::new(world);
+        self
+    }
+
+    /// Checks that each topic of the list has a target, and each target its topic in the list.
+    ///
+    /// # Errors
+    /// If not: this names the topic.
+    pub fn check(&self) -> Result<(), TopicsError> {
+        let without = self.topics.destinations().find(|(topic, _)| !self.targets.contains_key(*topic));
+        if let Some((topic, _)) = without {
+            return Err(TopicsError::new(format!("has {topic}, and this function has no target for it")));
+        }
+        self.targets.keys().try_for_each(|topic| self.topics.topic(topic).map(|_| ()))
+    }
+
+    /// Delivers the messages of a record in their order, and removes each that was delivered. Stops at the first one that fails.
+    ///
+    /// Two of these for one record at once would deliver messages twice, and out of order: the queue's groups prevent that. No
+    /// message is begun once the `time` is up.
+    ///
+    /// # Errors
+    /// If one is not delivered. Those before it are.
+    pub async fn deliver(&self, key: &RecordKey, time: Duration) -> Result<(), DeliveryError> {
+        self.delivered(key, time).instrument(telemetry::record_span(key)).await
+    }
+
+    async fn delivered(&self, key: &RecordKey, time: Duration) -> Result<(), DeliveryError> {
+        let world = &self.engine.world;
+        let until = world.instant().plus(time);
+        loop {
+            let messages = self.engine.bounded(None, self.outbox.undelivered(key)).await?;
+            if messages.is_empty() {
+                return Ok(());
+            }
+            for message in &messages {
+                let target = self.targets.get(&message.topic);
+                let target = target.ok_or_else(|| DeliveryError::NoTarget(message.topic.clone()))?;
+                // After a freeze another deliverer may be at work: its group is free again by then.
+                let left = until.since(world.instant());
+                let handed = match left.is_zero() {
+                    true => None,
+                    false => world.within(left, target.deliver(message)).await,
+                };
+                handed.ok_or(DeliveryError::Late)?.map_err(|error| {
+                    Count::NotDelivered.add(key.operation());
+                    DeliveryError::Target { topic: message.topic.clone(), error }
+                })?;
+                Count::Delivered.add(key.operation());
+                telemetry::took(DELIVERY_AGE, key.operation(), world.now().since(message.published_at));
+                self.engine.bounded(None, self.outbox.remove(message)).await?;
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Asks for the delivery of what was published, by the table's stream.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use serde_json::value::RawValue;
+
+use super::Deliverer;
+use crate::{
+    error_chain::error_chain,
+    key::{KeyHash, RecordKey},
+    message::Message,
+    queue::{FifoQueue, QueueError},
+    store::stream::published,
+};
+
+/// How many wakes are sent at once.
+const AT_ONCE: usize = 16;
+
+/// Asks for the delivery of a record's messages, behind what was asked for before. A second wake of this `id` within five minutes is
+/// dropped.
+pub(crate) async fn wake(queue: &dyn FifoQueue, key: &str, id: &str) -> Result<(), QueueError> {
+    let message = Message::Deliver { key: key.to_owned() };
+    queue.send_in_group(&message.to_json(), &KeyHash::of(key).to_string(), id).await
+}
+
+impl Deliverer {
+    /// Asks for a delivery for each record of which a batch of stream records shows a new message.
+    ///
+    /// Returns the sequence numbers of stream records whose wake could not be sent: Lambda must deliver the batch again from there. A wake
+    /// that is sent twice finds nothing to deliver. Stream records that are not new messages are ignored.
+    pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<Option<String>> {
+        let world = &self.engine.world;
+        let until = world.instant().plus(time);
+        // One for each record of the table, at the place of its first message: if that fails, all of them come again.
+        let mut wakes: BTreeMap<String, Option<String>> = BTreeMap::new();
+        for new in records.iter().filter_map(|record| published(record.get())) {
+            wakes.entry(new.key).or_insert(new.sequence_number);
+        }
+        let sent = stream::iter(&wakes).map(async |(key, sequence_number)| {
+            let id = sequence_number.clone().unwrap_or_else(|| KeyHash::of(key).to_string());
+            let sent = match until.since(world.instant()).is_zero() {
+                true => Err(QueueError::new("the time was up")),
+                false => wake(&*self.wakes, key, &id).await,
+            };
+            let error = sent.err()?;
+            let error = error_chain(&error);
+            tracing::error!(key = %KeyHash::of(key), error, "a delivery could not be asked for");
+            Some(sequence_number.clone())
+        });
+        sent.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await
+    }
+
+    /// Does what a message of the queue of wakes asks for.
+    pub(crate) fn asked_for(body: &str) -> Option<RecordKey> {
+        match Message::read(body) {
+            Ok(Message::Deliver { key }) => RecordKey::from_partition_key(&key),
+            _ => None,
+        }
+    }
+}
