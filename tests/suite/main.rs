@@ -10,6 +10,7 @@ mod guard;
 mod house;
 mod operator;
 mod orders;
+mod outbox;
 mod queues;
 mod reconcile;
 mod stale;

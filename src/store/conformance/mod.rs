@@ -3,8 +3,9 @@
 //! 1. [`all`] checks the promises of [`Store`]; [`unsettled()`] checks those of [`Unsettled`](super::Unsettled).
 //! 2. [`domain_writes`] checks that domain writes commit with their record or not at all. It needs a table.
 //! 3. [`references`] checks that a provider's id leads to one record.
-//! 4. Each check panics if the store breaks its promise.
-//! 5. Each check makes fresh keys, so that checks can run against one store concurrently and repeatedly.
+//! 4. [`outbox()`] checks that messages stay until they are removed: see [`Outbox`](super::Outbox).
+//! 5. Each check panics if the store breaks its promise.
+//! 6. Each check makes fresh keys, so that checks can run against one store concurrently and repeatedly.
 //!
 //! It does not check that records expire, or how a store behaves while it fails.
 //!
@@ -17,12 +18,14 @@
 //! conformance::all(&store).await;
 //! conformance::unsettled(&store).await;
 //! conformance::references(&store).await;
+//! conformance::outbox(&store).await;
 //! conformance::domain_writes(&store, &Table::new("accounts", "id")).await;
 //! # }
 //! ```
 
 mod checkpoints;
 mod domain_writes;
+mod outbox;
 pub mod samples;
 mod unsettled;
 
@@ -43,6 +46,7 @@ use futures_util::future::join_all;
 use samples::fresh;
 
 pub use domain_writes::domain_writes;
+pub use outbox::outbox;
 pub use unsettled::unsettled;
 
 /// How many writers race.
@@ -154,6 +158,7 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
             with_writes: true,
             ..answered(&reserved("key"), Head::Payload, KeptBody::Omitted { length: 0 })
         },
+        Record { messages: 3, ..reserved("key") },
         Record { transactional: true, ..reserved("key") },
         transactional.expire(fresh(), NOW.plus(LEASE)).expect("its lease has expired").into(),
     ];

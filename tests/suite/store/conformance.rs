@@ -27,6 +27,12 @@ async fn the_dynamodb_store_finds_unsettled_records(endpoint: &str) {
     conformance::references(&store).await;
 }
 
+// T63
+#[apply(on_each_store)]
+async fn the_dynamodb_store_keeps_messages_until_they_are_removed(endpoint: &str) {
+    conformance::outbox(&dynamodb(endpoint).await).await;
+}
+
 // T10, T11
 #[apply(on_each_store)]
 async fn the_dynamodb_store_commits_domain_writes_with_their_record(endpoint: &str) {
@@ -43,6 +49,7 @@ async fn the_memory_store_keeps_every_promise() {
 async fn the_memory_store_finds_unsettled_records() {
     conformance::unsettled(&MemoryStore::new()).await;
     conformance::references(&MemoryStore::new()).await;
+    conformance::outbox(&MemoryStore::new()).await;
 }
 
 #[tokio::test]

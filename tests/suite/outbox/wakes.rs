@@ -1,0 +1,117 @@
+//! What asks for a delivery: the table's stream, and a sweep for what the stream missed.
+
+use std::time::Duration;
+
+use lambda_idempotency::{
+    async_trait,
+    internal::Stale,
+    outbox::Deliverer,
+    queue::{FifoQueue, MemoryQueue, QueueError},
+    time_budget::DELIVERY_GRACE,
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{topic, topics};
+use crate::support::{
+    guarded::{Guarded, completed, owned, request, written},
+    on_each_store,
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn change(number: u32, key: &str, sk: &str, image: Option<Value>) -> Box<RawValue> {
+    let mut record = json!({
+        "eventName": "INSERT",
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {
+            "Keys": { "pk": { "S": key }, "sk": { "S": sk } },
+            "SequenceNumber": number.to_string(),
+        },
+    });
+    if let Some(image) = image {
+        record["dynamodb"]["NewImage"] = image;
+    }
+    serde_json::value::to_raw_value(&record).expect("JSON")
+}
+
+fn new(number: u32, key: &str) -> Box<RawValue> {
+    change(number, key, "message#1800000000123#0000000000", Some(json!({ "anything": { "BOOL": true } })))
+}
+
+fn asked(queue: &MemoryQueue) -> Vec<Value> {
+    queue.take().iter().map(|(message, _)| serde_json::from_str(message).expect("JSON")).collect()
+}
+
+fn deliver(key: &str) -> Value {
+    json!({ "version": 1, "kind": "deliver", "key": key })
+}
+
+// T63
+#[apply(on_each_store)]
+async fn the_stream_asks_for_one_delivery_for_each_operation(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, MemoryQueue::new());
+    let deliverer = Deliverer::new(guarded.store(), queue.clone(), topics()).world(guarded.clock.clone());
+    let batch = [
+        new(1, "t#pay#a"),
+        new(2, "t#pay#a"),
+        new(3, "t#pay#b"),
+        // Neither a record, nor the removal of a message, nor what cannot be read is a new message.
+        change(4, "t#pay#c", "record", Some(json!({}))),
+        change(5, "t#pay#d", "message#1800000000123#0000000000", None),
+        serde_json::value::to_raw_value(&json!({ "dynamodb": [] })).expect("JSON"),
+    ];
+    assert_eq!(deliverer.stream(&batch, MINUTE).await, []);
+    let mut sent = asked(&queue);
+    sent.sort_by_key(|message| message["key"].to_string());
+    assert_eq!(sent, [deliver("t#pay#a"), deliver("t#pay#b")]);
+}
+
+/// A queue that accepts no message about this record.
+struct Refuses(&'static str, MemoryQueue);
+
+#[async_trait]
+impl FifoQueue for Refuses {
+    async fn send_in_group(&self, message: &str, group: &str, id: &str) -> Result<(), QueueError> {
+        match message.contains(self.0) {
+            true => Err(QueueError::new("access denied")),
+            false => self.1.send_in_group(message, group, id).await,
+        }
+    }
+}
+
+#[apply(on_each_store)]
+async fn a_delivery_that_could_not_be_asked_for_comes_again(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, MemoryQueue::new());
+    let refuses = Refuses("t#pay#a", queue.clone());
+    let deliverer = Deliverer::new(guarded.store(), refuses, topics()).world(guarded.clock.clone());
+    let batch = [new(3, "t#pay#b"), new(4, "t#pay#a"), new(5, "t#pay#a")];
+    // From the first message of that operation.
+    assert_eq!(deliverer.stream(&batch, MINUTE).await, [Some("4".to_owned())]);
+    assert_eq!(asked(&queue), [deliver("t#pay#b")]);
+    assert_eq!(deliverer.stream(&batch, Duration::ZERO).await.len(), 2, "the time is up");
+}
+
+// T63: the stream lost it, or its deliveries failed until its wake was dead.
+#[apply(on_each_store)]
+async fn a_sweep_asks_for_what_should_have_been_delivered(endpoint: &str) {
+    let (guarded, queue, request) = (Guarded::on(endpoint).await, MemoryQueue::new(), request());
+    let ours = owned(guarded.executor().reserve(&request).await);
+    for n in 0..3 {
+        ours.execution().publish(&topic(), &n).expect("it is a message");
+    }
+    written(guarded.executor().finish(ours, completed("done")).await);
+    let queues = [(); 3].map(|()| MemoryQueue::new());
+    let [checks, sweeps, dead_letters] = queues;
+    let stale = Stale::new(guarded.undisturbed_store(), checks, sweeps, dead_letters)
+        .outbox(queue.clone())
+        .sweep_units_per_second(1e9)
+        .world(guarded.clock.clone());
+    stale.sweep(MINUTE).await.expect("the store answers");
+    assert_eq!(asked(&queue), [json!(null); 0], "it is young");
+    guarded.clock.advance(DELIVERY_GRACE + Duration::from_millis(1));
+    for _ in 0..2 {
+        stale.sweep(MINUTE).await.expect("the store answers");
+        assert_eq!(asked(&queue), [deliver(&request.key.partition_key())]);
+    }
+}
