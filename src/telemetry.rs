@@ -35,6 +35,8 @@ macro_rules! counts {
 counts! {
     /// First executions.
     Created: RESERVE_CREATED = "api.idempotency.reserve.created.count";
+    /// Requests that were accepted, to be executed later.
+    Accepted: RESERVE_ACCEPTED = "api.idempotency.reserve.accepted.count";
     /// Duplicates that got the kept answer.
     Replay: RESERVE_REPLAY = "api.idempotency.reserve.replay.count";
     /// Duplicates of operations in flight.

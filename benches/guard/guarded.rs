@@ -112,6 +112,7 @@ fn requests() -> impl Fn(u64) -> internal::Request {
             fingerprints: fingerprints.clone(),
             may_begin: true,
             may_have_begun: false,
+            work: lambda_idempotency::record::Work::Now,
             deadline: None,
             origin: None,
         }

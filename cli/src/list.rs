@@ -158,7 +158,7 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
                 let cause = record.last_failure.as_ref().map_or("", Note::as_str);
                 (cause, String::new(), escalates(reconcile_at, now))
             }
-            State::Pending => ("not taken", String::new(), cell("")),
+            State::Pending { .. } => ("not taken", String::new(), cell("")),
             _ => ("lease expired", String::new(), cell("")),
         };
         table.add_row([

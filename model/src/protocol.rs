@@ -15,7 +15,7 @@ use lambda_idempotency::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
-    record::{Evidence, Record, Revision, State},
+    record::{Evidence, Record, Revision, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -166,6 +166,7 @@ impl Protocol {
             may_begin: true,
             resume_within: None,
             transactional: config.transactional,
+            work: Work::Now,
             origin: None,
         };
         let backoff = Backoff { first: TICK, factor: 1, max: TICK };

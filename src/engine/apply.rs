@@ -59,6 +59,12 @@ impl From<Transition> for Change {
 }
 
 impl Change {
+    /// The same with one more companion, behind the others.
+    pub(crate) fn and(mut self, companion: Companion) -> Self {
+        self.with.push(companion);
+        self
+    }
+
     /// This transition, written together with these companions.
     pub(crate) fn with(transition: Transition, with: Vec<Companion>) -> Self {
         Self { record: transition.into_record(), with }

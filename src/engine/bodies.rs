@@ -9,7 +9,7 @@ use crate::{
     backoff::Retry,
     key::RecordKey,
     record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
-    store::{StoreError, StoreErrorKind},
+    store::{Store, StoreError, StoreErrorKind},
     time::{Instant, Timestamp},
     time_budget::{
         BODY_OUTLIVES_RECORD, CLOCK_SKEW, OFFLINE_WRITE_TIMEOUT, QUEUED_BODY_TIMEOUT, WRITE_BACKOFF,
@@ -226,18 +226,27 @@ impl Engine {
         kept: &KeptAnswer,
         until: Option<Instant>,
     ) -> Result<Option<Bytes>, StoreError> {
-        let (bytes, encoding, length) = match &kept.body {
-            KeptBody::Omitted { .. } => return Ok(None),
-            KeptBody::Inline { bytes, encoding, length } => (bytes.clone(), *encoding, *length),
-            KeptBody::Outside { id, place, encoding, length } => {
-                let Some(bytes) = self.bounded(until, self.store.load_body(key, *id, *place)).await? else {
-                    tracing::error!("the kept body is gone: the replay omits it");
-                    return Ok(None);
-                };
-                (bytes, *encoding, *length)
-            }
-        };
-        let body = codec::decode(bytes, encoding, length);
-        Ok(Some(body.map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?))
+        self.bounded(until, body_in(&*self.store, key, kept)).await
     }
+}
+
+/// The body of a kept answer; `None` if it is not kept, or is gone.
+pub(crate) async fn body_in(
+    store: &dyn Store,
+    key: &RecordKey,
+    kept: &KeptAnswer,
+) -> Result<Option<Bytes>, StoreError> {
+    let (bytes, encoding, length) = match &kept.body {
+        KeptBody::Omitted { .. } => return Ok(None),
+        KeptBody::Inline { bytes, encoding, length } => (bytes.clone(), *encoding, *length),
+        KeptBody::Outside { id, place, encoding, length } => {
+            let Some(bytes) = store.load_body(key, *id, *place).await? else {
+                tracing::error!("the kept body is gone: the replay omits it");
+                return Ok(None);
+            };
+            (bytes, *encoding, *length)
+        }
+    };
+    let body = codec::decode(bytes, encoding, length);
+    Ok(Some(body.map_err(|error| StoreError::new(StoreErrorKind::Unreadable, error))?))
 }

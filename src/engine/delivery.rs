@@ -78,7 +78,7 @@ impl Executor {
                 }
             }
             State::FailedRetryable { .. } if not_begun => Ended::NotBegun.into(),
-            State::FailedRetryable { .. } => Ended::NotExecuted(because).into(),
+            State::FailedRetryable { .. } | State::Pending { .. } => Ended::NotExecuted(because).into(),
             State::Unknown { .. } if wanted.reported == Some(Evidence::Effect) => Ended::Uncommitted.into(),
             State::Unknown { .. } => Ended::PerhapsExecuted(because).into(),
             // Certainly not in a call, or `begun` would say so.
@@ -88,7 +88,7 @@ impl Executor {
                 Ended::NotExecuted(because).into()
             }
             State::BetweenWorkers { .. } => Ended::Interrupted(because).into(),
-            State::Pending | State::InProgress { .. } => return Err(WorkError::Malformed("state")),
+            State::InProgress { .. } => return Err(WorkError::Malformed("state")),
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));

@@ -8,7 +8,7 @@ use crate::{
     key::RecordKey,
     operation::Operation,
     queue::Queue,
-    record::Note,
+    record::{Note, Work},
     store::Store,
     time::Timestamp,
     world::{SystemWorld, World},
@@ -44,6 +44,8 @@ pub struct Request {
     pub may_begin: bool,
     /// If none may begin: whether another worker may have begun one so lately that its transaction may still arrive.
     pub may_have_begun: bool,
+    /// When it is executed.
+    pub work: Work,
     /// Method and route, or event source; shown to operators.
     pub origin: Option<Note>,
     /// When Lambda ends this invocation, according to its context. See

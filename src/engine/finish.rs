@@ -237,7 +237,7 @@ impl Executor {
     async fn elsewhere(&self, current: &Record, stop_at: Instant) -> FinishOutcome {
         match (self.fenced(current, stop_at).await, &current.state) {
             (Some(replay), _) => FinishOutcome::Superseded(replay),
-            (None, State::FailedRetryable { .. }) => FinishOutcome::Fenced,
+            (None, State::FailedRetryable { .. } | State::Pending { .. }) => FinishOutcome::Fenced,
             (None, State::Unknown { .. }) => FinishOutcome::Unknown,
             (None, State::BetweenWorkers { .. }) => FinishOutcome::Interrupted,
             (None, _) => FinishOutcome::AnsweredElsewhere,
@@ -276,7 +276,7 @@ fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
         // Parts of it may be done: no answer may lead its client to a new key (T43).
         State::BetweenWorkers { .. } => FinishOutcome::Interrupted,
         State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
-        State::FailedRetryable { .. } => FinishOutcome::Released,
+        State::FailedRetryable { .. } | State::Pending { .. } => FinishOutcome::Released,
         _ => FinishOutcome::Written { expires_at: None },
     }
 }

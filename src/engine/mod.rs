@@ -38,7 +38,7 @@ mod take_back;
 pub(crate) mod tests;
 
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
-pub(crate) use bodies::Placed;
+pub(crate) use bodies::{Placed, body_in};
 pub(crate) use commit::completing;
 pub(crate) use delivery::{DOUBLE_EXECUTION, Escalation};
 pub use execution::Execution;

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Found, Record, ReservationRequest, State, Transition, decide},
+    record::{Answer, AttemptId, Found, Record, ReservationRequest, State, Transition, Work, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
@@ -48,6 +48,8 @@ pub enum ReserveOutcome {
     Unavailable,
     /// There is a record that this version cannot read. Nothing was run.
     Unreadable,
+    /// What the worker would run is settled, and deleted since.
+    Gone,
 }
 
 impl ReserveOutcome {
@@ -143,6 +145,7 @@ impl Executor {
             ReserveOutcome::TooLate => (Count::TooLate, Some("too_late")),
             ReserveOutcome::Unavailable => (Count::StoreError, Some("unavailable")),
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
+            ReserveOutcome::Gone => (Count::Replay, Some("gone")),
         };
         count.add(self.operation().name());
         // An execution that owns its record is counted when it ends.
@@ -201,11 +204,9 @@ impl Executor {
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, backoff: POLL_BACKOFF, retries };
         // Inserts without a read, because most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
-        let start = if request.may_begin && !times.is_too_late(&**world) {
-            Start::Absent
-        } else {
-            Start::Unread(&request.key)
-        };
+        let begins = request.may_begin && !matches!(request.work, Work::Claimed(_));
+        let start =
+            if begins && !times.is_too_late(&**world) { Start::Absent } else { Start::Unread(&request.key) };
         match self.engine.apply(start, effort, step).await {
             Ok(Applied::Written(found, record)) => Ok((found, Some(record))),
             // Our own reservation was applied, but its answer was lost, and the record has been changed since.
@@ -253,11 +254,15 @@ impl Executor {
             may_begin: request.may_begin,
             transactional: operation.transactional,
             resume_within: operation.resume_within(),
+            work: request.work,
             origin: request.origin.clone(),
         };
         decide(current, &reservation, revision, now, operation).map_err(|found| {
-            let dead = current.filter(|_| found == Found::DeadWorker);
-            let ended = dead.and_then(|dead| dead.expire(revision, now));
+            let ended = current.and_then(|current| match found {
+                Found::DeadWorker => current.expire(revision, now),
+                Found::Abandoned => current.abandon(revision, now),
+                _ => None,
+            });
             ended.map_or(Step::Stop(Err(found)), |ended| Step::Write(ended.into(), Err(found)))
         })
     }
@@ -273,15 +278,16 @@ impl Executor {
             (Ok(until), Some(record)) => self.own(record, times, until).await,
             (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
             (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
+            (Err(Found::Gone), _) => ReserveOutcome::Gone,
             (Err(Found::DeadWorker), Some(record)) => {
                 telemetry::lease_expired(&record, now);
                 match record.state {
                     // Released by certainty: its transaction can no longer commit.
-                    State::FailedRetryable { .. } => ReserveOutcome::MayNotBegin,
+                    State::FailedRetryable { .. } | State::Pending { .. } => ReserveOutcome::MayNotBegin,
                     _ => ReserveOutcome::Unknown { wait: record.wait(now) },
                 }
             }
-            (Err(Found::Completed), Some(record)) => {
+            (Err(Found::Completed | Found::Abandoned), Some(record)) => {
                 let replay = self.engine.replay(&record, times.answer_by).await?;
                 if replay.is_some() {
                     telemetry::replayed(record.attempts);

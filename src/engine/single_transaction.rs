@@ -9,6 +9,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde::Serialize;
 
@@ -20,7 +21,7 @@ use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
     key::{IdempotencyKey, RecordKey, Tenant},
     record::{Answer, AttemptId, Found, Record, State},
-    store::{StoreError, StoreErrorKind},
+    store::{Companion, StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
     time_budget::{MAX_COMPUTATIONS, MAX_SENDING_TIME, TimeBudget, WRITE_BACKOFF},
@@ -86,6 +87,8 @@ impl SingleTransaction {
 pub enum Computed<T> {
     /// This answer is the operation's, once its writes are committed.
     Answer(Answer, T),
+    /// The operation is accepted, once its writes are committed: a worker executes it later, with this request.
+    Accepted(Bytes, T),
     /// An answer that must not be kept: nothing is written.
     Nothing(T),
 }
@@ -115,6 +118,17 @@ pub enum SingleTransactionOutcome<T> {
     /// It is not committed, as far as is known, but a try of it may be on its way. A retry with the same key finds out.
     Unconfirmed,
 }
+
+/// What commits.
+enum Content {
+    /// The operation's answer.
+    Answer(Answer),
+    /// The request that a worker executes later.
+    Request(Bytes),
+}
+
+/// A request up to so many bytes is sent before anything is read: a refused transaction costs what it would have written (T38).
+const MAX_UNREAD: usize = 4 * 1024;
 
 /// The outcome of one run's transaction.
 enum Sent {
@@ -171,8 +185,9 @@ impl Executor {
         let mut run = 0;
         loop {
             let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
-            let (answer, reply) = match compute(transaction.clone()).await {
-                Computed::Answer(answer, reply) => (answer, reply),
+            let (content, reply) = match compute(transaction.clone()).await {
+                Computed::Answer(answer, reply) => (Content::Answer(answer), reply),
+                Computed::Accepted(body, reply) => (Content::Request(body), reply),
                 // A duplicate gets the first one's answer, even if the handler returns no such answer now. If the store fails, the
                 // operation may be completed, and the caller must not get another answer (T43).
                 Computed::Nothing(reply) => {
@@ -195,7 +210,7 @@ impl Executor {
                     });
                 }
             };
-            match self.transact(served, run > 0, &answer, &writes).await {
+            match self.transact(served, run > 0, &content, &writes).await {
                 Ok(Sent::Committed(expires_at)) => {
                     return SingleTransactionOutcome::Committed { reply, expires_at };
                 }
@@ -204,7 +219,8 @@ impl Executor {
                     IfRefused::Answer(answer) => {
                         // Inserted without domain writes, if there is still no record.
                         let answer = self.as_replayed(answer);
-                        return match self.transact(served, true, &answer, &[]).await {
+                        let content = Content::Answer(answer.clone());
+                        return match self.transact(served, true, &content, &[]).await {
                             Ok(Sent::Committed(expires_at)) => {
                                 SingleTransactionOutcome::Refused { answer, expires_at }
                             }
@@ -231,7 +247,7 @@ impl Executor {
         &self,
         served: Served<'_>,
         sent: bool,
-        answer: &Answer,
+        content: &Content,
         writes: &[DomainWrite],
     ) -> Result<Sent, SingleTransactionOutcome<T>> {
         let Served { request, times, send_until } = served;
@@ -246,19 +262,34 @@ impl Executor {
         };
         let also = &self.operation().kept_headers;
         // A duplicate must not pay for a body item, which costs by its size (T38).
-        if self.engine.place(&fresh, answer, also).is_outside()
-            && let Some(current) = self.current(served, sent).await
-        {
+        let is_large = match content {
+            Content::Answer(answer) => self.engine.place(&fresh, answer, also).is_outside(),
+            Content::Request(body) => body.len() > MAX_UNREAD,
+        };
+        if is_large && let Some(current) = self.current(served, sent).await {
             return Err(current);
         }
-        let kept = self.engine.keep(&fresh, answer, also, write).await;
+        let kept = match content {
+            Content::Answer(answer) => Some(self.engine.keep(&fresh, answer, also, write).await),
+            Content::Request(_) => None,
+        };
         let step = |current: Option<&Record>, moment: Moment| match self
             .begins(request, attempt, times, current, moment)
         {
             Ok(_) if moment.now > send_until => Step::Stop(Ok(())),
             Ok(begun) => {
-                let next = begun.completed_at_once(kept.clone(), moment.revision, moment.now);
-                Step::Write(commit::completing(next, writes, moment.now), Ok(()))
+                let change = match (&kept, content, begun.accepted) {
+                    (Some(kept), ..) => {
+                        let next = begun.completed_at_once(kept.clone(), moment.revision, moment.now);
+                        commit::completing(next, writes, moment.now)
+                    }
+                    (None, Content::Request(body), Some(accepted)) => {
+                        let request = Companion::KeepBody(accepted.request, body.clone());
+                        commit::with_writes(begun, writes, moment.now).and(request)
+                    }
+                    (None, ..) => begun.into(),
+                };
+                Step::Write(change, Ok(()))
             }
             Err(step) => step,
         };
@@ -276,8 +307,16 @@ impl Executor {
         }
         let (found, record) = match applied {
             Ok(Applied::Written(Ok(()), record)) => {
-                Count::Transacted.add(self.operation().name());
-                telemetry::executed(record.attempts, "completed");
+                match record.state {
+                    State::Pending { .. } => {
+                        Count::Accepted.add(self.operation().name());
+                        telemetry::ended("accepted");
+                    }
+                    _ => {
+                        Count::Transacted.add(self.operation().name());
+                        telemetry::executed(record.attempts, "completed");
+                    }
+                }
                 return Ok(Sent::Committed(record.state.expires_at()));
             }
             Ok(Applied::Stopped(Ok(()), _)) => {

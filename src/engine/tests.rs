@@ -218,7 +218,15 @@ fn operation() -> Operation {
 
 fn request() -> Request {
     let ReservationRequest { key, fingerprints, .. } = reservation("k");
-    Request { key, fingerprints, may_begin: true, may_have_begun: false, origin: None, deadline: None }
+    Request {
+        key,
+        fingerprints,
+        may_begin: true,
+        may_have_begun: false,
+        work: crate::record::Work::Now,
+        origin: None,
+        deadline: None,
+    }
 }
 
 #[track_caller]

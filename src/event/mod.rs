@@ -28,6 +28,7 @@ mod outbox;
 mod route;
 mod source;
 mod sqs;
+mod worker;
 
 pub use consumer::{Consumer, SqsFunction};
 pub use envelope::Envelope;

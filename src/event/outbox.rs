@@ -9,7 +9,7 @@ use super::{
     consumer::{Done, Job, Work},
 };
 use crate::{
-    config::ConfigError,
+    config::{self, ConfigError},
     function::RunError,
     lambda::{
         self,
@@ -30,7 +30,8 @@ const NO_JOB: &str = "";
 /// A deliverer of the messages in the table that `IDEMPOTENCY_TABLE` names, to the targets that `OUTBOX_TOPICS` lists. A topic whose target is
 /// `own` needs [`Deliverer::target`].
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `OUTBOX_TOPICS` (see [`Topics`]), `OUTBOX_QUEUE_URL`: the FIFO queue of wakes.
+/// Environment: `IDEMPOTENCY_TABLE`, `OUTBOX_TOPICS` (see [`Topics`]), `OUTBOX_QUEUE_URL`: the FIFO queue of wakes. `WORK_QUEUE_URL`: the
+/// queue of accepted work, if there are asynchronous operations.
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
@@ -40,10 +41,18 @@ pub async fn deliverer() -> Result<Deliverer, Error> {
 
 async fn configured() -> Result<Deliverer, Error> {
     let aws = lambda::aws().await;
-    let topics = Topics::from_env()?;
+    let has_work = config::text("WORK_QUEUE_URL").is_ok();
+    let topics = match Topics::from_env() {
+        // There may be asynchronous operations alone.
+        Err(ConfigError::Missing(_)) if has_work => Topics::default(),
+        topics => topics?,
+    };
     let wakes = SqsQueue::from_env(&aws, "OUTBOX_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let mut deliverer = Deliverer::new(store, wakes, topics.clone());
+    if has_work {
+        deliverer = deliverer.work_to(SqsQueue::from_env(&aws, "WORK_QUEUE_URL")?);
+    }
     for (topic, destination) in topics.destinations() {
         deliverer = match destination {
             Destination::Queue(url) => deliverer.target(topic, SqsTarget::new(&aws, url.clone())),
@@ -69,7 +78,7 @@ async fn configured() -> Result<Deliverer, Error> {
 ///
 /// | trigger | what it does |
 /// | --- | --- |
-/// | the table's stream | asks for a delivery for each record that published, through the FIFO queue of wakes |
+/// | the table's stream | asks for a delivery for each record that published, through the FIFO queue of wakes; queues accepted work |
 /// | the queue of wakes | delivers a record's messages in order, and removes them |
 ///
 /// Environment: that of [`deliverer`], and `OUTBOX_DEAD_LETTERS_QUEUE_URL`: the FIFO queue of wakes that failed too often.

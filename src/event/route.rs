@@ -78,7 +78,7 @@ where
 }
 
 /// What a response of a guard means for its message.
-fn done(ended: Option<&Ended>, status: StatusCode) -> Done {
+pub(super) fn done(ended: Option<&Ended>, status: StatusCode) -> Done {
     let Some(Ended { became, attempts }) = ended.copied() else { return outside(status) };
     let attempts = Some(attempts).filter(|attempts| *attempts > 0);
     let status = status.as_u16();

@@ -24,6 +24,11 @@ impl Fingerprints {
         Self { current: by(rule), former: former.iter().map(by).collect() }
     }
 
+    /// The one fingerprint that a record of this request has.
+    pub(crate) const fn kept(current: Fingerprint) -> Self {
+        Self { current, former: Vec::new() }
+    }
+
     /// The fingerprint for a new record.
     pub fn current(&self) -> Fingerprint {
         self.current

@@ -25,7 +25,7 @@ impl Guard {
     /// program, found at start-up.
     pub fn new(store: impl Store, operation: Operation, tenant: Tenant) -> Self {
         operation.assert_consistent();
-        operation.assert_dates_without_a_header();
+        operation.assert_for_functions();
         Self { executor: Executor::new(store, operation), tenant, deadline: None, origin: None }
     }
 

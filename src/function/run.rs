@@ -17,7 +17,7 @@ use crate::{
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     key::{IdempotencyKey, RecordKey},
-    record::{Answer, HANDLER_FAILED, Head},
+    record::{Answer, HANDLER_FAILED, Head, Work},
 };
 
 /// What a function did.
@@ -153,6 +153,7 @@ impl Guard {
             fingerprints: self.fingerprints(body),
             may_begin: refusal.is_none(),
             may_have_begun: refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun),
+            work: Work::Now,
             origin: self.origin.clone(),
             deadline: self.deadline,
         };
@@ -179,10 +180,11 @@ impl Guard {
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
             ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
             ReserveOutcome::Unreadable => RunError::RecordUnreadable,
-            // `Owned` never comes here.
-            ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
-                RunError::Unavailable
-            }
+            // Neither `Owned` nor `Gone` comes here.
+            ReserveOutcome::TooLate
+            | ReserveOutcome::Unavailable
+            | ReserveOutcome::Owned(_)
+            | ReserveOutcome::Gone => RunError::Unavailable,
         })
     }
 

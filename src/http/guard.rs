@@ -90,7 +90,13 @@ impl Guard {
     fn handled(&self, execution: &Execution, answered: Result<Answered, &'static str>) -> Handled<Reply> {
         match answered {
             Ok((mut parts, body)) => {
-                let report = self.report(execution, &parts, &body);
+                let report = match self.report(execution, &parts, &body) {
+                    // Its client has its answer already, and polls for this one.
+                    Report::NotBegun if self.operation().asynchronous.is_some() => {
+                        Report::Completed(self.kept(&parts, &body))
+                    }
+                    report => report,
+                };
                 let became = match &report {
                     Report::Completed(_) => Became::Kept,
                     Report::NotBegun => Became::NotBegun,

@@ -2,14 +2,23 @@
 
 use std::sync::Arc;
 
-use http::Method;
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http::{Method, Response, request::Parts};
 use tower_layer::Layer;
 
 use super::{
     Profile, Service, TenantResolver,
+    accept::Accept,
     settings::{Guard, Settings},
 };
-use crate::{engine::Executor, operation::Operation, queue::Queue, store::Store, world::World};
+use crate::{
+    engine::{Executor, SingleTransaction},
+    operation::Operation,
+    queue::Queue,
+    store::Store,
+    world::World,
+};
 
 /// Guards what it wraps: the effect of each idempotency key happens once.
 ///
@@ -66,6 +75,7 @@ impl Idempotency {
         let settings = Settings {
             executor: Executor::new(store, operation),
             single_transaction: false,
+            accept: None,
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
@@ -125,6 +135,50 @@ impl<T> Idempotency<T> {
     pub fn single_transaction(mut self) -> Self {
         self.settings.executor.operation().assert_single_transaction();
         Arc::make_mut(&mut self.settings).single_transaction = true;
+        self
+    }
+
+    /// Decides whether a request of an [asynchronous](Operation::asynchronous) operation is accepted. Without it, each request is.
+    ///
+    /// `accept` gets the request and its whole body. A response of class 2xx accepts: its client gets 202, with that body if it has one, and
+    /// with the `Location` of the operation's status if it has none. Any other response is the client's answer: nothing is written, and the
+    /// key is free.
+    ///
+    /// What it [writes](crate::engine::SingleTransaction::write) commits with the acceptance. It **may run more than once** for a key, also for
+    /// a duplicate: it must have no other effect than its writes. If the operation ends with 408 later, they stay.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::Response;
+    /// use lambda_idempotency::{Idempotency, MemoryStore, Operation, engine::SingleTransaction, http::Parts};
+    ///
+    /// async fn valid(_: SingleTransaction, _: Parts, body: Bytes) -> Response<Bytes> {
+    ///     let status = if body.is_empty() { 422 } else { 202 };
+    ///     Response::builder().status(status).body(Bytes::new()).unwrap()
+    /// }
+    ///
+    /// let report = Operation::new("create-report").asynchronous(std::time::Duration::from_secs(3600));
+    /// let guard = Idempotency::new(MemoryStore::new(), report).accept(valid);
+    /// ```
+    ///
+    /// # Panics
+    /// If the operation is not asynchronous.
+    pub fn accept<F>(
+        mut self,
+        accept: impl Fn(SingleTransaction, Parts, Bytes) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Response<Bytes>> + Send + 'static,
+    {
+        let operation = self.settings.executor.operation();
+        assert!(
+            operation.asynchronous.is_some(),
+            "operation {:?}: accept() needs Operation::asynchronous",
+            operation.name().as_str()
+        );
+        let accept: Accept =
+            Arc::new(move |transaction, parts, body| accept(transaction, parts, body).boxed());
+        Arc::make_mut(&mut self.settings).accept = Some(accept);
         self
     }
 

@@ -27,6 +27,7 @@ mod tests;
 mod unguarded;
 
 // Reading a request.
+mod accept;
 mod body;
 mod key_header;
 mod origin;
@@ -45,6 +46,8 @@ mod profile;
 mod status;
 
 pub use crate::record::SAFE_HEADERS;
+#[cfg(feature = "lambda")]
+pub(crate) use accept::read as read_accepted;
 use body::GuardedBody;
 pub use classify::Outcome;
 #[cfg(feature = "axum")]

@@ -7,13 +7,14 @@ use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Problem, ProblemType, key_header, origin, respond::HttpAnswer, settings::Guard,
-    target,
+    GuardedBody, MAX_BODY, Problem, ProblemType, accept::Claim, key_header, origin, respond::HttpAnswer,
+    settings::Guard, target,
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
     key::{RecordKey, Scope, refusal::KeyRefusal},
+    record::{Accepted, Work},
     time::Timestamp,
 };
 
@@ -63,6 +64,17 @@ impl Guard {
 /// Parses what the guard needs from a request.
 async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<Parsed<B>, Problem> {
     let operation = guard.operation();
+    let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
+    let claim: Option<&Claim> = parts.extensions.get();
+    if let Some(claim) = claim.filter(|claim| claim.key.operation() == operation.name()) {
+        // It was parsed when it was accepted.
+        let Claim { key, request, fingerprints } = claim.clone();
+        let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
+        let (work, origin) = (Work::Claimed(request), Some(origin::of(parts)));
+        let request =
+            Request { key, fingerprints, may_begin: true, may_have_begun: false, deadline, work, origin };
+        return Ok(Parsed { request, body, refusal: None, mount: String::new() });
+    }
     let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
         if parts.request_context_ref().is_none() {
             guard.no_context();
@@ -84,12 +96,16 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     };
     let name = operation.name();
     let fingerprints = Fingerprints::of(name.as_str(), &content, &operation.rule, &operation.former_rules);
-    let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
-    let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, origin };
+    let work = operation.asynchronous.map_or(Work::Now, |bound| {
+        let request = guard.world().nonce().into();
+        let claim_by = guard.world().now().plus(bound);
+        Work::Later(Accepted { request, claim_by, max_attempts: operation.max_attempts })
+    });
+    let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, work, origin };
     Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 

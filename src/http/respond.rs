@@ -3,20 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{
-    HeaderValue, Response, StatusCode,
-    header::{LOCATION, RETRY_AFTER},
-};
+use http::{Response, StatusCode};
 use http_body_util::Full;
 
 use super::{
-    Outcome, Problem, ProblemType,
+    Problem, ProblemType,
     ended::{Became, Ended},
-    problem_response::seconds,
     problem_type::Entry,
     replay,
     settings::Guard,
-    status,
 };
 use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
 
@@ -52,6 +47,11 @@ impl Guard {
                 self.problem(ProblemType::StoreUnavailable)
             }
             ReserveOutcome::Unreadable => self.problem(ProblemType::RecordUnreadable),
+            ReserveOutcome::Gone => {
+                let mut response = self.problem(ProblemType::OperationExpired);
+                response.extensions_mut().insert(Ended::from(Became::Kept));
+                response
+            }
         }
     }
 
@@ -80,17 +80,10 @@ impl Guard {
     }
 
     fn in_flight(&self, key: &RecordKey, mount: &str, wait: Duration) -> HttpAnswer {
-        if self.operation().while_in_flight != WhileInFlight::Accept {
+        let accepts = self.operation().while_in_flight == WhileInFlight::Accept;
+        if !accepts && self.operation().asynchronous.is_none() {
             return self.retry_later(Problem::new(ProblemType::InFlight), wait);
         }
-        let mut accepted = status::in_progress(self.operation().name());
-        *accepted.status_mut() = StatusCode::ACCEPTED;
-        accepted.extensions_mut().insert(Outcome::NotExecuted);
-        accepted.headers_mut().insert(RETRY_AFTER, seconds(self.operation().retry_after_of(wait)));
-        let url = status::url(&self.settings.status_path, key);
-        if let Ok(url) = HeaderValue::try_from(format!("{mount}{url}")) {
-            accepted.headers_mut().insert(LOCATION, url);
-        }
-        accepted
+        self.waiting(key, mount, wait)
     }
 }

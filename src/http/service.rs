@@ -11,7 +11,14 @@ use futures_util::FutureExt;
 use http::{Request, Response};
 use http_body_util::{Either, Full};
 
-use super::{GuardedBody, IDEMPOTENCY_KEY, guard, run::ResponseBody, settings::Guard, single_transaction};
+use super::{
+    GuardedBody, IDEMPOTENCY_KEY,
+    accept::{self, Claim},
+    guard,
+    run::ResponseBody,
+    settings::Guard,
+    single_transaction,
+};
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
 #[derive(Clone, derive_more::Debug)]
@@ -47,7 +54,10 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let answer = if guard.settings.single_transaction {
+        let is_claimed = request.extensions().get::<Claim>().is_some();
+        let answer = if guard.operation().asynchronous.is_some() && !is_claimed {
+            accept::answer(guard, request).boxed().left_future()
+        } else if guard.settings.single_transaction {
             // Boxed, because it is large: a reservation's future would have its size.
             single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().left_future()
         } else {

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use http::Method;
 
-use super::{Profile, TenantResolver, problem_document::Shape};
+use super::{Profile, TenantResolver, accept::Accept, problem_document::Shape};
 use crate::{
     engine::Executor,
     operation::{Operation, ServerErrors},
@@ -35,6 +35,8 @@ pub(super) struct Settings {
     /// Whether the handler runs without a reservation, and its writes commit with the record.
     pub(super) single_transaction: bool,
     pub(super) profile: Profile,
+    /// Decides whether a request of an asynchronous operation is accepted; each one if there is none.
+    pub(super) accept: Option<Accept>,
     /// Idempotent methods that are guarded too.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,

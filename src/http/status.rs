@@ -9,10 +9,16 @@ use http::{
 use http_body_util::Full;
 use serde::Serialize;
 
-use super::{Problem, ProblemType, Profile, problem_response::seconds, replay::http_date, target};
+use super::{
+    Problem, ProblemType, Profile,
+    problem_response::seconds,
+    replay::{self, http_date},
+    target,
+};
 use crate::{
+    engine::{Replay, body_in},
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
-    record::{Head, State},
+    record::{Answer, Head, State},
     store::{Store, StoreErrorKind},
     telemetry,
     time::Timestamp,
@@ -87,7 +93,8 @@ pub fn operation_key(
 
 /// Answers a client that polls the status of an operation: see [`operation_key`].
 ///
-/// Returns 200 with the state, and when to ask again if it may change; 404 for an operation that was never seen (another
+/// Returns 200 with the state, and when to ask again if it may change. An [asynchronous](crate::Operation::asynchronous) operation that has
+/// ended returns its answer instead. Returns 404 for an operation that was never seen (another
 /// tenant's included) or was refused before it began; 410 for an expired one; 503 if the store does not answer or the
 /// record cannot be read. Costs one consistent read.
 pub async fn operation_status(
@@ -114,6 +121,17 @@ pub async fn operation_status(
     }
     if record.expired(now) {
         return problem(ProblemType::OperationExpired);
+    }
+    // Its client has only been told that it was accepted.
+    if let (Some(_), State::Completed { answer, expires_at, .. }) = (record.accepted, &record.state) {
+        return match body_in(store, key, answer).await {
+            Ok(body) => {
+                let (body_omitted, head) = (body.is_none(), answer.head.clone());
+                let answer = Answer { head, body: body.unwrap_or_default() };
+                replay::response(Replay { answer, body_omitted, expires_at: *expires_at }, profile)
+            }
+            Err(_) => problem(ProblemType::StoreUnavailable),
+        };
     }
     let response_status = match &record.state {
         State::Completed { answer, .. } => match &answer.head {

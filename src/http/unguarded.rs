@@ -4,6 +4,7 @@ use http::Request;
 
 use super::{
     IDEMPOTENCY_KEY,
+    accept::Claim,
     key_header::GivenKey,
     settings::{Guard, IDEMPOTENT},
 };
@@ -13,7 +14,7 @@ impl Guard {
     /// Whether a request runs unguarded: by its method, or without a key if the profile makes keys optional.
     pub(super) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
         // Another front must not run it twice, whatever its method.
-        if request.extensions().get::<GivenKey>().is_some() {
+        if request.extensions().get::<GivenKey>().is_some() || request.extensions().get::<Claim>().is_some() {
             return false;
         }
         let (method, keyed) = (request.method(), request.headers().contains_key(IDEMPOTENCY_KEY));

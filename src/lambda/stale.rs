@@ -31,15 +31,15 @@ use crate::{
     queue::SqsQueue,
     stale::{DEFAULT_SWEEP_UNITS, Stale},
     store::dynamodb::DynamoDbStore,
-    time_budget::{DEFAULT_PENDING_BOUND, MAX_CHECK_TIME},
+    time_budget::MAX_CHECK_TIME,
     world::SystemWorld,
 };
 
 /// Runs the function until Lambda ends it.
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `PENDING_BOUND_MS` (how long
-/// accepted work may wait for a worker), `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes), `OUTBOX_QUEUE_URL` (the
-/// queue of wakes of the outbox function, if there is one).
+/// Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes), `OUTBOX_QUEUE_URL` (the
+/// queue of wakes of the outbox function, if there is one),
+/// `WORK_QUEUE_URL` (the queue of accepted work, if there is one).
 ///
 /// # Errors
 /// If the configuration is wrong (the error names what is wrong), or if the runtime fails.
@@ -51,19 +51,21 @@ pub async fn stale() -> Result<(), Error> {
 
 async fn configured() -> Result<Stale, Error> {
     let aws = aws().await;
-    let pending_bound = config::millis("PENDING_BOUND_MS", DEFAULT_PENDING_BOUND)?;
     let units = config::count("SWEEP_UNITS_PER_SECOND", DEFAULT_SWEEP_UNITS)?;
     let checks = SqsQueue::from_env(&aws, "CHECKS_QUEUE_URL")?;
     let sweeps = SqsQueue::from_env(&aws, "SWEEP_QUEUE_URL")?;
     let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
-    let outbox = config::text("OUTBOX_QUEUE_URL").is_ok();
-    let outbox = outbox.then(|| SqsQueue::from_env(&aws, "OUTBOX_QUEUE_URL")).transpose()?;
+    let optional =
+        |variable| config::text(variable).is_ok().then(|| SqsQueue::from_env(&aws, variable)).transpose();
+    let (outbox, work) = (optional("OUTBOX_QUEUE_URL")?, optional("WORK_QUEUE_URL")?);
     let store = DynamoDbStore::from_env().await?;
-    let stale = Stale::new(store, checks, sweeps, dead_letters)
-        .pending_bound(pending_bound)
-        .sweep_units_per_second(units.into());
-    Ok(match outbox {
+    let stale = Stale::new(store, checks, sweeps, dead_letters).sweep_units_per_second(units.into());
+    let stale = match outbox {
         Some(outbox) => stale.outbox(outbox),
+        None => stale,
+    };
+    Ok(match work {
+        Some(work) => stale.work_to(work),
         None => stale,
     })
 }

@@ -3,7 +3,7 @@
 //! 1. A message is an envelope with a version and a kind: `{"version":1,"kind":"check",…}`. The kind decides what else it holds.
 //! 2. The reader accepts this version alone. A message of another version, or of an unknown kind, is malformed: the whole message
 //!    becomes a dead letter, and no part of it is applied.
-//! 3. `check` and `sweep` are for the stale function; `deliver` is for the outbox function; `ask`, `provider_report` and `deferred_report` for the reconcile function.
+//! 3. `check` and `sweep` are for the stale function; `deliver` is for the outbox function, `work` for a worker; `ask`, `provider_report` and `deferred_report` for the reconcile function.
 //!    The others need an operator.
 //! 4. Each message fits into 256 KiB, which every queue takes.
 //!
@@ -43,6 +43,13 @@ pub(crate) enum Message {
     Deliver {
         /// Its partition key.
         key: String,
+    },
+    /// Execute what was accepted with this request.
+    Work {
+        /// The record's partition key.
+        key: String,
+        /// The id of the body item with the request, 32 hex digits.
+        request: String,
     },
     /// Ask about this record now, and restart its count of questions.
     Ask {
@@ -102,6 +109,7 @@ impl Message {
             Self::Sweep => return None,
             Self::Check { key, .. }
             | Self::Deliver { key }
+            | Self::Work { key, .. }
             | Self::Ask { key, .. }
             | Self::ProviderReport { key, .. } => key,
             Self::DeferredReport(report) => &report.key,
@@ -116,6 +124,7 @@ impl Message {
         match self {
             Self::Check { .. } | Self::Sweep => Some("checks"),
             Self::Deliver { .. } => Some("outbox"),
+            Self::Work { .. } => Some("work"),
             Self::Ask { .. } | Self::ProviderReport { .. } | Self::DeferredReport(_) => Some("reconcile"),
             Self::Contradiction(_) | Self::Poison(_) => None,
         }

@@ -53,8 +53,14 @@ impl Operation {
         if let OnLeaseExpiry::Resume(within) = self.lease_expired { Some(within) } else { None }
     }
 
-    /// Panics if the age of a key comes from a header: a function has none, and each call would be refused.
-    pub(crate) fn assert_dates_without_a_header(&self) {
+    /// Panics if the age of a key comes from a header: a function has none, and each call would be refused. Panics if the operation is
+    /// executed later: a function's caller waits for its result.
+    pub(crate) fn assert_for_functions(&self) {
+        assert!(
+            self.asynchronous.is_none(),
+            "operation {:?}: asynchronous() is for HTTP: a queue is a function's way to be executed later",
+            self.name.as_str()
+        );
         let signed = self.oldest_key.as_ref().is_some_and(|oldest| matches!(oldest.time, KeyTime::Signed(_)));
         assert!(
             !signed,

@@ -20,8 +20,8 @@ use crate::{
         age::{KeyTime, OldestKey},
     },
     time_budget::{
-        CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_LEASE,
-        DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER,
+        CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_ATTEMPTS,
+        DEFAULT_MAX_LEASE, DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER,
     },
 };
 
@@ -101,6 +101,8 @@ pub struct Operation {
     pub(crate) former_rules: Vec<FingerprintRule>,
     pub(crate) kept_headers: Vec<String>,
     pub(crate) transactional: bool,
+    pub(crate) asynchronous: Option<Duration>,
+    pub(crate) max_attempts: u32,
 }
 
 impl Operation {
@@ -130,6 +132,8 @@ impl Operation {
             former_rules: Vec::new(),
             kept_headers: Vec::new(),
             transactional: false,
+            asynchronous: None,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
         }
     }
 
@@ -245,6 +249,35 @@ impl Operation {
     /// Not for a handler that calls another service, even an idempotent one.
     pub fn effects_in_transaction(mut self) -> Self {
         self.transactional = true;
+        self
+    }
+
+    /// Executes the operation later, by a [worker](crate::event::Consumer::worker): for work that takes longer than a client waits. A request is
+    /// accepted with 202 and the URL of the operation's status. For HTTP only: see
+    /// [`Idempotency::accept`](crate::http::Idempotency::accept).
+    ///
+    /// If no worker has begun it within `bound`, or all [attempts](Self::max_attempts) did nothing, it ends with 408.
+    ///
+    /// # Panics
+    /// If `bound` is zero: no worker could begin.
+    pub fn asynchronous(mut self, bound: Duration) -> Self {
+        assert!(
+            !bound.is_zero(),
+            "operation {:?}: asynchronous(0) would execute nothing",
+            self.name.as_str()
+        );
+        self.asynchronous = Some(bound);
+        self
+    }
+
+    /// How often an [asynchronous](Self::asynchronous) operation is executed at most, if each execution certainly did nothing. Default:
+    /// [`DEFAULT_MAX_ATTEMPTS`].
+    ///
+    /// # Panics
+    /// If it is zero.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        assert!(attempts > 0, "operation {:?}: max_attempts(0) would execute nothing", self.name.as_str());
+        self.max_attempts = attempts;
         self
     }
 

@@ -25,7 +25,7 @@ use crate::{
     store::{AuditLine, Companion, Store, StoreError},
     telemetry,
     time::Timestamp,
-    time_budget::{CLOCK_SKEW, DEFAULT_PENDING_BOUND, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
+    time_budget::{CLOCK_SKEW, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 
@@ -266,9 +266,7 @@ fn corrected(
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
         },
-        (Correction::ExpireLease, _) => {
-            seen.expire_or_abandon(revision, now, DEFAULT_PENDING_BOUND).ok_or(CorrectionError::NotDead)
-        }
+        (Correction::ExpireLease, _) => seen.expire_or_abandon(revision, now).ok_or(CorrectionError::NotDead),
     }
 }
 

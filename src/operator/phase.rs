@@ -52,7 +52,7 @@ pub(super) fn not_executed(
 /// The record, if it is not settled and no worker is alive. The lease of a dead worker ends with the correction.
 fn open(seen: &Record, name: &str, revision: Revision, now: Timestamp) -> Result<Record, CorrectionError> {
     match seen.state {
-        State::Pending => return Err(SettleError::Pending.into()),
+        State::Pending { .. } => return Err(SettleError::Pending.into()),
         State::Completed { .. } | State::FailedRetryable { .. } => {
             return Err(SettleError::Settled(seen.state.name()).into());
         }

@@ -9,7 +9,7 @@ use crate::{
     engine::Engine,
     error_chain::error_chain,
     key::RecordKey,
-    queue::{FifoQueue, QueueError},
+    queue::{FifoQueue, Queue, QueueError},
     store::{Outbox, StoreError},
     telemetry::{self, Count, DELIVERY_AGE},
     world::{SystemWorld, World},
@@ -45,6 +45,7 @@ pub struct Deliverer {
     pub(crate) engine: Engine,
     outbox: Arc<dyn Outbox>,
     pub(super) wakes: Arc<dyn FifoQueue>,
+    pub(super) work: Option<Arc<dyn Queue>>,
     topics: Topics,
     targets: HashMap<String, Arc<dyn Target>>,
 }
@@ -57,9 +58,16 @@ impl Deliverer {
             engine: Engine { store: outbox.clone(), world: Arc::new(SystemWorld) },
             outbox,
             wakes: Arc::new(wakes),
+            work: None,
             topics,
             targets: HashMap::new(),
         }
+    }
+
+    /// Sends accepted work that waits for a worker to this queue, from which a [worker](crate::event::Consumer::worker) takes it.
+    pub fn work_to(mut self, queue: impl Queue) -> Self {
+        self.work = Some(Arc::new(queue));
+        self
     }
 
     /// Delivers the messages of this topic to `target`. The last one counts.

@@ -31,4 +31,4 @@ pub use event_bridge::EventBus;
 pub use sqs::SqsTarget;
 pub use target::{MemoryTarget, Target};
 pub use topics::{Destination, Topics, TopicsError};
-pub(crate) use wake::wake;
+pub(crate) use wake::{queue_work, wake};

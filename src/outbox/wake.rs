@@ -10,8 +10,8 @@ use crate::{
     error_chain::error_chain,
     key::{KeyHash, RecordKey},
     message::Message,
-    queue::{FifoQueue, QueueError},
-    store::stream::published,
+    queue::{FifoQueue, Queue, QueueError},
+    store::stream::{published, waiting},
 };
 
 /// How many wakes are sent at once.
@@ -24,11 +24,19 @@ pub(crate) async fn wake(queue: &dyn FifoQueue, key: &str, id: &str) -> Result<(
     queue.send_in_group(&message.to_json(), &KeyHash::of(key).to_string(), id).await
 }
 
+/// Queues accepted work for a worker.
+pub(crate) async fn queue_work(queue: &dyn Queue, key: &str, request: &str) -> Result<(), QueueError> {
+    let message = Message::Work { key: key.to_owned(), request: request.to_owned() };
+    queue.send(&message.to_json(), Duration::ZERO).await
+}
+
 impl Deliverer {
-    /// Asks for a delivery for each record of which a batch of stream records shows a new message.
+    /// Asks for a delivery for each record of which a batch of stream records shows a new message, and queues accepted work that waits for a
+    /// worker.
     ///
     /// Returns the sequence numbers of stream records whose wake could not be sent: Lambda must deliver the batch again from there. A wake
-    /// that is sent twice finds nothing to deliver. Stream records that are not new messages are ignored.
+    /// that is sent twice finds nothing to deliver. Work that is queued twice is executed once. Other
+    /// stream records are ignored.
     pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<Option<String>> {
         let world = &self.engine.world;
         let until = world.instant().plus(time);
@@ -48,7 +56,24 @@ impl Deliverer {
             tracing::error!(key = %KeyHash::of(key), error, "a delivery could not be asked for");
             Some(sequence_number.clone())
         });
-        sent.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await
+        let mut failed: Vec<_> =
+            sent.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect().await;
+        let waiting = stream::iter(records.iter().filter_map(|record| waiting(record.get())));
+        let sent = waiting.map(async |work| {
+            let sent = match (&self.work, until.since(world.instant()).is_zero()) {
+                (None, _) => Err(QueueError::new("there is no queue for accepted work: set WORK_QUEUE_URL")),
+                (_, true) => Err(QueueError::new("the time was up")),
+                (Some(queue), false) => queue_work(&**queue, &work.key, &work.request).await,
+            };
+            let error = sent.err()?;
+            let error = error_chain(&error);
+            tracing::error!(key = %KeyHash::of(&work.key), error, "accepted work could not be queued");
+            Some(work.sequence_number)
+        });
+        failed.extend(
+            sent.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect::<Vec<_>>().await,
+        );
+        failed
     }
 
     /// Does what a message of the queue of wakes asks for.

@@ -130,7 +130,7 @@ pub fn questions(record: &Record, why: Asks, now: Timestamp) -> Result<u32, Reco
         }
         // Its lease has expired, and the stale function has not seen it yet.
         State::InProgress { .. } => Ok(0),
-        State::Pending | State::Completed { .. } | State::FailedRetryable { .. } => {
+        State::Pending { .. } | State::Completed { .. } | State::FailedRetryable { .. } => {
             Err(ReconcileOutcome::Settled)
         }
     }
@@ -157,7 +157,7 @@ impl Asked<'_> {
         }
         // It was released after a question that came before the effect was visible. Proof of the effect is stronger.
         let one_generation = current.created_at == self.seen.created_at;
-        let contradicted = proof && one_generation && matches!(current.state, State::FailedRetryable { .. });
+        let contradicted = proof && one_generation && current.state.released_by().is_some();
         let asked = match questions(current, self.why, now) {
             Ok(asked) => asked,
             Err(ReconcileOutcome::Settled) if contradicted => 0,

@@ -185,10 +185,9 @@ impl ReportedEffect {
             (State::InProgress { lease_until }, _) if now < *lease_until => {
                 Meaning::Later(current, *lease_until)
             }
-            (State::Pending, Self::Executed(_)) => {
+            (State::Pending { released_by: None }, Self::Executed(_)) => {
                 Meaning::Contradicts("it reports an effect of work that no worker has begun")
             }
-            (State::Pending, Self::NotExecuted) => Meaning::Nothing,
             // Of an operation with phases: it names none.
             (State::BetweenWorkers { .. }, _) => Meaning::Nothing,
             (State::Completed { answer, .. }, _) => match (answer.head.is_effect(), self.is_effect()) {
@@ -198,16 +197,20 @@ impl ReportedEffect {
                 }
                 _ => Meaning::Nothing,
             },
-            (State::FailedRetryable { .. }, Self::Executed(200..=399)) if current.certainly_did_nothing() => {
-                Meaning::Contradicts(
-                    "it reports an effect, and the operation says that all its effects are in its transaction",
-                )
-            }
+            (_, Self::Executed(200..=399)) if current.certainly_did_nothing() => Meaning::Contradicts(
+                "it reports an effect, and the operation says that all its effects are in its transaction",
+            ),
             // A retry gets its own answer.
-            (State::FailedRetryable { .. }, _) if !self.is_effect() => Meaning::Nothing,
-            (State::FailedRetryable { .. } | State::InProgress { .. } | State::Unknown { .. }, _) => {
-                Meaning::Settles(current)
+            (State::FailedRetryable { .. } | State::Pending { .. }, _) if !self.is_effect() => {
+                Meaning::Nothing
             }
+            (
+                State::FailedRetryable { .. }
+                | State::Pending { .. }
+                | State::InProgress { .. }
+                | State::Unknown { .. },
+                _,
+            ) => Meaning::Settles(current),
         }
     }
 }
@@ -218,7 +221,7 @@ mod tests {
     use crate::record::SettledBy;
     use crate::record::{
         Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict,
-        tests::{answer, reservation},
+        tests::{accepted, answer, reservation},
     };
 
     const START: Timestamp = Timestamp::from_secs(1_000);
@@ -270,7 +273,7 @@ mod tests {
         assert_means(&released, lease_until, "settles", "nothing");
         for (effect, meaning) in [(ReportedEffect::Executed(201), false), (ReportedEffect::NotExecuted, true)]
         {
-            let pending = Record::accept(&reservation("k"), Revision::mint(), START);
+            let pending = accepted("k", START);
             assert_eq!(effect.meaning_for(&pending, START) == Meaning::Nothing, meaning);
         }
     }

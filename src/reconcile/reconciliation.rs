@@ -197,6 +197,7 @@ impl Reconciliation {
                 Message::Check { .. }
                 | Message::Sweep
                 | Message::Deliver { .. }
+                | Message::Work { .. }
                 | Message::Poison(_)
                 | Message::Contradiction(_) => {
                     Err(WorkError::Malformed("it asks for nothing that this function does"))

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause};
+use super::{AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause, Work};
 use crate::{fingerprint::Fingerprints, key::RecordKey, operation::Operation, time::Timestamp};
 
 /// A caller's request to execute an operation.
@@ -24,6 +24,8 @@ pub struct ReservationRequest {
     pub transactional: bool,
     /// How long after its last recovery point the record waits for a retry, if the operation resumes.
     pub resume_within: Option<Duration>,
+    /// When it is executed.
+    pub work: Work,
     /// The method and route of the request.
     pub origin: Option<Note>,
 }
@@ -43,10 +45,14 @@ pub enum Found {
     Unknown,
     /// The lease of its worker has expired: that attempt must be ended first.
     DeadWorker,
+    /// No worker has claimed it in time: it must be ended first.
+    Abandoned,
     /// An execution would have to begin, but may not.
     MayNotBegin,
     /// Too little time is left to begin.
     TooLate,
+    /// What the worker would claim is settled, and deleted since.
+    Gone,
 }
 
 /// Decides what `reservation` may do about the record that its key has, if there is one. If an execution may begin: the record of
@@ -59,7 +65,8 @@ pub enum Found {
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
 /// 5. A record with phases is resumed, unless this deployment's operation does not resume.
-/// 6. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
+/// 6. What was accepted is taken over by its worker alone: a client waits for it, whatever has become of the worker.
+/// 7. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
 ///    only resumed (T43).
 pub fn decide(
     existing: Option<&Record>,
@@ -69,16 +76,31 @@ pub fn decide(
     operation: &Operation,
 ) -> Result<Transition, Found> {
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
-        return if reservation.may_begin {
-            Ok(Transition::to(Record::reserve(reservation, revision, now)))
-        } else {
-            Err(Found::MayNotBegin)
+        return match reservation.work {
+            Work::Claimed(_) => Err(Found::Gone),
+            _ if !reservation.may_begin => Err(Found::MayNotBegin),
+            Work::Now => Ok(Transition::to(Record::reserve(reservation, revision, now))),
+            Work::Later(accepted) => Ok(Transition::to(Record::accept(reservation, accepted, revision, now))),
         };
     };
     match reservation.fingerprints.matches(&existing.fingerprint) {
         Some(true) => {}
         Some(false) => return Err(Found::Mismatch),
         None => return Err(Found::Incomparable),
+    }
+    // What was accepted is executed by its worker alone, and a worker executes nothing else.
+    match (reservation.work, &existing.accepted) {
+        (Work::Claimed(request), accepted) if accepted.map(|accepted| accepted.request) != Some(request) => {
+            return Err(Found::Gone);
+        }
+        (Work::Claimed(_), _) | (_, None) => {}
+        (Work::Now | Work::Later(_), Some(_)) => {
+            return Err(match existing.state {
+                State::Completed { .. } => Found::Completed,
+                State::Unknown { .. } => Found::Unknown,
+                _ => Found::InFlight,
+            });
+        }
     }
     let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
     let may_run_again = operation.may_run_again()
@@ -94,7 +116,10 @@ pub fn decide(
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
         State::BetweenWorkers { .. } if resumes => take_over(),
         State::Unknown { .. } | State::BetweenWorkers { .. } => Err(Found::Unknown),
-        State::Pending => Err(Found::InFlight),
+        State::Pending { .. } => match existing.abandon(revision, now) {
+            Some(_) => Err(Found::Abandoned),
+            None => take_over(),
+        },
         State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
         State::InProgress { .. } if may_run_again || resumes => take_over(),
         // The take-over proves that the dead worker's transaction has not committed, and never will.
@@ -112,7 +137,7 @@ mod tests {
         operation::OnLeaseExpiry,
         record::{
             AttemptId,
-            tests::{answer, reservation, reservation_for},
+            tests::{accepted, answer, reservation, reservation_for},
         },
     };
 
@@ -128,7 +153,7 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let owner = reserved.attempt;
         vec![
-            Record::accept(&reservation("k"), Revision::mint(), NOW),
+            accepted("k", NOW),
             reserved.complete(&reserved, Revision::mint(), answer(), NOW).unwrap().into(),
             reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
             reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap().into(),
@@ -277,7 +302,7 @@ mod tests {
             assert_eq!(decided(&lease_expired, LATER), "unknown", "{choice:?}");
             for record in in_each_state() {
                 let (live, late) = match record.state {
-                    State::Pending => ("in flight", "in flight"),
+                    State::Pending { .. } => ("in flight", "in flight"),
                     State::InProgress { .. } => ("in flight", "dead"),
                     State::Completed { .. } => ("replay", "may not begin"),
                     State::FailedRetryable { .. } => ("may not begin", "may not begin"),

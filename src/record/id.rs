@@ -13,6 +13,17 @@ macro_rules! nonce {
             }
         }
 
+        impl ::std::str::FromStr for $name {
+            type Err = ::hex::FromHexError;
+
+            /// From 32 hex digits.
+            fn from_str(digits: &str) -> Result<Self, Self::Err> {
+                let mut bytes = [0; 16];
+                ::hex::decode_to_slice(digits, &mut bytes)?;
+                Ok(Self(bytes))
+            }
+        }
+
         impl From<[u8; 16]> for $name {
             /// From a [`nonce`](crate::world::World::nonce), which makes a fresh one, or from stored bytes.
             fn from(bytes: [u8; 16]) -> Self {

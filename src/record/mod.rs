@@ -7,11 +7,13 @@
 //! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
 //! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
-//! 7. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
+//! 7. `accepted` has what is executed later, by a worker.
+//! 8. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
 //! It knows nothing of DynamoDB, Lambda or web frameworks. It writes nothing: see [`engine`](crate::engine). The states, and who
 //! may change them, are in docs/states.md in the repository.
 
+mod accepted;
 mod answer;
 pub(crate) mod decide;
 mod id;
@@ -30,6 +32,7 @@ use std::time::Duration;
 
 use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
+pub use accepted::{Accepted, Work};
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Found, ReservationRequest, decide};
@@ -80,6 +83,8 @@ pub struct Record {
     /// What is known of its phases, if its operation resumes. Then all effects of its executions are in phases, or in the
     /// transaction that completes it.
     pub phases: Option<Phases>,
+    /// What was accepted, if its operation is executed later.
+    pub accepted: Option<Accepted>,
     /// The method and route of the request, shown to operators.
     pub origin: Option<Note>,
     /// Why the last execution that failed did so, shown to operators.
@@ -97,7 +102,7 @@ impl Record {
     /// asks. Zero if the record is settled.
     pub(crate) fn wait(&self, now: Timestamp) -> Duration {
         match &self.state {
-            State::Pending => now.since(self.created_at),
+            State::Pending { .. } => now.since(self.created_at),
             State::InProgress { lease_until } => now.since(self.began_at).min(lease_until.since(now)),
             State::Unknown { reconcile_at, .. } => reconcile_at.since(now),
             State::BetweenWorkers { .. } | State::Completed { .. } | State::FailedRetryable { .. } => {
@@ -127,7 +132,7 @@ impl Record {
 
     /// Whether it is released, and its execution certainly did nothing, and never will: its transaction can no longer commit.
     pub(crate) fn certainly_did_nothing(&self) -> bool {
-        match self.state.settled_by() {
+        match self.state.released_by() {
             Some(SettledBy::Certainty) => true,
             Some(SettledBy::NotBegun) => self.transactional,
             _ => false,
@@ -185,8 +190,16 @@ pub(crate) mod tests {
             may_begin: true,
             transactional: false,
             resume_within: None,
+            work: Work::Now,
             origin: Some(Note::new("POST /payments")),
         }
+    }
+
+    /// A record that was accepted, for a minute.
+    pub(crate) fn accepted(key: &str, now: Timestamp) -> Record {
+        let request = BodyId::from(SystemWorld.nonce());
+        let accepted = Accepted { request, claim_by: now.plus(RETAIN), max_attempts: 2 };
+        Record::accept(&reservation(key), accepted, Revision::mint(), now)
     }
 
     pub(crate) fn answer() -> KeptAnswer {

@@ -4,8 +4,8 @@
 //! still current. `report` decides which of them a worker's report may make. There, `worker` is the record as its worker last saw it.
 
 use super::{
-    AttemptId, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Revision, SettledBy, State,
-    Transition, UnknownCause, Verdict,
+    Accepted, AttemptId, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Revision, SettledBy,
+    State, Transition, UnknownCause, Verdict,
 };
 use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
 
@@ -32,6 +32,7 @@ impl Record {
             with_writes: false,
             messages: 0,
             phases: reservation.resume_within.map(Phases::none),
+            accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
@@ -39,10 +40,16 @@ impl Record {
         }
     }
 
-    /// The record of work to be done later: absent → pending. No front accepts work yet.
-    #[cfg(any(test, feature = "conformance"))]
-    pub(crate) fn accept(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
-        Self { attempts: 0, state: State::Pending, ..Self::reserve(reservation, revision, now) }
+    /// The record of work that is executed later: absent → pending.
+    pub(crate) fn accept(
+        reservation: &ReservationRequest,
+        accepted: Accepted,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Self {
+        let state = State::Pending { released_by: None };
+        let accepted = Some(accepted);
+        Self { attempts: 0, accepted, state, ..Self::reserve(reservation, revision, now) }
     }
 
     /// One more execution of the same operation. [`decide`](super::decide) has the records that allow it.
@@ -161,7 +168,9 @@ impl Record {
     ///
     /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
     pub(super) fn not_begun(&self, revision: Revision, now: Timestamp) -> Transition {
-        if self.attempts > 1 || !self.may_end_without_effect() || self.is_resumed() {
+        // What was accepted waits for its worker: its client has its answer.
+        if self.attempts > 1 || !self.may_end_without_effect() || self.is_resumed() || self.accepted.is_some()
+        {
             return self.released(revision, now);
         }
         let absent = self.settled(Verdict::NotExecuted, SettledBy::NotBegun, revision, now);
@@ -262,7 +271,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::Ended;
-    use crate::record::tests::{RETAIN, answer, reservation};
+    use crate::record::tests::{RETAIN, accepted, answer, reservation};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(2_000);
@@ -305,14 +314,17 @@ mod tests {
             with_writes: false,
             messages: 0,
             phases: None,
+            accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
             state: State::InProgress { lease_until: reservation.lease_until },
         };
         assert_eq!(Record::reserve(&reservation, revision, NOW), expected);
-        let pending = Record { attempts: 0, state: State::Pending, ..expected };
-        assert_eq!(Record::accept(&reservation, revision, NOW), pending);
+        let work = Accepted { request: [7; 16].into(), claim_by: LATER, max_attempts: 3 };
+        let state = State::Pending { released_by: None };
+        let pending = Record { attempts: 0, accepted: Some(work), state, ..expected };
+        assert_eq!(Record::accept(&reservation, work, revision, NOW), pending);
     }
 
     #[test]
@@ -550,7 +562,7 @@ mod tests {
         let late = released(SettledBy::Assumption);
         let again = late.release(late.attempt, fresh(), LATER);
         assert_eq!(again, None);
-        let pending = Record::accept(&reservation("k"), fresh(), NOW);
+        let pending = accepted("k", NOW);
         let early = pending.release(pending.attempt, fresh(), NOW);
         assert_eq!(early, None);
     }
@@ -577,7 +589,7 @@ mod tests {
         let late = NOW.plus(RETAIN * 10);
         assert_eq!(record.state.expires_at(), None);
         assert_eq!(record.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW).state.expires_at(), None);
-        assert_eq!(Record::accept(&reservation("k"), fresh(), NOW).state.expires_at(), None);
+        assert_eq!(accepted("k", NOW).state.expires_at(), None);
         let completed = record.complete(&record, fresh(), answer(), late).unwrap();
         assert_eq!(completed.state.expires_at(), Some(late.plus(RETAIN * 7)));
         assert!(!record.expired(Timestamp::from_secs(u64::MAX)), "a lease is no expiry");

@@ -128,7 +128,7 @@ impl Ended {
         // Those of a worker with phases are in the record.
         let knows_more = !worker.contains_its_effects() && worker.shares_generation(seen, now);
         let takes = match (&seen.state, self) {
-            (State::Pending | State::Completed { .. }, _) => false,
+            (State::Completed { .. }, _) => false,
             (State::InProgress { .. }, _) => own,
             // Only late, and no retry has resumed it. Otherwise it says all that this worker knows.
             (State::BetweenWorkers { .. }, Self::Completed(_)) => own,
@@ -140,17 +140,20 @@ impl Ended {
             (State::Unknown { .. }, Self::Completed(answer)) => answer.head.is_effect() && knows_more,
             (State::Unknown { .. }, Self::PerhapsExecuted(..) | Self::Uncommitted) => knows_more,
             (State::Unknown { .. }, Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_)) => false,
-            // The next retry would repeat its effect.
-            (State::FailedRetryable { .. }, Self::Completed(_) | Self::Uncommitted) => knows_more,
-            // The provider and operators know more; another worker reports its own execution alone.
-            (State::FailedRetryable { by, .. }, Self::PerhapsExecuted(..)) => match by {
-                SettledBy::Provider | SettledBy::Operator => false,
-                SettledBy::Assumption => knows_more,
-                SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun => !own && knows_more,
-            },
-            (State::FailedRetryable { .. }, Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_)) => {
-                false
+            // Released: the next execution would repeat its effect.
+            (released, Self::Completed(_) | Self::Uncommitted) => {
+                released.released_by().is_some() && knows_more
             }
+            // The provider and operators know more; another worker reports its own execution alone.
+            (released, Self::PerhapsExecuted(..)) => match released.released_by() {
+                None | Some(SettledBy::Provider | SettledBy::Operator) => false,
+                Some(SettledBy::Assumption) => knows_more,
+                Some(SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun) => !own && knows_more,
+            },
+            (
+                State::Pending { .. } | State::FailedRetryable { .. },
+                Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_),
+            ) => false,
         };
         if !takes {
             return None;
@@ -235,7 +238,9 @@ impl WorkerReport<'_> {
         }
         let did_nothing = matches!(
             current.state,
-            State::FailedRetryable { .. } | State::Unknown { cause: UnknownCause::Contested, .. }
+            State::Pending { .. }
+                | State::FailedRetryable { .. }
+                | State::Unknown { cause: UnknownCause::Contested, .. }
         );
         current.attempt != base.attempt
             && base.is_same_request(current)

@@ -35,8 +35,8 @@ pub enum SettleError {
         "phases of the operation are kept, so it was executed in part: settle it as executed, or let a retry resume it"
     )]
     Kept,
-    /// No worker has taken it yet.
-    #[error("the record is pending: no worker has taken it yet")]
+    /// No worker has it, and nothing was done.
+    #[error("the record is pending: no worker has it, and nothing was done")]
     Pending,
     /// It is settled.
     #[error("the record is settled as {0}")]
@@ -67,21 +67,9 @@ impl Record {
         }
     }
 
-    /// Ends a dead worker's lease, or accepted work that no worker has taken within `bound`: pending → completed, with an answer
-    /// that says so. Otherwise `None`.
-    pub(crate) fn expire_or_abandon(
-        &self,
-        revision: Revision,
-        now: Timestamp,
-        bound: Duration,
-    ) -> Option<Transition> {
-        match &self.state {
-            State::Pending if self.created_at.plus(bound) <= now => {
-                let verdict = Verdict::Executed(KeptAnswer::abandoned());
-                Some(Transition::to(self.settled(verdict, SettledBy::Assumption, revision, now)))
-            }
-            _ => self.expire(revision, now),
-        }
+    /// Ends a dead worker's lease, or accepted work that no worker has claimed in time. Otherwise `None`.
+    pub(crate) fn expire_or_abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        self.abandon(revision, now).or_else(|| self.expire(revision, now))
     }
 
     /// Settles an unknown outcome: unknown → completed, or failed and retryable.
@@ -96,7 +84,9 @@ impl Record {
         now: Timestamp,
     ) -> Result<Transition, SettleError> {
         let by = match (&self.state, &verdict) {
-            (State::Pending, _) => return Err(SettleError::Pending),
+            (State::Pending { released_by: None }, _) | (State::Pending { .. }, Verdict::NotExecuted) => {
+                return Err(SettleError::Pending);
+            }
             (State::InProgress { lease_until }, _) if now < *lease_until => {
                 return Err(SettleError::InFlight);
             }
@@ -116,7 +106,11 @@ impl Record {
                 return Err(SettleError::Kept);
             }
             (State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. }, _) => by,
-            (State::FailedRetryable { .. }, Verdict::Executed(_)) if !self.certainly_did_nothing() => by,
+            (State::Pending { .. } | State::FailedRetryable { .. }, Verdict::Executed(_))
+                if !self.certainly_did_nothing() =>
+            {
+                by
+            }
             (settled, _) => return Err(SettleError::Settled(settled.name())),
         };
         Ok(Transition::to(self.settled(verdict, by, revision, now)))
@@ -155,12 +149,16 @@ impl Record {
             State::InProgress { lease_until } if *lease_until > now => Self { revision, ..self.clone() },
             State::InProgress { .. } => unknown(UnknownCause::LeaseExpired),
             // Nothing was done: no report can be true.
-            State::FailedRetryable { .. } if self.certainly_did_nothing() => return None,
-            State::FailedRetryable { .. } => unknown(UnknownCause::Contested),
+            State::Pending { .. } | State::FailedRetryable { .. } if self.certainly_did_nothing() => {
+                return None;
+            }
+            State::Pending { released_by: Some(_) } | State::FailedRetryable { .. } => {
+                unknown(UnknownCause::Contested)
+            }
             State::Unknown { cause, .. } => {
                 Self { last_failure: self.last_failure.clone(), ..unknown(*cause) }
             }
-            State::Pending | State::BetweenWorkers { .. } | State::Completed { .. } => return None,
+            State::Pending { .. } | State::BetweenWorkers { .. } | State::Completed { .. } => return None,
         };
         Some(Transition::to(Self { reported: Some(Evidence::Effect), ..open }))
     }
@@ -183,10 +181,11 @@ impl Record {
         now: Timestamp,
     ) -> Transition {
         let completed = self.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now);
-        Transition::to(Self { transactional: true, ..completed })
+        // Nothing of it is left for a worker.
+        Transition::to(Self { transactional: true, accepted: None, ..completed })
     }
 
-    /// The only transition into the two settled states, for the worker, for reconciliation and for an operator.
+    /// The only transition into the two settled states, and back to pending, for the worker, for reconciliation and for an operator.
     pub(crate) fn settled(
         &self,
         verdict: Verdict,
@@ -200,7 +199,10 @@ impl Record {
         let expires_at = now.plus(kept_for).rounded_up_to_second();
         let state = match verdict {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
-            Verdict::NotExecuted => State::FailedRetryable { failed_at: now, by, expires_at },
+            Verdict::NotExecuted => match &self.accepted {
+                Some(accepted) => self.returned(accepted, by, now, expires_at),
+                None => State::FailedRetryable { failed_at: now, by, expires_at },
+            },
         };
         let phases = self.phases.as_ref().map(Phases::digested);
         Self {
@@ -220,7 +222,7 @@ mod tests {
     use super::*;
     use crate::record::{
         Head, Note, ReservationRequest,
-        tests::{RETAIN, answer, reservation},
+        tests::{RETAIN, accepted, answer, reservation},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -348,8 +350,8 @@ mod tests {
 
     #[test]
     fn accepted_work_is_abandoned_after_its_bound_and_not_before() {
-        let (pending, revision) = (Record::accept(&reservation("k"), fresh(), NOW), fresh());
-        let abandon = |at| pending.expire_or_abandon(revision, at, RETAIN);
+        let (pending, revision) = (accepted("k", NOW), fresh());
+        let abandon = |at| pending.expire_or_abandon(revision, at);
         assert_eq!(abandon(Timestamp::from_millis(NOW.plus(RETAIN).as_millis() - 1)), None);
         let abandoned = abandon(NOW.plus(RETAIN)).unwrap();
         let state = State::Completed {
@@ -359,7 +361,7 @@ mod tests {
             expires_at: NOW.plus(RETAIN * 2),
         };
         assert_eq!(abandoned, Transition::to(Record { revision, state, ..pending }));
-        assert_eq!(reserved().expire_or_abandon(fresh(), NOW, Duration::ZERO), None);
+        assert_eq!(reserved().expire_or_abandon(fresh(), NOW), None);
     }
 
     // T42
@@ -405,7 +407,7 @@ mod tests {
         assert_eq!(at(NOW), Err(SettleError::InFlight));
         assert_eq!(at(Timestamp::from_millis(lease_expired().as_millis() - 1)), Err(SettleError::InFlight));
         assert!(at(lease_expired()).is_ok());
-        let pending = Record::accept(&reservation("k"), fresh(), NOW);
+        let pending = accepted("k", NOW);
         assert_eq!(settle(&pending, Verdict::NotExecuted), Err(SettleError::Pending));
     }
 

@@ -7,8 +7,11 @@ use crate::time::Timestamp;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// Accepted; no worker has it yet.
-    Pending,
+    /// Accepted; no worker has it.
+    Pending {
+        /// Who found that its last execution did nothing; `None` before the first one.
+        released_by: Option<SettledBy>,
+    },
     /// A worker has it.
     InProgress {
         /// Once it has passed, others may count the worker as dead.
@@ -71,7 +74,7 @@ impl State {
     /// The state's one name, in items, logs and answers.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Pending => Self::PENDING,
+            Self::Pending { .. } => Self::PENDING,
             Self::InProgress { .. } => Self::IN_PROGRESS,
             Self::BetweenWorkers { .. } => Self::BETWEEN_WORKERS,
             Self::Completed { .. } => Self::COMPLETED,
@@ -84,6 +87,15 @@ impl State {
     pub const fn settled_by(&self) -> Option<SettledBy> {
         match self {
             Self::Completed { by, .. } | Self::FailedRetryable { by, .. } => Some(*by),
+            _ => None,
+        }
+    }
+
+    /// Who found that its last execution did nothing, so that another one may run; `None` if that is not so.
+    pub const fn released_by(&self) -> Option<SettledBy> {
+        match self {
+            Self::FailedRetryable { by, .. } => Some(*by),
+            Self::Pending { released_by } => *released_by,
             _ => None,
         }
     }

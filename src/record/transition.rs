@@ -24,7 +24,10 @@ impl Transition {
         if because.is_some()
             && matches!(
                 self.state,
-                State::Unknown { .. } | State::BetweenWorkers { .. } | State::FailedRetryable { .. }
+                State::Pending { .. }
+                    | State::Unknown { .. }
+                    | State::BetweenWorkers { .. }
+                    | State::FailedRetryable { .. }
             )
         {
             self.0.last_failure = because;

@@ -33,7 +33,7 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
     time::{Instant, Timestamp},
-    time_budget::{DEFAULT_PENDING_BOUND, MIN_CHECK_DELAY, WRITE_BACKOFF},
+    time_budget::{MIN_CHECK_DELAY, WRITE_BACKOFF},
     world::{SystemWorld, World},
 };
 
@@ -67,7 +67,7 @@ pub struct Stale {
     sweeps: Arc<dyn Queue>,
     dead_letters: Arc<dyn Queue>,
     outbox: Option<Arc<dyn FifoQueue>>,
-    pending_bound: Duration,
+    work: Option<Arc<dyn Queue>>,
     sweep_units: f64,
 }
 
@@ -89,21 +89,21 @@ impl Stale {
             sweeps: Arc::new(sweeps),
             dead_letters: Arc::new(dead_letters),
             outbox: None,
-            pending_bound: DEFAULT_PENDING_BOUND,
+            work: None,
             sweep_units: f64::from(DEFAULT_SWEEP_UNITS),
         }
-    }
-
-    /// How long accepted work may wait for a worker. Default: [`DEFAULT_PENDING_BOUND`].
-    pub fn pending_bound(mut self, bound: Duration) -> Self {
-        self.pending_bound = bound;
-        self
     }
 
     /// Asks for the delivery of messages that a sweep finds in the outbox, through the queue of wakes of the
     /// [deliverer](crate::outbox::Deliverer). Without it, they are counted only.
     pub fn outbox(mut self, wakes: impl FifoQueue) -> Self {
         self.outbox = Some(Arc::new(wakes));
+        self
+    }
+
+    /// Queues accepted work that a sweep finds without a worker to this queue, from which a [worker](crate::event::Consumer::worker) takes it.
+    pub fn work_to(mut self, queue: impl Queue) -> Self {
+        self.work = Some(Arc::new(queue));
         self
     }
 
@@ -150,7 +150,7 @@ impl Stale {
     async fn look(&self, key: &RecordKey) -> Result<CheckOutcome, StoreError> {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
-            if let Some(next) = current.expire_or_abandon(revision, now, self.pending_bound) {
+            if let Some(next) = current.expire_or_abandon(revision, now) {
                 let outcome = match next.state {
                     State::Completed { .. } => CheckOutcome::Abandoned,
                     _ => CheckOutcome::LeaseExpired,
@@ -159,7 +159,9 @@ impl Stale {
             }
             Step::Stop(match &current.state {
                 State::InProgress { lease_until } => CheckOutcome::Live(*lease_until),
-                State::Pending => CheckOutcome::Live(current.created_at.plus(self.pending_bound)),
+                State::Pending { .. } => {
+                    CheckOutcome::Live(current.accepted.map_or(now, |accepted| accepted.claim_by))
+                }
                 State::Completed { .. }
                 | State::FailedRetryable { .. }
                 | State::Unknown { .. }

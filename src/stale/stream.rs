@@ -53,8 +53,7 @@ impl Stale {
 
     /// Returns whether the check was sent.
     async fn send_check(&self, open: &Seen) -> bool {
-        // At accepted work, which has no lease: once it has waited for the pending bound.
-        let look_at = open.lease_until.unwrap_or_else(|| open.created_at.plus(self.pending_bound));
+        let look_at = open.look_at;
         let check = Message::Check { key: open.key.clone(), look_at };
         let sent = self.checks.send(&check.to_json(), look_at.since(self.engine.world.now())).await;
         sent.inspect_err(|error| tracing::error!(error = error_chain(error), "a check could not be sent"))

@@ -9,11 +9,12 @@ use super::{CheckOutcome, Stale};
 use crate::{
     error_chain::error_chain,
     key::{KeyHash, RecordKey},
-    outbox::wake,
+    outbox::{queue_work, wake},
+    record::{BodyId, State},
     store::{Cursor, Page, StoreError, StoreErrorKind},
     telemetry::OUTBOX_UNDELIVERED,
     time::Instant,
-    time_budget::STORE_TIMEOUT,
+    time_budget::{DELIVERY_GRACE, STORE_TIMEOUT},
 };
 
 /// How many segments of a table are scanned in parallel.
@@ -121,6 +122,7 @@ impl Stale {
         for (number, page) in pages {
             progress.units += page.units;
             self.wake(&page.undelivered).await;
+            self.look_after(&page.requests).await?;
             if !self.look_at(&page, progress, until).await? {
                 // The page is repeated. Its expired leases are settled by now, so the next invocation gets further.
                 continue;
@@ -147,6 +149,29 @@ impl Stale {
                 tracing::error!(error = error_chain(&error), "a delivery could not be asked for");
             }
         }
+    }
+
+    /// Deletes the accepted requests that no worker needs any more, and queues those that wait for one: their message may be lost.
+    async fn look_after(&self, requests: &[(RecordKey, BodyId)]) -> Result<(), StoreError> {
+        for (key, request) in requests {
+            let record = match self.engine.bounded(None, self.records.load(key)).await {
+                Ok(record) => record,
+                Err(error) if error.kind() == StoreErrorKind::Unreadable => continue,
+                Err(error) => return Err(error),
+            };
+            let Some(record) = record.filter(|record| record.needs_request(*request)) else {
+                self.engine.bounded(None, self.records.delete_body(key, *request)).await?;
+                continue;
+            };
+            let is_old = record.created_at.plus(DELIVERY_GRACE) <= self.engine.world.now();
+            if let (Some(work), State::Pending { .. }, true) = (&self.work, &record.state, is_old) {
+                let queued = queue_work(&**work, &key.partition_key(), &request.to_string()).await;
+                if let Err(error) = queued {
+                    tracing::error!(error = error_chain(&error), "accepted work could not be queued");
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Checks the records of a page. Returns whether there was time for all of them.

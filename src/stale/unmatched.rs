@@ -8,7 +8,6 @@ use crate::{
     key::OperationName,
     message::Poison,
     store::stream::{self, Change, Seen},
-    time::Timestamp,
 };
 
 /// What is left of a batch of stream records once executions that ended are taken out.
@@ -32,34 +31,41 @@ pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
     let mut unmatched = Unmatched::default();
     // Sorted, so that the same batch has the same result in the same order.
     let mut began: BTreeMap<(String, Vec<u8>), Seen> = BTreeMap::new();
-    let mut ended: HashMap<(String, Vec<u8>), String> = HashMap::new();
+    let mut ends: HashMap<(String, Vec<u8>), String> = HashMap::new();
     let mut waiting: BTreeMap<String, Seen> = BTreeMap::new();
-    let mut taken: HashMap<String, Timestamp> = HashMap::new();
+    let mut taken: HashMap<String, String> = HashMap::new();
     for raw in records {
         match stream::read(raw.get()) {
             Ok(Change::Nothing) => {}
             Ok(Change::Pruned(operation)) => *unmatched.pruned.entry(operation).or_default() += 1,
-            Ok(Change::Accepted(seen)) => drop(waiting.insert(seen.key.clone(), seen)),
+            // Behind an execution that did nothing, it is pending again.
+            Ok(Change::Accepted(seen)) => {
+                ended(&mut ends, &seen);
+                let before = waiting.entry(seen.key.clone()).or_insert_with(|| seen.clone());
+                if order(&before.sequence_number) < order(&seen.sequence_number) {
+                    *before = seen;
+                }
+            }
             Ok(Change::Began(seen)) => {
-                keep_later(&mut taken, &seen);
+                keep_last(taken.entry(seen.key.clone()).or_default(), seen.sequence_number.clone());
                 let execution = (seen.key.clone(), seen.attempt.clone());
                 let before = began.entry(execution).or_insert_with(|| seen.clone());
                 // A heartbeat may have extended it.
-                before.lease_until = seen.lease_until.max(before.lease_until);
+                before.look_at = seen.look_at.max(before.look_at);
                 keep_last(&mut before.sequence_number, seen.sequence_number);
             }
             Ok(Change::Ended(seen)) => {
-                keep_later(&mut taken, &seen);
-                keep_last(ended.entry((seen.key, seen.attempt)).or_default(), seen.sequence_number);
+                keep_last(taken.entry(seen.key.clone()).or_default(), seen.sequence_number.clone());
+                ended(&mut ends, &seen);
             }
             Err(reason) => unmatched.poison.push(Poison::of(raw, reason)),
         }
     }
     began.retain(|execution, open| {
-        ended.get(execution).is_none_or(|end| order(end) < order(&open.sequence_number))
+        ends.get(execution).is_none_or(|end| order(end) < order(&open.sequence_number))
     });
     // Work that was taken, or that ended, since it was accepted is not open.
-    waiting.retain(|key, open| taken.get(key).is_none_or(|created_at| *created_at < open.created_at));
+    waiting.retain(|key, open| taken.get(key).is_none_or(|last| order(last) < order(&open.sequence_number)));
     unmatched.open = began.into_values().chain(waiting.into_values()).collect();
     // In the order of the stream: if the time is too short, only the rest of the batch is delivered again.
     unmatched.open.sort_by(|one, other| order(&one.sequence_number).cmp(&order(&other.sequence_number)));
@@ -78,9 +84,10 @@ fn keep_last(last: &mut String, sequence_number: String) {
     }
 }
 
-fn keep_later(taken: &mut HashMap<String, Timestamp>, seen: &Seen) {
-    let latest = taken.entry(seen.key.clone()).or_insert(seen.created_at);
-    *latest = seen.created_at.max(*latest);
+/// The execution of this record has ended by this change.
+fn ended(ends: &mut HashMap<(String, Vec<u8>), String>, seen: &Seen) {
+    let execution = (seen.key.clone(), seen.attempt.clone());
+    keep_last(ends.entry(execution).or_default(), seen.sequence_number.clone());
 }
 
 #[cfg(test)]
@@ -89,6 +96,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::time::Timestamp;
 
     const KEY: &str = "tenant#pay#k";
 
@@ -110,6 +118,7 @@ mod tests {
             "attempt": { "B": BASE64_STANDARD.encode(attempt) },
             "created_at": { "N": created_at.to_string() },
             "lease_until": { "N": "30000" },
+            "claim_by": { "N": "70000" },
         })
     }
 
@@ -135,7 +144,7 @@ mod tests {
             key: KEY.into(),
             attempt: b"A".into(),
             created_at: Timestamp::from_millis(5),
-            lease_until: Some(Timestamp::from_secs(30)),
+            look_at: Timestamp::from_secs(30),
             sequence_number: "7".into(),
         };
         assert_eq!(left, [expected]);
@@ -239,20 +248,36 @@ mod tests {
             change(1, image)
         };
         let left = open(&[with_lease("1000"), with_lease("9000"), with_lease("5000")]);
-        assert_eq!(left[0].lease_until, Some(Timestamp::from_secs(9)));
+        assert_eq!(left[0].look_at, Timestamp::from_secs(9));
     }
 
     #[test]
     fn accepted_work_is_open_until_a_worker_takes_it() {
         let accepted = change(1, image("pending", "A", 10));
-        assert_eq!(open(std::slice::from_ref(&accepted))[0].lease_until, None);
+        assert_eq!(open(std::slice::from_ref(&accepted))[0].look_at, Timestamp::from_secs(70));
         for taken in [change(2, image("in_progress", "B", 10)), change(2, image("completed", "B", 10))] {
             let left = open(&[accepted.clone(), taken]);
-            assert!(left.iter().all(|open| open.lease_until.is_some()), "{left:?}");
+            assert!(left.iter().all(|open| open.look_at == Timestamp::from_secs(30)), "{left:?}");
         }
         // The end belongs to an earlier generation of the key.
-        let left = open(&[accepted, change(2, image("completed", "B", 9))]);
+        let left = open(&[accepted, change(0, image("completed", "B", 9))]);
         assert_eq!(left.len(), 1);
+    }
+
+    // T68: its worker did nothing, in the batch of its claim.
+    #[test]
+    fn work_that_is_pending_again_is_open_in_any_order() {
+        let accepted = change(1, image("pending", "A", 10));
+        let claimed = change(2, image("in_progress", "B", 10));
+        let returned = change(3, image("pending", "B", 10));
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let all = [&accepted, &claimed, &returned];
+            let left = open(&order.map(|place: usize| all[place].clone()));
+            assert_eq!((left.len(), &*left[0].sequence_number), (1, "3"), "{order:?}");
+            assert_eq!(left[0].look_at, Timestamp::from_secs(70));
+        }
+        let ended = change(4, image("completed", "C", 10));
+        assert_eq!(open(&[returned, ended]), []);
     }
 
     // T19

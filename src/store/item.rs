@@ -18,12 +18,13 @@
 //! | `phases`, `noted` | the same | name, result, time and references of the phases that are kept, and of those that others report |
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
 //! | `granted_at` | the same | milliseconds since 1970: when it was last allowed to wait for a retry as long again |
+//! | `request_id`, `claim_by`, `max_attempts` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), and how often it is executed at most |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
 //! | `completed_at`, `failed_at` | `completed`, `failed_retryable` | milliseconds since 1970 |
 //! | `since` | `unknown`, `between_workers` | milliseconds since 1970 |
-//! | `settled_by` | `completed`, `failed_retryable` | `worker`, `provider`, `operator`, `certainty`, `assumption`, `not_begun` |
+//! | `settled_by` | `completed`, `failed_retryable`, `pending` after an execution | `worker`, `provider`, `operator`, `certainty`, `assumption`, `not_begun` |
 //! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
@@ -49,8 +50,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::{KeyHash, RecordKey},
     record::{
-        AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases, Place,
-        Record, Reference, Revision, SettledBy, State, UnknownCause,
+        Accepted, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases,
+        Place, Record, Reference, Revision, SettledBy, State, UnknownCause,
     },
     time::Timestamp,
 };
@@ -154,6 +155,12 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     granted_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<ByteArray<16>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claim_by: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
@@ -252,15 +259,22 @@ impl From<&Record> for Item {
             noted: record.phases.iter().flat_map(|phases| &phases.noted).map(ItemPhase::from).collect(),
             begun_at: record.phases.as_ref().and_then(|phases| phases.begun),
             granted_at: record.phases.as_ref().and_then(|phases| phases.granted),
+            request_id: record.accepted.map(|accepted| ByteArray::new(*accepted.request.as_bytes())),
+            claim_by: record.accepted.map(|accepted| accepted.claim_by),
+            max_attempts: record.accepted.map(|accepted| accepted.max_attempts),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
-            settled_by: record.state.settled_by().map(|by| by.name().to_owned()),
+            settled_by: record
+                .state
+                .settled_by()
+                .or(record.state.released_by())
+                .map(|by| by.name().to_owned()),
             expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
             ..Self::default()
         };
         match &record.state {
-            State::Pending => {}
+            State::Pending { .. } => {}
             State::InProgress { lease_until } => item.lease_until = Some(*lease_until),
             State::Completed { answer, completed_at, .. } => {
                 item.completed_at = Some(*completed_at);
@@ -311,6 +325,7 @@ impl TryFrom<Item> for Record {
             with_writes: item.with_writes,
             messages: item.messages,
             phases: item.take_phases()?,
+            accepted: item.accepted()?,
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
@@ -390,11 +405,26 @@ impl Item {
         Ok(Some(Phases { resume_within, kept, noted, begun: self.begun_at, granted: self.granted_at }))
     }
 
+    fn accepted(&self) -> Result<Option<Accepted>> {
+        let Some(request) = &self.request_id else { return Ok(None) };
+        Ok(Some(Accepted {
+            request: BodyId::from(**request),
+            claim_by: required(self.claim_by, "claim_by")?,
+            max_attempts: required(self.max_attempts, "max_attempts")?,
+        }))
+    }
+
     fn state(self) -> Result<State> {
         let settled_by = || required(self.settled_by.as_deref().and_then(SettledBy::parse), "settled_by");
         let expires_at = || required(self.expires_at.map(Timestamp::from_secs), "expires_at");
         Ok(match self.state.as_str() {
-            State::PENDING => State::Pending,
+            State::PENDING if self.request_id.is_none() => return Err(missing("request_id")),
+            State::PENDING => State::Pending {
+                released_by: match self.settled_by {
+                    Some(_) => Some(settled_by()?),
+                    None => None,
+                },
+            },
             State::IN_PROGRESS => {
                 State::InProgress { lease_until: required(self.lease_until, "lease_until")? }
             }
@@ -464,7 +494,7 @@ mod tests {
     use super::*;
     use crate::record::{
         ReservationRequest,
-        tests::{answer, reservation},
+        tests::{accepted, answer, reservation},
     };
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
@@ -486,7 +516,7 @@ mod tests {
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let unknown = reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap();
-        for open in [Record::accept(&reservation("k"), Revision::mint(), NOW), reserved, unknown.into()] {
+        for open in [accepted("k", NOW), reserved, unknown.into()] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
     }

@@ -66,6 +66,8 @@ pub enum Companion {
     Audit(AuditLine),
     /// Deletes a body item that the record no longer names.
     DeleteBody(BodyId),
+    /// Keeps a body until it is deleted: the request of accepted work.
+    KeepBody(BodyId, Bytes),
     /// Writes an item of a table of the user's, under its own condition.
     Domain(DomainWrite),
     /// Puts a message into the outbox, if it has none of this number yet.
@@ -110,6 +112,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reads a body that was kept outside its record; `None` if it is missing.
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>>;
+
+    /// Deletes a body item, if it is still there. A store that is used for operations that are
+    /// [executed later](crate::Operation::asynchronous) needs it. By default it fails.
+    async fn delete_body(&self, key: &RecordKey, id: BodyId) -> Result<()> {
+        let _ = (key, id);
+        Err(StoreError::refused("this store deletes no bodies"))
+    }
 
     /// Writes that this reference leads to this record, at least until `expires_at`, unless it leads to another one. A store that is
     /// used for [`Execution::refer`](crate::Execution::refer) needs it. By default it fails.

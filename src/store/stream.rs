@@ -37,8 +37,8 @@ pub(crate) struct Seen {
     pub(crate) attempt: Vec<u8>,
     /// When the key was first seen.
     pub(crate) created_at: Timestamp,
-    /// Until when its worker owns it; `None` if no worker has it.
-    pub(crate) lease_until: Option<Timestamp>,
+    /// When to look at it: once its lease has expired, or once the time is over in which a worker may claim it.
+    pub(crate) look_at: Timestamp,
     /// The sequence number of the stream record.
     pub(crate) sequence_number: String,
 }
@@ -85,6 +85,7 @@ struct Image {
     attempt: AttributeValue,
     created_at: AttributeValue,
     lease_until: Option<AttributeValue>,
+    claim_by: Option<AttributeValue>,
 }
 
 /// Reads one stream record. An error says what is wrong with it.
@@ -114,18 +115,34 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     else {
         return Err("its image has an attribute of another type than a record's");
     };
-    let lease_until = image.lease_until.as_ref().and_then(millis);
-    let seen = Seen { key, attempt, created_at, lease_until, sequence_number: images.sequence_number };
+    let time = |attribute: &Option<AttributeValue>| attribute.as_ref().and_then(millis);
+    let (lease_until, claim_by) = (time(&image.lease_until), time(&image.claim_by));
+    let seen = |look_at| Seen { key, attempt, created_at, look_at, sequence_number: images.sequence_number };
     match state.as_str() {
-        State::PENDING => Ok(Change::Accepted(Seen { lease_until: None, ..seen })),
-        State::IN_PROGRESS if lease_until.is_none() => Err("its image is in progress and has no lease"),
-        State::IN_PROGRESS if same => Ok(Change::Nothing),
-        State::IN_PROGRESS => Ok(Change::Began(seen)),
+        State::PENDING => match claim_by {
+            Some(claim_by) => Ok(Change::Accepted(seen(claim_by))),
+            None => Err("its image is pending, and nothing says until when"),
+        },
+        State::IN_PROGRESS => match lease_until {
+            None => Err("its image is in progress and has no lease"),
+            Some(_) if same => Ok(Change::Nothing),
+            Some(lease_until) => Ok(Change::Began(seen(lease_until))),
+        },
         State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN | State::BETWEEN_WORKERS => {
-            Ok(Change::Ended(seen))
+            Ok(Change::Ended(seen(Timestamp::MAX)))
         }
         _ => Err("its image is in no state that this version knows"),
     }
+}
+
+/// Accepted work without a worker.
+pub(crate) struct Waiting {
+    /// The record's partition key.
+    pub(crate) key: String,
+    /// The id of its request, in hexadecimal digits.
+    pub(crate) request: String,
+    /// The sequence number of the stream record.
+    pub(crate) sequence_number: Option<String>,
 }
 
 /// A new message in the outbox.
@@ -134,6 +151,31 @@ pub(crate) struct Published {
     pub(crate) key: String,
     /// The sequence number of the stream record.
     pub(crate) sequence_number: Option<String>,
+}
+
+/// Accepted work that a stream record shows to wait for a worker, if no message of its queue waits for it: it is new, or was found later to have
+/// done nothing. A worker that did nothing hands its own message back.
+pub(crate) fn waiting(record: &str) -> Option<Waiting> {
+    #[derive(Deserialize)]
+    struct Pending {
+        state: AttributeValue,
+        request_id: AttributeValue,
+    }
+    #[derive(Deserialize)]
+    struct Before {
+        state: AttributeValue,
+    }
+    let change = member(record, "dynamodb")?;
+    let is = |state: &AttributeValue, name: &str| *state == AttributeValue::S(name.to_owned());
+    let Named { key, sk, sequence_number, .. } = named(record);
+    let key = key.filter(|_| sk.is_some_and(|sk| sk == RECORD))?;
+    let pending: Pending = serde_json::from_str(member(change, "NewImage")?).ok()?;
+    let before = member(change, "OldImage").and_then(|old| serde_json::from_str::<Before>(old).ok());
+    let AttributeValue::B(request) = &pending.request_id else { return None };
+    let worked = before
+        .is_some_and(|before| is(&before.state, State::IN_PROGRESS) || is(&before.state, State::PENDING));
+    let waits = is(&pending.state, State::PENDING) && !worked;
+    waits.then(|| Waiting { key, request: hex::encode(request), sequence_number })
 }
 
 /// The new message that a stream record shows, if it shows one. It is known by its sort key alone, so that none is unreadable.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Checkpoint, Result, Store};
 use crate::{
     key::{RecordKey, Tenant},
-    record::{Record, Revision},
+    record::{BodyId, Record, Revision},
     time::Timestamp,
 };
 
@@ -29,7 +29,7 @@ pub trait Unsettled: Store {
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
     /// them that are pending, or in progress with an expired lease by `now`. Besides, it finds the messages in the outbox that were
-    /// published [`DELIVERY_GRACE`](crate::time_budget::DELIVERY_GRACE) before that.
+    /// published [`DELIVERY_GRACE`](crate::time_budget::DELIVERY_GRACE) before that, and the requests of accepted work.
     async fn scan(
         &self,
         segment: (u32, u32),
@@ -55,6 +55,8 @@ pub struct Page {
     pub records: Vec<Record>,
     /// The records that published the undelivered messages of a scanned page: one for each message.
     pub undelivered: Vec<RecordKey>,
+    /// The records whose accepted requests a scanned page has, each with the id of the body item.
+    pub requests: Vec<(RecordKey, BodyId)>,
     /// How many items were not records that this version can read; each is logged.
     pub unreadable: usize,
     /// How many items were looked at.

@@ -127,8 +127,9 @@ list! {
     /// The longest `Retry-After`, while an outcome is reconciled: a client that waits longer stops asking.
     pub const MAX_RETRY_AFTER: Duration = minutes(5);
 
-    /// Accepted work may wait this long for a worker before it counts as abandoned: as long as SQS keeps a message by default.
-    pub const DEFAULT_PENDING_BOUND: Duration = hours(4 * 24);
+    /// Accepted work whose executions certainly did nothing is executed this often at most. The waits between ten are over after about 9
+    /// minutes.
+    pub const DEFAULT_MAX_ATTEMPTS: u32 = 10;
 
     /// An operation that is not found counts as not executed after this: a request on its way (5 min), by clocks that are 5 min
     /// apart.

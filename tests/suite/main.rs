@@ -1,6 +1,7 @@
 //! What the library promises, shown on real stores. All tests are one program with a folder per subject, because linking the SDK many times
 //! would take minutes.
 
+mod asynchronous;
 mod cloud;
 mod contract;
 mod crashes;

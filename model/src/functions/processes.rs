@@ -12,7 +12,7 @@ use lambda_idempotency::{
     },
     operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
-    record::Answer,
+    record::{Answer, Work},
     time::Timestamp,
     world::World,
 };
@@ -73,6 +73,7 @@ impl Machine {
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
             may_begin: !matches!(late, Deadline::Later(_)),
             may_have_begun: false,
+            work: Work::Now,
             origin: None,
             deadline,
         }

@@ -279,7 +279,10 @@ impl Universe {
     pub fn at_rest(&self) -> Option<Violation> {
         let open = |record: &Record| {
             use State::{BetweenWorkers, InProgress, Pending, Unknown};
-            matches!(record.state, InProgress { .. } | Unknown { .. } | BetweenWorkers { .. } | Pending)
+            matches!(
+                record.state,
+                InProgress { .. } | Unknown { .. } | BetweenWorkers { .. } | Pending { .. }
+            )
         };
         let is_open = |shelf: &Shelf| !shelf.is_escalated() && shelf.record().is_some_and(open);
         if self.shelves.iter().any(is_open) || !self.messages.is_empty() {

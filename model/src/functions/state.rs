@@ -36,6 +36,7 @@ pub fn record_digest(record: &Record) -> u64 {
             digest(&(cause.name(), since, reconcile_at, asked))
         }
         State::BetweenWorkers { since, reconcile_at } => digest(&(since, reconcile_at)),
+        State::Pending { released_by } => digest(&released_by.map(|by| by.name())),
         _ => 0,
     };
     let phase = |phase: &Phase| digest(&(&phase.name, &phase.result, phase.at));
@@ -43,7 +44,8 @@ pub fn record_digest(record: &Record) -> u64 {
     let phases = record.phases.as_ref().map(|phases| (all(&phases.kept), all(&phases.noted), phases.begun));
     let ids = (record.revision.as_bytes(), record.attempt.as_bytes(), record.attempts);
     let times = (record.created_at, record.began_at, record.retention);
-    let marks = (record.reported, record.transactional, record.with_writes);
+    let accepted = record.accepted.map(|accepted| (*accepted.request.as_bytes(), accepted.claim_by));
+    let marks = (record.reported, record.transactional, record.with_writes, record.messages, accepted);
     digest(&(record.state.name(), state, ids, times, marks, phases))
 }
 

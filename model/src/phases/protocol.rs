@@ -14,7 +14,7 @@ use lambda_idempotency::{
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
-    record::{Phase, Record, State},
+    record::{Phase, Record, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -104,6 +104,7 @@ impl Protocol {
             may_begin: true,
             resume_within: Some(within),
             transactional: false,
+            work: Work::Now,
             origin: None,
         };
         let operation = Operation::new("model")

@@ -70,7 +70,7 @@ async fn a_refused_record_publishes_nothing(store: &dyn Outbox) {
 async fn a_message_is_never_overwritten(store: &dyn Outbox) {
     let first = reserved("key");
     let published = message(&first, 0);
-    let written = store.put(None, &first, &companions(&[published.clone()])).await;
+    let written = store.put(None, &first, &companions(std::slice::from_ref(&published))).await;
     assert_eq!(written.expect("an answer to a write"), WriteOutcome::Written);
     let (next, mut second) = (released(&first), published.clone());
     second.body = "null".to_owned();

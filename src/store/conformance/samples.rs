@@ -11,17 +11,21 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest, SettledBy,
-        State, UnknownCause, Verdict,
+        Accepted, Answer, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest,
+        SettledBy, State, UnknownCause, Verdict, Work,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
     world::{SystemWorld, World},
 };
 
-/// A record that was accepted at this time, and that no worker has taken.
+/// For how long the sample of accepted work waits for a worker.
+pub const CLAIM_WITHIN: Duration = Duration::from_secs(3600);
+
+/// A record that was accepted at this time, and that no worker has claimed. It waits for [`CLAIM_WITHIN`].
 pub fn pending(key: RecordKey, fingerprints: Fingerprints, at: Timestamp) -> Record {
-    Record::accept(&reservation(key, fingerprints, at), fresh(), at)
+    let accepted = Accepted { request: fresh(), claim_by: at.plus(CLAIM_WITHIN), max_attempts: 2 };
+    Record::accept(&reservation(key, fingerprints, at), accepted, fresh(), at)
 }
 
 /// A record whose execution began at this time, with a lease until `lease_until`.
@@ -82,6 +86,7 @@ pub(super) fn reservation(
         retention: DEFAULT_RETENTION,
         may_begin: true,
         resume_within: None,
+        work: Work::Now,
         transactional: false,
         origin: Some(Note::new("POST /payments")),
     }

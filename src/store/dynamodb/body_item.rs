@@ -8,15 +8,31 @@ use crate::{key::RecordKey, record::BodyId, time::Timestamp};
 
 const BODY: &str = "body";
 
+/// The prefix of their sort keys.
+pub(super) const PREFIX: &str = "body#";
+
 pub(super) fn sort_key(id: BodyId) -> String {
-    format!("body#{id}")
+    format!("{PREFIX}{id}")
 }
 
-pub(super) fn to_item(key: &RecordKey, id: BodyId, body: &Bytes, expires_at: Timestamp) -> Attributes {
-    let expires_at = expires_at.as_secs_rounded_up();
+/// The id in a sort key.
+pub(super) fn id(sort_key: &str) -> Option<BodyId> {
+    sort_key.strip_prefix(PREFIX)?.parse().ok()
+}
+
+/// Without an expiry it stays until it is deleted.
+pub(super) fn to_item(
+    key: &RecordKey,
+    id: BodyId,
+    body: &Bytes,
+    expires_at: Option<Timestamp>,
+) -> Attributes {
     let mut item = named(key, sort_key(id));
     item.insert(BODY.to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
-    item.insert("expires_at".to_owned(), AttributeValue::N(expires_at.to_string()));
+    if let Some(expires_at) = expires_at {
+        let expires_at = AttributeValue::N(expires_at.as_secs_rounded_up().to_string());
+        item.insert("expires_at".to_owned(), expires_at);
+    }
     item
 }
 

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
 };
 
 use super::{
-    DynamoDbStore, Result, StoreError,
+    DynamoDbStore, Result, StoreError, body_item,
     checkpoint::{self, CHECKPOINT},
     conditions::{self, Attributes},
     table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
@@ -126,11 +126,13 @@ impl Unsettled for DynamoDbStore {
             .set_exclusive_start_key(start(&TABLE_KEY, from)?)
             .filter_expression(
                 "(sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))) \
-                 OR (begins_with(sk, :message) AND NOT published_at > :delivered)",
+                 OR (begins_with(sk, :message) AND NOT published_at > :delivered) \
+                 OR (begins_with(sk, :body) AND attribute_not_exists(expires_at))",
             )
             .expression_attribute_names("#state", "state")
             .expression_attribute_values(":record", text(RECORD))
             .expression_attribute_values(":message", text(MESSAGE))
+            .expression_attribute_values(":body", text(body_item::PREFIX))
             .expression_attribute_values(":delivered", AttributeValue::N(delivered.as_millis().to_string()))
             .expression_attribute_values(":pending", text(State::PENDING))
             .expression_attribute_values(":in_progress", text(State::IN_PROGRESS))
@@ -143,9 +145,13 @@ impl Unsettled for DynamoDbStore {
         // If the store does not report units: half a unit for each 4 KB, which hold at most ten items.
         let units = units.unwrap_or(f64::from(page.scanned_count) / 20.0);
         let items = page.items.unwrap_or_default();
-        let (messages, records): (Vec<_>, _) = items.into_iter().partition(is_message);
+        let (messages, items): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| is(item, MESSAGE));
+        let (requests, records): (Vec<_>, _) =
+            items.into_iter().partition(|item| is(item, body_item::PREFIX));
         let undelivered = messages.iter().filter_map(key_or_log).collect();
-        Ok(Page { units, undelivered, ..page_of(Some(records), page.scanned_count, next) })
+        let requests = requests.iter().filter_map(|item| Some((key_or_log(item)?, body_item::id(sk(item))?)));
+        let requests = requests.collect();
+        Ok(Page { units, undelivered, requests, ..page_of(Some(records), page.scanned_count, next) })
     }
 
     async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>> {
@@ -236,8 +242,12 @@ fn pk(item: &Attributes) -> &str {
     item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str)
 }
 
-fn is_message(item: &Attributes) -> bool {
-    item.get(SK).and_then(|sk| sk.as_s().ok()).is_some_and(|sk| sk.starts_with(MESSAGE))
+fn sk(item: &Attributes) -> &str {
+    item.get(SK).and_then(|sk| sk.as_s().ok()).map_or("", String::as_str)
+}
+
+fn is(item: &Attributes, prefix: &str) -> bool {
+    sk(item).starts_with(prefix)
 }
 
 fn key_or_log(item: &Attributes) -> Option<RecordKey> {

@@ -138,6 +138,13 @@ impl DynamoDbStore {
         Ok(request.key(PK, key(pk)).key(SK, key(sk)).send().await?.item)
     }
 
+    /// Deletes an item whose key names its content.
+    async fn delete(&self, pk: &str, sk: String) -> Result<()> {
+        let request = self.client.delete_item().table_name(&*self.table);
+        request.key(PK, AttributeValue::S(pk.to_owned())).key(SK, AttributeValue::S(sk)).send().await?;
+        Ok(())
+    }
+
     /// Puts an item whose key is unique to its writer. So an existing item is the same one, written by a request whose answer was
     /// lost.
     async fn put_new(&self, item: Attributes) -> Result<()> {
@@ -186,7 +193,7 @@ impl Store for DynamoDbStore {
         expires_at: Timestamp,
     ) -> Result<Option<Place>> {
         if body.len() <= capacity::MAX_BODY_BYTES {
-            self.put_new(body_item::to_item(key, id, &body, expires_at)).await?;
+            self.put_new(body_item::to_item(key, id, &body, Some(expires_at))).await?;
             return Ok(Some(Place::BodyItem));
         }
         #[cfg(feature = "s3")]
@@ -207,6 +214,10 @@ impl Store for DynamoDbStore {
             return bodies.load(key, id).await;
         }
         Err(StoreError::refused("the body is in S3: set a bucket (feature `s3`)"))
+    }
+
+    async fn delete_body(&self, key: &RecordKey, id: BodyId) -> Result<()> {
+        self.delete(&key.partition_key(), body_item::sort_key(id)).await
     }
 
     async fn refer(&self, reference: &Reference, key: &RecordKey, expires_at: Timestamp) -> Result<()> {

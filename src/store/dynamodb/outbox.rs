@@ -13,7 +13,7 @@ use crate::{
     key::RecordKey,
     store::{
         Outbox, OutboxMessage, Result, StoreError,
-        item::{MESSAGE, PK, SK, check_version},
+        item::{MESSAGE, check_version},
     },
     time::Timestamp,
 };
@@ -77,10 +77,7 @@ impl Outbox for DynamoDbStore {
 
     /// Needs `dynamodb:DeleteItem` on the table.
     async fn remove(&self, message: &OutboxMessage) -> Result<()> {
-        let text = |text: String| AttributeValue::S(text);
-        let request = self.client.delete_item().table_name(&*self.table);
-        let request = request.key(PK, text(message.key.partition_key()));
-        request.key(SK, text(sort_key(message.created_at, message.sequence))).send().await?;
-        Ok(())
+        let sort_key = sort_key(message.created_at, message.sequence);
+        self.delete(&message.key.partition_key(), sort_key).await
     }
 }

@@ -38,6 +38,7 @@ impl DynamoDbStore {
             parts.push(match companion {
                 Companion::Audit(line) => put(None, audit::to_item(&record.key, record.revision, line)?)?,
                 Companion::Domain(write) => domain::action(write)?,
+                Companion::KeepBody(id, body) => put(None, body_item::to_item(&record.key, *id, body, None))?,
                 Companion::Message(message) => put(None, outbox::to_item(&record.key, message)?)?,
                 Companion::DeleteBody(id) => {
                     let delete = Delete::builder()
@@ -77,9 +78,11 @@ impl DynamoDbStore {
 fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome> {
     let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
     let failures = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
-    // Only this writer writes its audit line. So an earlier try was applied and its answer was lost, even if others have changed
+    // Only this writer writes its audit line, and its request. So an earlier try was applied and its answer was lost, even if others have changed
     // the record since.
-    if failures().any(|(_, (_, companion))| matches!(companion, Companion::Audit(_))) {
+    if failures()
+        .any(|(_, (_, companion))| matches!(companion, Companion::Audit(_) | Companion::KeepBody(..)))
+    {
         return Ok(WriteOutcome::Written);
     }
     if let Some(reason) = reasons.first().filter(failed) {

@@ -70,6 +70,9 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
+                Companion::KeepBody(id, body) => {
+                    self.bodies.insert((key.clone(), *id), body.clone());
+                }
                 Companion::Message(message) => {
                     self.messages.insert(place_of(key, message), message.clone());
                 }
@@ -190,6 +193,11 @@ impl Store for MemoryStore {
         Ok(self.tables().bodies.get(&(key.clone(), id)).cloned())
     }
 
+    async fn delete_body(&self, key: &RecordKey, id: BodyId) -> Result<()> {
+        self.tables().bodies.remove(&(key.clone(), id));
+        Ok(())
+    }
+
     async fn refer(&self, reference: &Reference, key: &RecordKey, _: Timestamp) -> Result<()> {
         match self.tables().references.entry(reference.clone()).or_insert(key.clone()) {
             current if current == key => Ok(()),
@@ -275,14 +283,18 @@ impl Unsettled for MemoryStore {
         // Not what is in the index: `due` finds that.
         let is_unsettled = |record: &&Record| match record.state {
             State::InProgress { lease_until } => lease_until <= now,
-            ref state => *state == State::Pending,
+            ref state => matches!(state, State::Pending { .. }),
         };
         // With the first page: messages have no cursor of their own.
         let overdue = tables
             .messages
             .values()
             .filter(|message| from.is_none() && message.published_at <= now.minus(DELIVERY_GRACE));
+        let accepted = tables.records.values();
+        let accepted = accepted.filter_map(|record| Some((record.key.clone(), record.accepted?.request)));
+        let accepted = accepted.filter(|request| from.is_none() && tables.bodies.contains_key(request));
         Ok(Page {
+            requests: accepted.collect(),
             undelivered: overdue.map(|message| message.key.clone()).collect(),
             scanned: scanned.len() as u64,
             next: scanned.last().filter(|_| scanned.len() == limit as usize).map(|last| cursor(last)),

@@ -199,7 +199,6 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("stale", "SWEEP_QUEUE_URL", "", queue),
         ("stale", "CHECKS_QUEUE_URL", "", queue),
         ("stale", "DEAD_LETTERS_QUEUE_URL", "dead-letters", queue),
-        ("stale", "PENDING_BOUND_MS", "0", millis),
         ("stale", "SWEEP_UNITS_PER_SECOND", "many", "a number above 0"),
         ("webhook", "RECONCILE_QUEUE_URL", "", queue),
         ("webhook", "SEALING_KEYS", "", "set"),

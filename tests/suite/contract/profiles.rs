@@ -99,7 +99,7 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
 async fn pending(store: &impl Store, like: &str, key: &str) -> Record {
     let mut record = record(store, like).await.unwrap();
     record.key = record_key(TENANT, PAY, key);
-    record.state = State::Pending;
+    record.state = State::Pending { released_by: None };
     record
 }
 

@@ -147,6 +147,7 @@ async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) 
         fingerprints: fingerprints(BODY),
         may_begin: true,
         may_have_begun: false,
+        work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: None,
     };
@@ -199,6 +200,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
         fingerprints: fingerprints(BODY),
         may_begin: true,
         may_have_begun: false,
+        work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: None,
     };

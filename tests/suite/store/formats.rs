@@ -181,6 +181,7 @@ fn request(key: &str) -> Request {
         fingerprints: fingerprints(BODY),
         may_begin: true,
         may_have_begun: false,
+        work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: Some(Note::new("POST /payments")),
     }
@@ -249,6 +250,7 @@ async fn items_are_written_as_in_the_fixtures() {
     for name in ["pending", "completed_abandoned"] {
         let mut pending = samples::pending(keyed(name), fingerprints(BODY), NOW);
         (pending.revision, pending.attempt) = (writer.world.nonce().into(), writer.world.nonce().into());
+        pending.accepted.as_mut().expect("it was accepted").request = writer.world.nonce().into();
         writer.store().put(None, &pending, &[]).await.expect("the store answers");
     }
     writer.keep_items("pending").await;
@@ -471,7 +473,6 @@ async fn records_of_the_stream_are_read_in_each_state() {
     for (name, change) in fixture("stream.json") {
         let (checks, dead_letters) = (MemoryQueue::new(), MemoryQueue::new());
         let stale = Stale::new(MemoryStore::new(), checks.clone(), MemoryQueue::new(), dead_letters.clone())
-            .pending_bound(HOUR)
             .world(ManualWorld::at(NOW));
         assert!(stale.stream(&raw(&[&change]), HOUR).await.is_empty());
         let image = &change["dynamodb"]["NewImage"];

@@ -62,7 +62,7 @@ async fn unreadable_keys_block_no_others(endpoint: &str) {
         let hash: String = Sha256::digest(pk)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let lines = logs.lines_with(&hash);
         let [line] = &lines[..] else { panic!("each once: {lines:?}") };
-        assert!(line.text.contains("a key in the index cannot be read") && !line.text.contains(pk));
+        assert!(line.text.contains("a key in the table cannot be read") && !line.text.contains(pk));
     }
 }
 

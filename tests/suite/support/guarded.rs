@@ -13,7 +13,7 @@ use lambda_idempotency::internal::{
 };
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 use lambda_idempotency::operation::Operation;
-use lambda_idempotency::record::{Answer, Record};
+use lambda_idempotency::record::{Answer, Record, Work};
 use lambda_idempotency::store::{Store, dynamodb::DynamoDbStore};
 use lambda_idempotency::time::Timestamp;
 use lambda_idempotency::world::{SystemWorld, World};
@@ -152,7 +152,15 @@ pub fn operation() -> Operation {
 pub fn request() -> Request {
     let key = record_key(&Uuid::new_v4().to_string(), &Uuid::new_v4().to_string());
     let fingerprints = fingerprints(BODY);
-    Request { key, fingerprints, may_begin: true, may_have_begun: false, deadline: None, origin: None }
+    Request {
+        key,
+        fingerprints,
+        may_begin: true,
+        may_have_begun: false,
+        work: Work::Now,
+        deadline: None,
+        origin: None,
+    }
 }
 
 pub fn record_key(tenant: &str, key: &str) -> RecordKey {

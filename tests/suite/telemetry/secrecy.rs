@@ -376,6 +376,7 @@ async fn debug_output_shows_no_caller_data() {
         fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
         may_begin: true,
         may_have_begun: false,
+        work: lambda_idempotency::record::Work::Now,
         deadline: Some(clock.now()),
         origin: None,
     };

@@ -153,6 +153,7 @@ fn request(key: &str) -> Request {
         fingerprints: fingerprints(BODY),
         may_begin: true,
         may_have_begun: false,
+        work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: None,
     }

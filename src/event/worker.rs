@@ -1,0 +1,149 @@
+//! The worker of asynchronous operations.
+
+use std::{fmt, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use lambda_http::{Body, RequestExt};
+use tower_service::Service;
+
+use super::{
+    Consumer, KeyFrom, Source, SqsFunction,
+    consumer::{Done, Job, Work},
+    route::done,
+};
+use crate::{
+    function::RunError,
+    http::{ended::Ended, read_accepted},
+    key::RecordKey,
+    message::Message,
+    record::{BodyId, Place},
+    store::{Store, StoreError},
+};
+
+impl Consumer {
+    /// The function that executes what was accepted by [asynchronous](crate::Operation::asynchronous) operations: for
+    /// [`lambda::run`](crate::lambda::run). `service` is the guarded router that accepted it, `store` the store of its records. The queue is the
+    /// one to which the [outbox function](super::outbox) sends accepted work.
+    ///
+    /// The guard of the route takes the record over, runs its handler with the accepted request, and keeps the answer. A message stays in the
+    /// queue until its record is settled:
+    ///
+    /// | the record | what the queue sees |
+    /// | --- | --- |
+    /// | pending, or waiting between workers | the handler runs |
+    /// | settled, now or before | the request is deleted, the message is acknowledged |
+    /// | in progress | it is handed back until the lease is over |
+    /// | certainly not executed now, so pending again | it is handed back, each time for longer |
+    /// | interrupted between phases | the same; after [some attempts](Self::max_attempts) it goes to the dead letters |
+    /// | unknown | it is held until reconciliation asks next, but half an hour at most |
+    ///
+    /// A route that is gone, or is not guarded, goes to the dead letters. Nothing is run, and the record ends with 408 in time.
+    pub fn worker<S, R>(source: impl Source, store: impl Store, service: S) -> impl SqsFunction
+    where
+        S: Service<Request<Body>, Response = Response<R>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: fmt::Display + Send,
+        R: Send + 'static,
+    {
+        Self::new(source, KeyFrom::body("/request")).work(store, service)
+    }
+
+    /// The same with settings of its own: how many messages run at once, and how often an interrupted operation is resumed.
+    pub fn work<S, R>(self, store: impl Store, service: S) -> impl SqsFunction
+    where
+        S: Service<Request<Body>, Response = Response<R>> + Clone + Send + Sync + 'static,
+        S::Future: Send,
+        S::Error: fmt::Display + Send,
+        R: Send + 'static,
+    {
+        let store: Arc<dyn Store> = Arc::new(store);
+        let max_attempts = self.max_attempts;
+        let work: Work = Arc::new(move |job| {
+            let (store, service) = (store.clone(), service.clone());
+            Box::pin(async move { executed(&*store, service, job, max_attempts).await })
+        });
+        // The record counts executions that did nothing, and ends after the last one.
+        self.max_attempts(u32::MAX).function(work)
+    }
+}
+
+async fn executed<S, R>(store: &dyn Store, mut service: S, job: Job, max_attempts: u32) -> Done
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    S::Error: fmt::Display,
+{
+    let Job { message, context, .. } = job;
+    let Some((key, id)) = asked_for(&message.body) else {
+        return Done::refused("the message asks for no accepted work");
+    };
+    let kept = match store.load_body(&key, id, Place::BodyItem).await {
+        Ok(Some(kept)) => kept,
+        Ok(None) => {
+            return match waits(store, &key, id).await {
+                Ok(true) => Done::refused("the record of accepted work has lost its request"),
+                Ok(false) => Done { ended: Ok(()), attempts: None },
+                Err(error) => unavailable(&error),
+            };
+        }
+        Err(error) => return unavailable(&error),
+    };
+    let Some(request) = read_accepted(key.clone(), id, &kept) else {
+        return Done::refused("the accepted request is not as this version keeps it");
+    };
+    let request = request.map(|body: Bytes| Body::Binary(body.into()));
+    let request = request.with_lambda_context((*context).clone());
+    let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
+    let answered = match ready {
+        Ok(()) => service.call(request).await,
+        Err(error) => Err(error),
+    };
+    let response = match answered {
+        Ok(response) => response,
+        Err(error) => {
+            // It is outside of the guard: what is inside keeps its answer.
+            tracing::error!(%error, "the service of accepted work failed");
+            return Done { ended: Err(RunError::NotExecuted(None)), attempts: None };
+        }
+    };
+    let ended: Option<&Ended> = response.extensions().get();
+    let Done { ended, attempts } = done(ended, response.status());
+    match ended {
+        // Its report may still be in a queue, and may be refused: then the request is needed again.
+        Ok(()) => match waits(store, &key, id).await {
+            Ok(false) => {
+                // If this fails, a sweep deletes it.
+                if let Err(error) = store.delete_body(&key, id).await {
+                    let cause = error.cause();
+                    tracing::warn!(cause, "the request of accepted work could not be deleted yet");
+                }
+                Done { ended: Ok(()), attempts }
+            }
+            Ok(true) => Done { ended: Err(RunError::Unavailable), attempts },
+            Err(error) => unavailable(&error),
+        },
+        Err(RunError::Interrupted(error)) if attempts.is_some_and(|attempts| attempts >= max_attempts) => {
+            let why = error.map(|error| format!(": {error}")).unwrap_or_default();
+            Done::refused(format!(
+                "it was interrupted {max_attempts} times, and parts of it may be done{why}"
+            ))
+        }
+        ended => Done { ended, attempts },
+    }
+}
+
+/// The record and the request that a message asks to execute.
+fn asked_for(body: &str) -> Option<(RecordKey, BodyId)> {
+    let Ok(Message::Work { key, request }) = Message::read(body) else { return None };
+    Some((RecordKey::from_partition_key(&key)?, request.parse().ok()?))
+}
+
+/// Whether what was accepted with this request is not settled yet.
+async fn waits(store: &dyn Store, key: &RecordKey, id: BodyId) -> Result<bool, StoreError> {
+    Ok(store.load(key).await?.is_some_and(|record| record.needs_request(id)))
+}
+
+fn unavailable(error: &StoreError) -> Done {
+    tracing::error!(cause = error.cause(), "accepted work could not be read");
+    Done { ended: Err(RunError::Unavailable), attempts: None }
+}

@@ -1,0 +1,174 @@
+//! Acceptance: one transaction, 202, and what a client sees until the work is done.
+
+use axum::{body::Bytes, http::Response};
+use lambda_idempotency::{
+    Operation,
+    domain::Table,
+    engine::SingleTransaction,
+    http::Parts,
+    operation::OnLeaseExpiry,
+    record::{Answer, State},
+    time_budget::CLOCK_SKEW,
+};
+use macro_rules_attribute::apply;
+use serde_json::json;
+
+use super::{BOUND, Reports, operation};
+use crate::support::{
+    faults::{ANY, Fault},
+    guarded::Guarded,
+    http::{self, Counter, api, guard_of, pay_other, send},
+    on_each_store, tables,
+};
+
+#[apply(on_each_store)]
+async fn a_request_is_accepted_in_one_trip(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.guarded.meter.reset();
+    let first = reports.post("r-1", r#""report""#).await;
+    assert_eq!(reports.guarded.meter.reading().total().round_trips, 1);
+    assert_eq!((first.status, reports.runs.count()), (202, 0));
+    assert_eq!(first.header("location"), Some("/operations?key=r-1&operation=create-payment"));
+    assert!(first.header("retry-after").is_some());
+    let State::Pending { released_by: None } = reports.record("r-1").await.state else {
+        panic!("not pending")
+    };
+    assert_eq!((reports.items("r-1").await, reports.record("r-1").await.attempts), (2, 0));
+    // Neither of the two is deleted by time to live.
+    let items = reports.guarded.collection(&reports.key("r-1")).await;
+    assert!(items.iter().all(|item| !item.contains_key("expires_at")));
+    let again = reports.post("r-1", r#""report""#).await;
+    assert_eq!((again.status, again.header("location")), (202, first.header("location")));
+    let status = reports.polled("r-1").await;
+    assert_eq!((status.status, &status.json()["state"]), (200, &json!("pending")));
+    assert!(status.header("retry-after").is_some());
+    send(&reports.app, pay_other("r-1")).await.assert_problem(422, "key-reused");
+}
+
+// T1
+#[apply(on_each_store)]
+async fn of_many_requests_at_once_one_is_accepted(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    let posts = (0..20).map(|_| reports.post("r-1", r#""report""#));
+    let answers = futures_util::future::join_all(posts).await;
+    assert!(answers.iter().all(|answer| [202, 503].contains(&answer.status)), "{answers:?}");
+    assert_eq!(reports.items("r-1").await, 2);
+}
+
+// T2
+#[apply(on_each_store)]
+async fn an_acceptance_whose_answer_was_lost_stands(endpoint: &str) {
+    let reports =
+        Reports::of(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await, operation());
+    reports.guarded.faults.script("TransactWriteItems", [Fault::DropAnswer]);
+    let app = reports.app.clone();
+    let order = http::order("r-1").body(r#""report""#.into()).expect("a request");
+    let answer = reports.guarded.clock.passing(send(&app, order)).await;
+    assert_eq!(answer.status, 202, "{answer:?}");
+    assert_eq!(reports.items("r-1").await, 2);
+}
+
+#[apply(on_each_store)]
+async fn nothing_is_accepted_while_the_store_is_away(endpoint: &str) {
+    let reports =
+        Reports::of(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await, operation());
+    reports.guarded.faults.for_all(ANY, Fault::DropRequest);
+    let app = reports.app.clone();
+    let order = http::order("r-1").body(r#""report""#.into()).expect("a request");
+    let answer = reports.guarded.clock.passing(send(&app, order)).await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    reports.guarded.faults.clear();
+    assert_eq!(reports.guarded.number_of_items().await, 0);
+}
+
+#[apply(on_each_store)]
+async fn a_request_that_is_too_large_is_refused_at_once(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    let large = |kilobytes: usize| format!("\"{}\"", "x".repeat(kilobytes * 1024));
+    assert_eq!(reports.post("r-1", &large(290)).await.status, 202);
+    for kilobytes in [301, 5 * 1024] {
+        reports.post("r-2", &large(kilobytes)).await.assert_problem(413, "body-too-long");
+    }
+    // A duplicate of a large one is looked for before anything is written.
+    reports.guarded.meter.reset();
+    assert_eq!(reports.post("r-1", &large(290)).await.status, 202);
+    assert_eq!(reports.guarded.faults.sent("TransactWriteItems"), 1);
+}
+
+/// Accepts what is not `"refused"`, and takes a place for it.
+fn choosing(guarded: &Guarded, places: Table, runs: &Counter) -> axum::Router {
+    let guard = guard_of(guarded.store(), operation())
+        .accept(move |transaction, parts, body| choose(places.clone(), transaction, parts, body));
+    let counted = runs.clone();
+    api(guard, move |_, _| {
+        counted.add();
+        async {}
+    })
+}
+
+async fn choose(places: Table, transaction: SingleTransaction, _: Parts, body: Bytes) -> Response<Bytes> {
+    let answer = |status: u16, body: &str| {
+        let answer = Response::builder().status(status).header("content-type", "application/json");
+        answer.body(body.to_owned().into()).expect("a response")
+    };
+    if &*body == br#""refused""# {
+        return answer(422, r#"{"why":"no such report"}"#);
+    }
+    let full = Answer::json(409, r#"{"why":"no place is left"}"#);
+    let take = places.put(json!({ "id": "one" })).if_absent().or_answer(full);
+    transaction.write(take).expect("it is a row");
+    answer(202, r#"{"reportId":"one"}"#)
+}
+
+#[apply(on_each_store)]
+async fn an_acceptance_decides_first_and_commits_its_rows(endpoint: &str) {
+    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+    let places = tables::domain_table(&guarded.undisturbed).await;
+    let app = choosing(&guarded, places, &runs);
+    let post = async |key: &str, body: &str| {
+        let request = http::order(key).body(format!("\"{body}\"").into()).expect("a request");
+        send(&app, request).await
+    };
+    let refused = post("r-1", "refused").await;
+    assert_eq!((refused.status, refused.json()), (422, json!({ "why": "no such report" })));
+    // Its key is free.
+    let accepted = post("r-1", "report").await;
+    assert_eq!((accepted.status, accepted.json()), (202, json!({ "reportId": "one" })));
+    assert!(accepted.header("location").is_some_and(|location| location.starts_with("/operations")));
+    // A row that is refused is an answer, which is kept.
+    for _ in 0..2 {
+        let full = post("r-2", "report").await;
+        assert_eq!((full.status, full.json()), (409, json!({ "why": "no place is left" })));
+    }
+    assert_eq!((post("r-1", "report").await.status, runs.count()), (202, 0));
+}
+
+#[apply(on_each_store)]
+async fn a_key_may_be_accepted_again_once_its_answer_has_expired(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let first = reports.asked("r-1").await;
+    assert!(reports.work(&first).await);
+    let expires_at = reports.record("r-1").await.state.expires_at().expect("it is settled");
+    reports.guarded.clock.advance(expires_at.since(reports.guarded.now()) + CLOCK_SKEW);
+    assert_eq!(reports.post("r-1", r#""report""#).await.status, 202);
+    // The message of the first acceptance has nothing to do any more, and deletes nothing.
+    assert!(reports.work(&first).await);
+    assert_eq!((reports.runs.count(), reports.items("r-1").await), (1, 2));
+    assert!(reports.work(&reports.asked("r-1").await).await);
+    assert_eq!(reports.runs.count(), 2);
+}
+
+#[test]
+#[should_panic(expected = "accept() needs Operation::asynchronous")]
+fn only_an_asynchronous_operation_accepts() {
+    let guard = guard_of(lambda_idempotency::MemoryStore::new(), Operation::new("pay"));
+    let _ = guard.accept(|_, _, _| async { Response::new(Bytes::new()) });
+}
+
+#[test]
+fn an_asynchronous_operation_may_resume_or_run_again() {
+    for choice in [OnLeaseExpiry::Resume(BOUND), OnLeaseExpiry::RunAgain] {
+        let _ = guard_of(lambda_idempotency::MemoryStore::new(), operation().on_lease_expiry(choice));
+    }
+}

@@ -1,0 +1,324 @@
+//! The worker: it executes what was accepted once, and a message stays until its record is settled.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use lambda_idempotency::{
+    Finding, Operation, Question, Reconciler, async_trait,
+    engine::CallError,
+    event::Consumer,
+    internal::{Stale, error_chain},
+    operation::OnLeaseExpiry,
+    queue::MemoryQueue,
+    reconcile::Reconciliation,
+    record::{Answer, Head, SettledBy, State},
+    world::World,
+};
+use macro_rules_attribute::apply;
+use serde_json::json;
+
+use super::{BOUND, MINUTE, Reports, operation};
+use crate::support::{
+    BoxError,
+    faults::Fault,
+    guarded::Guarded,
+    http::{Counter, Gate, PAY, TENANT, api, execution, guard_of},
+    messages::{deliver_within, message},
+    on_each_store,
+};
+
+// T68
+#[apply(on_each_store)]
+async fn what_was_accepted_is_executed_once(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    for _ in 0..3 {
+        assert!(reports.work(&asked).await);
+    }
+    assert_eq!(
+        (reports.runs.count(), reports.state("r-1").await, reports.items("r-1").await),
+        (1, "completed", 1)
+    );
+    // The client that polls, and one that sends its request again, get the answer.
+    for answer in [reports.polled("r-1").await, reports.post("r-1", r#""report""#).await] {
+        assert_eq!((answer.status, answer.header("location")), (201, Some("/reports/1")));
+        let seen = answer.json();
+        assert_eq!((&seen["tenant"], &seen["attempts"]), (&json!(TENANT), &json!(1)));
+        assert_eq!((&seen["uri"], &seen["body"]), (&json!("/payments"), &json!(r#""report""#)));
+        // Neither the key nor what authenticates.
+        assert_eq!(seen["headers"], json!(["content-type"]));
+    }
+}
+
+#[apply(on_each_store)]
+async fn a_worker_makes_three_trips_and_one_to_clean_up(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    reports.guarded.meter.reset();
+    assert!(reports.work(&asked).await);
+    // The request, the record, the claim, the completion, whether it is settled, and the deletion.
+    assert_eq!(reports.guarded.meter.reading().total().round_trips, 6);
+}
+
+// T68
+#[apply(on_each_store)]
+async fn work_that_did_nothing_is_pending_again_until_it_ends_with_408(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""nothing""#).await;
+    let asked = reports.asked("r-1").await;
+    for attempts in 1..=3 {
+        assert!(!reports.work(&asked).await, "its message waits");
+        assert_eq!((reports.runs.count(), reports.record("r-1").await.attempts), (attempts, attempts as u32));
+        let expected = if attempts < 3 { "pending" } else { "completed" };
+        assert_eq!(reports.state("r-1").await, expected);
+    }
+    let State::Completed { answer, by, .. } = reports.record("r-1").await.state else {
+        panic!("not completed")
+    };
+    assert_eq!((answer.head, by), (Head::Abandoned, SettledBy::Worker));
+    assert!(reports.work(&asked).await);
+    assert_eq!((reports.runs.count(), reports.items("r-1").await), (3, 1));
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+// T68
+#[apply(on_each_store)]
+async fn work_that_no_worker_begins_in_time_ends_with_408(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    reports.guarded.clock.advance(BOUND);
+    assert!(reports.work(&asked).await);
+    assert_eq!(
+        (reports.runs.count(), reports.state("r-1").await, reports.items("r-1").await),
+        (0, "completed", 1)
+    );
+    reports.post("r-1", r#""report""#).await.assert_problem(408, "operation-abandoned");
+}
+
+#[apply(on_each_store)]
+async fn a_refusal_of_accepted_work_is_its_answer(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""invalid""#).await;
+    assert!(reports.work(&reports.asked("r-1").await).await);
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, &*answer.body), (422, &b"no such report"[..]));
+    assert!(answer.replayed());
+}
+
+struct Says(Finding);
+
+#[async_trait]
+impl Reconciler for Says {
+    async fn ask(&self, _: &Question) -> Result<Finding, BoxError> {
+        Ok(self.0.clone())
+    }
+}
+
+async fn reconciled(reports: &Reports, finding: Finding) {
+    let reconciliation = Reconciliation::new(reports.guarded.store(), MemoryQueue::new())
+        .world(reports.guarded.clock.clone())
+        .operation(operation(), Says(finding));
+    let asked = reconciliation.ask(&reports.key("r-1")).await;
+    asked.unwrap_or_else(|error| panic!("{}", error_chain(&error)));
+}
+
+// T68: found out later that nothing was done. No client would retry.
+#[apply(on_each_store)]
+async fn unknown_work_is_held_and_runs_again_if_nothing_was_done(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""perhaps""#).await;
+    let asked = reports.asked("r-1").await;
+    for _ in 0..2 {
+        assert!(!reports.work(&asked).await);
+        assert_eq!((reports.runs.count(), reports.state("r-1").await), (1, "unknown"));
+    }
+    reconciled(&reports, Finding::NotExecuted).await;
+    let State::Pending { released_by } = reports.record("r-1").await.state else { panic!("not pending") };
+    assert_eq!(released_by, Some(SettledBy::Provider));
+    // A client waits: it does not take the work over.
+    assert_eq!((reports.post("r-1", r#""perhaps""#).await.status, reports.runs.count()), (202, 1));
+    assert!(!reports.work(&asked).await);
+    assert_eq!(reports.runs.count(), 2);
+    reconciled(&reports, Finding::Executed(Answer::json(201, r#"{"found":true}"#))).await;
+    assert!(reports.work(&asked).await);
+    assert_eq!(reports.polled("r-1").await.json(), json!({ "found": true }));
+    assert_eq!((reports.runs.count(), reports.items("r-1").await), (2, 1));
+}
+
+// T5, T68: its worker was late, and reports after the provider said that nothing was done.
+#[apply(on_each_store)]
+async fn a_late_effect_overturns_pending_work_that_was_assumed_undone(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let guard = guard_of(guarded.store(), operation()).world(guarded.clock.clone());
+    let slow = api(guard, move |_, _| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            "done"
+        }
+    });
+    let reports = Reports { app: slow, ..Reports::of(guarded, operation()) };
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    let late = async {
+        gate.reached(1).await;
+        // Its lease is over, and the provider does not know the effect yet.
+        let stale =
+            Stale::new(reports.guarded.store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new());
+        let stale = stale.world(reports.guarded.clock.clone());
+        reports.guarded.clock.advance(MINUTE * 2);
+        stale.check(&reports.key("r-1")).await.expect("the store answers");
+        reports.guarded.clock.advance(MINUTE * 20);
+        reconciled(&reports, Finding::NotFound).await;
+        assert_eq!(reports.state("r-1").await, "pending");
+        gate.open();
+    };
+    let (acknowledged, ()) = tokio::join!(reports.work(&asked), late);
+    assert_eq!((acknowledged, reports.state("r-1").await), (true, "completed"));
+    assert_eq!(&*reports.polled("r-1").await.body, b"done");
+}
+
+// T68: the worker dies between claim and end.
+#[apply(on_each_store)]
+async fn work_of_a_dead_worker_is_handed_on_as_its_operation_says(endpoint: &str) {
+    for (choice, ends) in [(OnLeaseExpiry::Unknown, "unknown"), (OnLeaseExpiry::RunAgain, "completed")] {
+        let guarded = Guarded::on(endpoint).await;
+        let reports = Reports::of(guarded, operation().on_lease_expiry(choice));
+        reports.post("r-1", r#""report""#).await;
+        let asked = reports.asked("r-1").await;
+        // It never gets further than its claim.
+        let gate = Gate::closed();
+        let held = gate.clone();
+        let guard = guard_of(reports.guarded.store(), operation().on_lease_expiry(choice));
+        let hangs = api(guard.world(reports.guarded.clock.clone()), move |_, _| {
+            let held = held.clone();
+            async move { held.pass().await }
+        });
+        let dying = Reports {
+            app: hangs,
+            guarded: reports.guarded.clone(),
+            queue: reports.queue.clone(),
+            runs: reports.runs.clone(),
+        };
+        let died = asked.clone();
+        let task = tokio::spawn(async move { dying.work(&died).await });
+        gate.reached(1).await;
+        assert_eq!(reports.state("r-1").await, "in_progress");
+        // While its lease lasts, its message is handed back, and a client waits.
+        assert!(!reports.work(&asked).await);
+        assert_eq!(reports.post("r-1", r#""report""#).await.status, 202);
+        reports.guarded.clock.advance(MINUTE * 2);
+        assert_eq!(reports.post("r-1", r#""report""#).await.status, 202, "a client takes nothing over");
+        assert_eq!(reports.runs.count(), 0);
+        assert_eq!(reports.work(&asked).await, ends == "completed", "{choice:?}");
+        assert_eq!(reports.state("r-1").await, ends, "{choice:?}");
+        task.abort();
+    }
+}
+
+// T68: what is kept is never forgotten by a 408, however late it is.
+#[apply(on_each_store)]
+async fn interrupted_work_resumes_behind_what_is_kept(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let resumes = || operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND * 48));
+    let (charges, called) = (Counter::default(), Counter::default());
+    let guard = guard_of(guarded.store(), resumes()).world(guarded.clock.clone());
+    let (charged, counted) = (charges.clone(), called.clone());
+    let app = api(guard, move |parts, _| {
+        let (charges, execution) = (charged.clone(), execution(&parts).clone());
+        let run = counted.add();
+        async move {
+            let call = execution.phase("charge").keys_live(BOUND);
+            let charge = call.call(|_| async move { Ok::<_, CallError>(charges.add()) });
+            match charge.await {
+                Ok(number) if run == 3 => (StatusCode::CREATED, number.to_string()),
+                _ => (StatusCode::SERVICE_UNAVAILABLE, String::new()),
+            }
+        }
+    });
+    let reports = Reports { app, ..Reports::of(guarded, resumes()) };
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    for _ in 0..2 {
+        assert!(!reports.work(&asked).await);
+        assert_eq!(reports.state("r-1").await, "between_workers");
+        assert_eq!(reports.post("r-1", r#""report""#).await.status, 202, "a client takes nothing over");
+        reports.guarded.clock.advance(BOUND);
+    }
+    assert_eq!(called.count(), 2);
+    assert!(reports.work(&asked).await);
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, &*answer.body, charges.count()), (201, &b"1"[..], 1));
+}
+
+#[apply(on_each_store)]
+async fn a_message_about_other_work_runs_nothing(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    // Of an acceptance that is over: its request is gone.
+    let mut other = asked.clone();
+    other["request"] = json!("00000000000000000000000000000000");
+    assert!(reports.work(&other).await);
+    for bad in [json!({}), json!({ "version": 1, "kind": "deliver", "key": asked["key"], "request": "x" })] {
+        assert!(reports.work(&bad).await);
+        assert_eq!(reports.queue.take_dead().len(), 1);
+    }
+    assert_eq!((reports.runs.count(), reports.state("r-1").await), (0, "pending"));
+}
+
+#[apply(on_each_store)]
+async fn a_route_that_is_gone_is_escalated(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    let consumer = Consumer::new(reports.queue.clone(), lambda_idempotency::event::KeyFrom::body("/request"));
+    let elsewhere = axum::Router::new().route("/elsewhere", axum::routing::get(|| async {}));
+    let worker = consumer.world(reports.guarded.clock.clone()).work(reports.guarded.store(), elsewhere);
+    let now = std::time::UNIX_EPOCH + Duration::from_millis(reports.guarded.clock.now().as_millis());
+    let back = deliver_within(&worker, &[message("m-1", asked)], now, MINUTE).await.expect("an answer");
+    let [dead] = &reports.queue.take_dead()[..] else { panic!("not one dead letter") };
+    assert_eq!((back.len(), &*dead.reason), (0, "the route is not guarded: it answered 404"));
+    // It is pending until its bound.
+    assert_eq!((reports.state("r-1").await, reports.items("r-1").await), ("pending", 2));
+}
+
+#[apply(on_each_store)]
+async fn work_that_cannot_be_read_now_comes_again(endpoint: &str) {
+    let reports =
+        Reports::of(Guarded::through(endpoint, |connect| connect.max_attempts(1)).await, operation());
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    reports.guarded.faults.script("GetItem", [Fault::Status(500)]);
+    assert!(!reports.work(&asked).await);
+    assert!(reports.work(&asked).await);
+    assert_eq!(reports.runs.count(), 1);
+}
+
+// The request was deleted by hand.
+#[apply(on_each_store)]
+async fn work_that_has_lost_its_request_is_escalated(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    let record = reports.record("r-1").await;
+    let request = record.accepted.expect("it was accepted").request;
+    use lambda_idempotency::store::Store;
+    reports.guarded.store().delete_body(&record.key, request).await.expect("it is deleted");
+    assert!(reports.work(&asked).await);
+    let [dead] = &reports.queue.take_dead()[..] else { panic!("not one dead letter") };
+    assert_eq!(dead.reason, "the record of accepted work has lost its request");
+}
+
+#[test]
+#[should_panic(expected = "asynchronous() is for HTTP")]
+fn a_function_cannot_be_asynchronous() {
+    let tenant = lambda_idempotency::key::Tenant::parse(TENANT).expect("a tenant");
+    let operation = Operation::new(PAY).asynchronous(BOUND);
+    let _ = lambda_idempotency::Guard::new(lambda_idempotency::MemoryStore::new(), operation, tenant);
+}

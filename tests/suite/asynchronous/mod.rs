@@ -1,0 +1,134 @@
+//! Asynchronous operations: what is accepted is executed once by a worker, or ends with 408.
+
+mod accepted;
+mod executed;
+mod swept;
+
+use std::time::Duration;
+
+use axum::{
+    Extension, Router,
+    body::Bytes,
+    http::{Request, StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use lambda_idempotency::{
+    Execution, Operation,
+    event::{Consumer, MemorySource, SqsFunction},
+    http::{NotBegun, Outcome, Profile, operation_status},
+    key::RecordKey,
+    record::Record,
+    time::Timestamp,
+    world::World,
+};
+use serde_json::{Value, json};
+
+use crate::support::{
+    guarded::Guarded,
+    http::{self, Answer, Counter, PAY, TENANT, api, guard_of, record_key, send},
+    messages::{QUEUE, deliver_within, message},
+};
+
+/// For how long accepted work waits for a worker.
+const BOUND: Duration = Duration::from_secs(3600);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// An API that accepts requests, and its worker.
+struct Reports {
+    guarded: Guarded,
+    queue: MemorySource,
+    /// How often the handler ran.
+    runs: Counter,
+    app: Router,
+}
+
+fn operation() -> Operation {
+    Operation::new(PAY).asynchronous(BOUND).max_attempts(3)
+}
+
+/// Does what the body asks for.
+async fn report(parts: Parts, body: Bytes) -> Response {
+    let execution: &Execution = parts.extensions.get().expect("it is guarded");
+    match &*body {
+        b"\"nothing\"" => (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted)).into_response(),
+        b"\"perhaps\"" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+        b"\"invalid\"" => NotBegun((StatusCode::UNPROCESSABLE_ENTITY, "no such report")).into_response(),
+        _ => {
+            let seen = json!({
+                "tenant": execution.tenant().as_str(),
+                "attempts": execution.attempts(),
+                "uri": parts.uri.to_string(),
+                "headers": parts.headers.keys().map(ToString::to_string).collect::<Vec<_>>(),
+                "body": String::from_utf8_lossy(&body),
+            });
+            (StatusCode::CREATED, [("location", "/reports/1")], seen.to_string()).into_response()
+        }
+    }
+}
+
+impl Reports {
+    async fn on(endpoint: &str) -> Self {
+        Self::of(Guarded::on(endpoint).await, operation())
+    }
+
+    fn of(guarded: Guarded, operation: Operation) -> Self {
+        let runs = Counter::default();
+        let guard = guard_of(guarded.store(), operation).world(guarded.clock.clone());
+        let counted = runs.clone();
+        let app = api(guard, move |parts, body| {
+            counted.add();
+            report(parts, body)
+        });
+        Self { guarded, queue: MemorySource::new(QUEUE), runs, app }
+    }
+
+    async fn post(&self, key: &str, body: &str) -> Answer {
+        let request: Request<axum::body::Body> =
+            http::order(key).body(body.to_owned().into()).expect("a request");
+        send(&self.app, request).await
+    }
+
+    fn key(&self, key: &str) -> RecordKey {
+        record_key(TENANT, PAY, key)
+    }
+
+    async fn record(&self, key: &str) -> Record {
+        self.guarded.record(&self.key(key)).await.expect("a record")
+    }
+
+    async fn state(&self, key: &str) -> &'static str {
+        self.record(key).await.state.name()
+    }
+
+    fn worker(&self) -> impl SqsFunction + use<> {
+        let consumer =
+            Consumer::new(self.queue.clone(), lambda_idempotency::event::KeyFrom::body("/request"));
+        consumer.world(self.guarded.clock.clone()).work(self.guarded.store(), self.app.clone())
+    }
+
+    /// The message that asks for this work.
+    async fn asked(&self, key: &str) -> Value {
+        let record = self.record(key).await;
+        let request = record.accepted.expect("it was accepted").request.to_string();
+        json!({ "version": 1, "kind": "work", "key": record.key.partition_key(), "request": request })
+    }
+
+    /// Hands this message to a worker. Returns whether it was acknowledged.
+    async fn work(&self, asked: &Value) -> bool {
+        let now = std::time::UNIX_EPOCH + Duration::from_millis(self.guarded.clock.now().as_millis());
+        let back = deliver_within(&self.worker(), &[message("m-1", asked)], now, MINUTE).await;
+        back.expect("an answer").is_empty()
+    }
+
+    /// What a client that polls sees.
+    async fn polled(&self, key: &str) -> Answer {
+        let (store, now): (_, Timestamp) = (self.guarded.undisturbed_store(), self.guarded.now());
+        let profile = Profile::ietf_draft();
+        Answer::of(operation_status(&store, &self.key(key), now, &profile).await).await
+    }
+
+    /// How many items the record's collection has: the record and its request.
+    async fn items(&self, key: &str) -> usize {
+        self.guarded.collection(&self.key(key)).await.len()
+    }
+}

@@ -1,0 +1,108 @@
+//! What finds accepted work without a client: the table's stream, checks and sweeps.
+
+use std::time::Duration;
+
+use lambda_idempotency::{
+    internal::{CheckOutcome, Stale},
+    outbox::{Deliverer, Topics},
+    queue::MemoryQueue,
+    time_budget::DELIVERY_GRACE,
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{BOUND, MINUTE, Reports};
+use crate::support::on_each_store;
+
+fn asked(queue: &MemoryQueue) -> Vec<Value> {
+    queue.take().iter().map(|(message, _)| serde_json::from_str(message).expect("JSON")).collect()
+}
+
+/// The change of the record, as the stream shows it.
+async fn change(reports: &Reports, number: u32, before: Option<&str>) -> Box<RawValue> {
+    let items = reports.guarded.collection(&reports.key("r-1")).await;
+    let record = items.into_iter().find(|item| item.contains_key("state")).expect("a record");
+    let image = serde_json::to_value(serde_dynamo::Item::from(record)).expect("JSON");
+    let mut change = json!({
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {
+            "Keys": { "pk": image["pk"], "sk": image["sk"] },
+            "NewImage": image,
+            "SequenceNumber": number.to_string(),
+        },
+    });
+    if let Some(before) = before {
+        change["dynamodb"]["OldImage"] = json!({ "state": { "S": before } });
+    }
+    serde_json::value::to_raw_value(&change).expect("JSON")
+}
+
+// T68
+#[apply(on_each_store)]
+async fn the_stream_queues_accepted_work_for_a_worker(endpoint: &str) {
+    let (reports, work) = (Reports::on(endpoint).await, MemoryQueue::new());
+    reports.post("r-1", r#""report""#).await;
+    let deliverer = Deliverer::new(reports.guarded.store(), MemoryQueue::new(), Topics::default());
+    let deliverer = deliverer.world(reports.guarded.clock.clone());
+    let accepted = change(&reports, 1, None).await;
+    // Without a queue it comes again.
+    let one = std::slice::from_ref(&accepted);
+    assert_eq!(deliverer.stream(one, MINUTE).await, [Some("1".to_owned())]);
+    let deliverer = deliverer.work_to(work.clone());
+    assert_eq!(deliverer.stream(one, MINUTE).await, []);
+    assert_eq!(asked(&work), [reports.asked("r-1").await]);
+    // Found later to have done nothing: nobody waits for it. After a worker that did nothing, its own message does.
+    for (before, queued) in [("unknown", 1), ("in_progress", 0), ("pending", 0)] {
+        assert_eq!(deliverer.stream(&[change(&reports, 2, Some(before)).await], MINUTE).await, []);
+        assert_eq!(asked(&work).len(), queued, "{before}");
+    }
+    assert!(reports.work(&reports.asked("r-1").await).await);
+    assert_eq!(deliverer.stream(&[change(&reports, 3, Some("in_progress")).await], MINUTE).await, []);
+    assert_eq!(asked(&work), [json!(null); 0]);
+}
+
+fn stale(reports: &Reports, work: &MemoryQueue) -> Stale {
+    let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
+    Stale::new(reports.guarded.undisturbed_store(), checks, sweeps, dead_letters)
+        .work_to(work.clone())
+        .sweep_units_per_second(1e9)
+        .world(reports.guarded.clock.clone())
+}
+
+// T68: its message was lost.
+#[apply(on_each_store)]
+async fn a_sweep_queues_work_that_waits_and_deletes_what_is_done(endpoint: &str) {
+    let (reports, work) = (Reports::on(endpoint).await, MemoryQueue::new());
+    reports.post("r-1", r#""report""#).await;
+    let stale = stale(&reports, &work);
+    let sweep = async || stale.sweep(MINUTE).await.expect("the store answers");
+    sweep().await;
+    assert_eq!(asked(&work), [json!(null); 0], "it is young");
+    reports.guarded.clock.advance(DELIVERY_GRACE);
+    sweep().await;
+    assert_eq!(asked(&work), [reports.asked("r-1").await]);
+    assert_eq!(reports.items("r-1").await, 2);
+    // Once it is settled, its request is deleted. Here nobody else does it.
+    reports.guarded.clock.advance(BOUND);
+    assert_eq!(stale.check(&reports.key("r-1")).await.expect("the store answers"), CheckOutcome::Abandoned);
+    assert_eq!(reports.items("r-1").await, 2);
+    sweep().await;
+    assert_eq!((asked(&work).len(), reports.items("r-1").await), (0, 1));
+}
+
+// T68
+#[apply(on_each_store)]
+async fn pending_work_is_checked_when_its_time_is_over(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let until = reports.guarded.now().plus(BOUND);
+    let stale = stale(&reports, &MemoryQueue::new());
+    let check = async || stale.check(&reports.key("r-1")).await.expect("the store answers");
+    assert_eq!(check().await, CheckOutcome::Live(until));
+    reports.guarded.clock.advance(BOUND - Duration::from_millis(1));
+    assert_eq!(check().await, CheckOutcome::Live(until));
+    reports.guarded.clock.advance(Duration::from_millis(1));
+    assert_eq!(check().await, CheckOutcome::Abandoned);
+    assert_eq!(check().await, CheckOutcome::Settled);
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
