@@ -33,6 +33,7 @@
 //! | --- | --- |
 //! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
 //! | a guarded function | [`Guard`], [`Failure`], [`RunError`] |
+//! | a message, an asynchronous operation | `outbox::Topics`, [`Execution::publish`], [`Operation::asynchronous`] |
 //! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
 //! | a test | [`MemoryStore`], [`SingleTenant`] |
 //!
@@ -69,6 +70,7 @@
 //!   `webhook`.
 //! - `s3`: keeps response bodies over 400 KB in S3.
 //! - `sqs`: queues in SQS.
+//! - `eventbridge`: EventBridge buses as targets of the outbox.
 //! - `conformance`: the suite that every store must pass, for a custom store.
 //!
 //! The feature `internal` is for the packages of this repository. Its contents may change in any version.
@@ -93,6 +95,9 @@ mod documents {
 
     #[doc = include_str!("../docs/queues.md")]
     struct Queues;
+
+    #[doc = include_str!("../docs/outbox.md")]
+    struct Outbox;
 }
 
 mod backoff;
