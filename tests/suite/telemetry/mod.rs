@@ -1,5 +1,6 @@
 //! What is measured and logged, and that no data of a caller is logged.
 
+mod invocations_at_once;
 mod metrics;
 mod metrics_written;
 mod record_spans;
