@@ -16,7 +16,8 @@ use crate::{
 
 const EXIT_CODES: &str = "\
 A record is named by --tenant, --operation and the client's key, or by the three in one as `list` prints it:
-tenant#operation#key, or tenant#operation@scope#key if the API counts keys by path.
+tenant#operation#key, or tenant#operation@scope#key if the API counts keys by path. A key of several parts, such as
+of messages, is named by a --key-part for each.
 
 Exit codes:
   0  done
@@ -121,36 +122,53 @@ pub struct RecordArgs {
     #[arg(long, requires = "operation")]
     path: Option<String>,
     /// The client's idempotency key, or the record's name as `list` prints it
-    key: String,
+    #[arg(required_unless_present = "key_part")]
+    key: Option<String>,
+    /// A part of the key, if the library made the key of several parts, or of one that is too long; repeated, in the same order
+    #[arg(
+        long,
+        value_name = "PART",
+        requires = "operation",
+        conflicts_with = "key",
+        allow_hyphen_values = true
+    )]
+    key_part: Vec<String>,
 }
 
 impl RecordArgs {
     /// The key in small letters, if it may be a hash, or the beginning of one.
     pub fn hash(&self) -> Option<String> {
-        let is_hash = self.tenant.is_none() && self.has_digits(4..=16);
-        is_hash.then(|| self.key.to_ascii_lowercase())
+        let key = self.key.as_ref().filter(|_| self.tenant.is_none() && self.has_digits(4..=16));
+        key.map(|key| key.to_ascii_lowercase())
     }
 
     /// Whether the key consists of so many hexadecimal digits.
     fn has_digits(&self, count: RangeInclusive<usize>) -> bool {
-        count.contains(&self.key.len()) && self.key.bytes().all(|byte| byte.is_ascii_hexdigit())
+        let key = self.key.as_deref().unwrap_or_default();
+        count.contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
     pub fn record_key(&self) -> Result<RecordKey, Failure> {
         let wrong = |what: &str, error| Failure::Usage(format!("invalid {what}: {error}"));
+        let name = self.key.as_deref().unwrap_or_default();
         match (&self.tenant, &self.operation) {
             (Some(tenant), Some(operation)) => {
+                let parts: Vec<_> = self.key_part.iter().map(|part| &**part).collect();
+                let key = match &self.key {
+                    Some(key) => IdempotencyKey::parse(key),
+                    None => IdempotencyKey::of(&parts),
+                };
                 let key = RecordKey::new(
                     Tenant::parse(tenant).map_err(|e| wrong("tenant", e))?,
                     OperationName::parse(operation).map_err(|e| wrong("operation", e))?,
-                    IdempotencyKey::parse(&self.key).map_err(|e| wrong("idempotency key", e))?,
+                    key.map_err(|e| wrong("idempotency key", e))?,
                 );
                 Ok(match &self.path {
                     Some(path) => key.within(Scope::of(path.as_bytes())),
                     None => key,
                 })
             }
-            _ => RecordKey::from_partition_key(&self.key).ok_or_else(|| {
+            _ => RecordKey::from_partition_key(name).ok_or_else(|| {
                 let hint = match self.hash() {
                     Some(hash) => format!("; `idempotency show {hash}` finds the name of a hash"),
                     None if self.has_digits(1..=3) => "; a hash needs 4 digits or more".to_owned(),

@@ -33,7 +33,7 @@ struct Planned {
 
 enum Plan {
     /// Run it.
-    Run { key: IdempotencyKey, message: Message },
+    Run { key: IdempotencyKey, message: Box<Message> },
     /// There is nothing to run: this is what the queue sees.
     See(Disposition),
     /// It is from another source: it is handed back as it is.
@@ -167,7 +167,7 @@ impl Consumer {
             Plan::See(disposition) => disposition,
             Plan::Run { key, message } => {
                 let (context, origin) = (context.clone(), format!("queue {}", self.queue));
-                let job = Job { key, message, context, origin };
+                let job = Job { key, message: *message, context, origin };
                 // One that panics outside of its function must not end the batch, which would freeze the others midway.
                 let done = AssertUnwindSafe(async { work(job).await }).catch_unwind();
                 let message_id = received.id.as_deref();
@@ -201,6 +201,7 @@ impl Consumer {
                     id: received.id.clone(),
                     body: received.body.clone(),
                     attributes: received.attributes.clone(),
+                    binary_attributes: received.binary_attributes.clone(),
                     group: received.group.clone(),
                     deduplication_id: received
                         .deduplication_id

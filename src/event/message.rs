@@ -28,6 +28,8 @@ pub struct Message {
     pub body: String,
     /// Its message attributes that are text, or those of its envelope.
     pub attributes: HashMap<String, String>,
+    /// Its message attributes that are bytes.
+    pub binary_attributes: HashMap<String, Vec<u8>>,
     /// What identifies it within its envelope: see [`Envelope`](super::Envelope).
     pub envelope_id: Option<Vec<String>>,
     /// Its group, in a FIFO queue.
@@ -78,9 +80,14 @@ impl Received {
     }
 
     fn of(message: SqsMessage) -> Self {
-        let own = message.message_attributes.into_iter();
-        let mut text: HashMap<_, _> =
-            own.filter_map(|(name, value)| Some((name, value.string_value?))).collect();
+        let (mut text, mut binary) = (HashMap::new(), HashMap::new());
+        for (name, value) in message.message_attributes {
+            match (value.string_value, value.binary_value) {
+                (Some(value), _) => drop(text.insert(name, value)),
+                (None, Some(bytes)) => drop(binary.insert(name, bytes.0)),
+                (None, None) => {}
+            }
+        }
         // If it comes back from the dead letters, it has another one of the queue's.
         let deduplication_id = text.remove(DEDUPLICATION_ID);
         let system = |name: &str| message.attributes.get(name).cloned();
@@ -91,6 +98,7 @@ impl Received {
                 id: message.message_id.filter(|id| !id.is_empty()),
                 body: message.body.unwrap_or_default(),
                 attributes: text,
+                binary_attributes: binary,
                 envelope_id: None,
                 // A standard queue may have groups too, for fairness: they have no order.
                 group: system("MessageGroupId").filter(|_| is_fifo),

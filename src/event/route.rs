@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use http::{Request, Response, StatusCode};
+use http::{Extensions, Request, Response, StatusCode};
 use lambda_http::RequestExt;
 use tower_service::Service;
 
@@ -14,7 +14,7 @@ use crate::{
     function::RunError,
     http::{
         GivenKey, IDEMPOTENCY_KEY, ProblemType,
-        ended::{Became, Ended},
+        ended::{Became, Ended, Why},
     },
 };
 
@@ -68,7 +68,7 @@ where
         Err(error) => Err(error),
     };
     match answered {
-        Ok(response) => done(response.extensions().get(), response.status()),
+        Ok(response) => done(response.extensions(), response.status()),
         Err(error) => {
             // It is outside of the guard: what is inside keeps its answer.
             tracing::error!(%error, "the service of a message failed");
@@ -78,13 +78,17 @@ where
 }
 
 /// What a response of a guard means for its message.
-pub(super) fn done(ended: Option<&Ended>, status: StatusCode) -> Done {
-    let Some(Ended { became, attempts }) = ended.copied() else { return outside(status) };
+pub(super) fn done(response: &Extensions, status: StatusCode) -> Done {
+    let Some(Ended { became, attempts }) = response.get().copied() else { return outside(status) };
+    let refused = |what: String| match response.get() {
+        Some(Why(why)) => RunError::Refused(format!("{what}: {why}")),
+        None => RunError::Refused(what),
+    };
     let attempts = Some(attempts).filter(|attempts| *attempts > 0);
     let status = status.as_u16();
     let ended = match became {
         Became::Kept => Ok(()),
-        Became::NotBegun => Err(RunError::Refused(format!("the request was refused with {status}"))),
+        Became::NotBegun => Err(refused(format!("the request was refused with {status}"))),
         Became::NotExecuted => Err(RunError::NotExecuted(None)),
         Became::Perhaps => Err(RunError::Unknown { wait: Duration::ZERO, source: None }),
         Became::Problem { problem, wait, lease_left } => Err(match problem {
@@ -93,7 +97,7 @@ pub(super) fn done(ended: Option<&Ended>, status: StatusCode) -> Done {
             ProblemType::OutcomeUnknown => RunError::Unknown { wait, source: None },
             ProblemType::Interrupted => RunError::Interrupted(None),
             ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::Unavailable,
-            problem => RunError::Refused(format!("{} ({status})", problem.name())),
+            problem => refused(format!("{} ({status})", problem.name())),
         }),
     };
     Done { ended, attempts }

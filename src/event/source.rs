@@ -32,7 +32,8 @@ pub trait Source: Send + Sync + 'static {
 
 /// A message that no delivery can help.
 #[derive(Clone, derive_more::Debug)]
-#[debug("DeadMessage({:?}, {:?})", id, reason)]
+// A reason may be a function's own words about its input.
+#[debug("DeadMessage({:?})", id)]
 #[non_exhaustive]
 pub struct DeadMessage {
     /// SQS's id of the message.
@@ -41,6 +42,8 @@ pub struct DeadMessage {
     pub body: String,
     /// Its message attributes that are text.
     pub attributes: HashMap<String, String>,
+    /// Its message attributes that are bytes.
+    pub binary_attributes: HashMap<String, Vec<u8>>,
     /// Its group, in a FIFO queue.
     pub group: Option<String>,
     /// Its deduplication id, if that is in its key.

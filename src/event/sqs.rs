@@ -7,7 +7,11 @@ use aws_config::SdkConfig;
 use aws_sdk_sqs::{
     Client,
     error::{BuildError, SdkError},
-    types::{ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue},
+    primitives::Blob,
+    types::{
+        ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue,
+        builders::MessageAttributeValueBuilder,
+    },
 };
 use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
@@ -41,7 +45,7 @@ const MAX_REASON: usize = 1_000;
 /// A queue of SQS, and the queue of its dead letters. Needs `sqs:ChangeMessageVisibility` on the first and `sqs:SendMessage` on the second,
 /// besides what Lambda needs.
 ///
-/// A dead message keeps its body, its group and its attributes that are text. `idempotency-reason` says why it is dead, `idempotency-message-id` which
+/// A dead message keeps its body, its group and its attributes. `idempotency-reason` says why it is dead, `idempotency-message-id` which
 /// message it was; if its deduplication id is its key, it is in `idempotency-deduplication-id`. A message has at most 10 attributes, and a
 /// size: if reason and id have no place, they are left out.
 #[derive(Clone, Debug)]
@@ -73,6 +77,16 @@ impl SqsSource {
     pub fn new(config: &SdkConfig, queue: impl Into<Arc<str>>, dead_letters: impl Into<Arc<str>>) -> Self {
         Self { client: SqsQueue::client(config), url: queue.into(), dead_letters: dead_letters.into() }
     }
+}
+
+/// An attribute that is text. `None` if it is empty: SQS takes no such attribute.
+fn text_value(text: &str) -> Option<MessageAttributeValueBuilder> {
+    let value = MessageAttributeValue::builder().data_type("String");
+    (!text.is_empty()).then(|| value.string_value(acceptable(text)))
+}
+
+fn binary_value(bytes: Vec<u8>) -> MessageAttributeValueBuilder {
+    MessageAttributeValue::builder().data_type("Binary").binary_value(Blob::new(bytes))
 }
 
 /// Whether SQS refuses a message that is perhaps too long.
@@ -114,21 +128,24 @@ impl Source for SqsSource {
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
-        let DeadMessage { id, body, attributes, group, deduplication_id, reason } = message;
+        let DeadMessage { id, body, attributes, binary_attributes, group, deduplication_id, reason } =
+            message;
         let reason: String = reason.chars().take(MAX_REASON).collect();
         let ours = [(REASON, Some(reason)), (MESSAGE_ID, id.clone())];
-        let own = attributes
-            .into_iter()
-            .filter(|(name, _)| ![REASON, MESSAGE_ID, DEDUPLICATION_ID].contains(&&**name));
-        // Its key may be among them.
-        let needed: Vec<_> =
-            deduplication_id.map(|id| (DEDUPLICATION_ID.to_owned(), id)).into_iter().chain(own).collect();
+        let text = attributes.into_iter().filter_map(|(name, value)| Some((name, text_value(&value)?)));
+        let binary = binary_attributes.into_iter().filter(|(_, bytes)| !bytes.is_empty());
+        let binary = binary.map(|(name, bytes)| (name, binary_value(bytes)));
+        let own = text.chain(binary);
+        let own = own.filter(|(name, _)| ![REASON, MESSAGE_ID, DEDUPLICATION_ID].contains(&&**name));
+        let key = deduplication_id.and_then(|id| Some((DEDUPLICATION_ID.to_owned(), text_value(&id)?)));
+        // Its key may be among its own.
+        let needed: Vec<_> = key.into_iter().chain(own).collect();
         if needed.len() > MAX_ATTRIBUTES {
             return Err(QueueError::new(
                 "its own attributes leave no place for its deduplication id, which is its key",
             ));
         }
-        let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), text_value(&value?)?)));
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
         let request = self.client.send_message().queue_url(&*self.dead_letters).message_body(&body);
         let request = if self.dead_letters.ends_with(FIFO) {
@@ -138,13 +155,10 @@ impl Source for SqsSource {
         } else {
             request
         };
-        let with = |attributes: &[(String, String)]| {
+        let with = |attributes: &[(String, MessageAttributeValueBuilder)]| {
             let mut request = request.clone();
-            for (name, value) in attributes.iter().filter(|(_, value)| !value.is_empty()).take(MAX_ATTRIBUTES)
-            {
-                let value =
-                    MessageAttributeValue::builder().data_type("String").string_value(acceptable(value));
-                request = request.message_attributes(name, value.build()?);
+            for (name, value) in attributes.iter().take(MAX_ATTRIBUTES) {
+                request = request.message_attributes(name, value.clone().build()?);
             }
             Ok::<_, BuildError>(request)
         };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     function::RunError,
-    http::{ended::Ended, read_accepted},
+    http::read_accepted,
     key::RecordKey,
     message::Message,
     record::{BodyId, Place},
@@ -106,8 +106,7 @@ where
             return Done { ended: Err(RunError::NotExecuted(None)), attempts: None };
         }
     };
-    let ended: Option<&Ended> = response.extensions().get();
-    let Done { ended, attempts } = done(ended, response.status());
+    let Done { ended, attempts } = done(response.extensions(), response.status());
     match ended {
         // Its report may still be in a queue, and may be refused: then the request is needed again.
         Ok(()) => match waits(store, &key, id).await {

@@ -7,7 +7,7 @@ use crate::key::KeyError;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a function has no result. `?` on any error makes [`Perhaps`](Self::Perhaps) of it.
-#[derive(Debug)]
+#[derive(derive_more::Debug)]
 pub enum Failure {
     /// Certainly nothing was done, such as after a refused connection: the key is released, and a retry runs.
     NotExecuted(BoxError),
@@ -15,6 +15,8 @@ pub enum Failure {
     Perhaps(BoxError),
     /// The input is refused for good, for this reason, and nothing else will ever come of it. The reason is kept: each retry gets it as
     /// [`RunError::Refused`]. Domain writes commit with it.
+    // It may be about the input, which does not belong in logs.
+    #[debug("Permanent(..)")]
     Permanent(String),
 }
 
@@ -37,7 +39,7 @@ impl<E: Into<BoxError>> From<E> for Failure {
 }
 
 /// Why [`Guard::run`](super::Guard::run) has no result.
-#[derive(Debug, thiserror::Error)]
+#[derive(derive_more::Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The key is invalid. Nothing was run.
@@ -48,6 +50,8 @@ pub enum RunError {
     Input(#[source] serde_json::Error),
     /// The function refused the input for good, now or before.
     #[error("refused: {0}")]
+    // The reason may be about the input, which does not belong in logs.
+    #[debug("Refused(..)")]
     Refused(String),
     /// Certainly nothing was done, now or before. Call again with the same key and input.
     #[error("nothing was done")]

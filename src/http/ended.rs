@@ -1,6 +1,10 @@
 //! What became of a guarded request, for a front around the guard that is not HTTP: an extension of each response of a guard.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
+
+use bytes::Bytes;
+use http::{header::CONTENT_TYPE, response::Parts};
+use serde::Deserialize;
 
 use super::ProblemType;
 
@@ -38,5 +42,29 @@ impl From<Became> for Ended {
     /// Without a number of executions.
     fn from(became: Became) -> Self {
         Self { became, attempts: 0 }
+    }
+}
+
+/// Why a request was refused, for operators: an extension of the response. Nothing that its caller sent is in it.
+#[derive(Clone, Debug)]
+pub(crate) struct Why(pub(crate) Cow<'static, str>);
+
+impl Why {
+    /// The title and the type of a handler's problem (RFC 9457). They are the same for each request, but its detail may quote one.
+    pub(super) fn of(parts: &Parts, body: &Bytes) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Document {
+            r#type: Option<String>,
+            title: Option<String>,
+        }
+        let kind = parts.headers.get(CONTENT_TYPE)?.to_str().ok()?;
+        if !kind.starts_with("application/problem+json") {
+            return None;
+        }
+        let why = match serde_json::from_slice(body).ok()? {
+            Document { r#type: Some(kind), title: Some(title) } => format!("{title} ({kind})"),
+            Document { r#type: one, title: other } => one.or(other)?,
+        };
+        Some(Self(why.into()))
     }
 }

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use super::{
     GuardedBody, Outcome, ProblemType,
     classify::classify,
-    ended::{Became, Ended},
+    ended::{Became, Ended, Why},
     replay,
     request::Parsed,
     respond::HttpAnswer,
@@ -106,6 +106,11 @@ impl Guard {
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
                     // For a guard around this one, whose own operation may have begun.
                     *outcome = Outcome::NotExecuted;
+                }
+                if became == Became::NotBegun
+                    && let Some(why) = Why::of(&parts, &body)
+                {
+                    parts.extensions.insert(why);
                 }
                 let status = Some(parts.status.as_u16());
                 let ended = Ended { became, attempts: execution.attempts() };

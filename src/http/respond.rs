@@ -8,7 +8,7 @@ use http_body_util::Full;
 
 use super::{
     Problem, ProblemType,
-    ended::{Became, Ended},
+    ended::{Became, Ended, Why},
     problem_type::Entry,
     replay,
     settings::Guard,
@@ -63,10 +63,11 @@ impl Guard {
     /// A problem, marked with its outcome for a guard around this one. If it may go away, its `Retry-After` is this wait, within the
     /// operation's bounds.
     pub(super) fn retry_later(&self, problem: Problem, wait: Duration) -> HttpAnswer {
-        let Entry { retry, outcome, .. } = problem.problem.entry();
+        let Entry { retry, outcome, title, .. } = problem.problem.entry();
         let retry_after = retry.then(|| self.operation().retry_after_of(wait));
         let mut response = Problem { retry_after, ..problem.clone() }.into_response(&self.settings.profile);
         response.extensions_mut().insert(outcome);
+        response.extensions_mut().insert(Why(problem.detail.unwrap_or(title.into())));
         let (problem, wait) = (problem.problem, retry_after.unwrap_or_default());
         let became = Became::Problem { problem, wait, lease_left: Duration::ZERO };
         response.extensions_mut().insert(Ended::from(became));

@@ -127,6 +127,48 @@ async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
     }
 }
 
+/// A change of an object's tags: such an event has no sequencer.
+fn tagged(time: &str, request: &str) -> Value {
+    json!({
+        "eventVersion": "2.3", "eventSource": "aws:s3", "awsRegion": "us-east-2", "eventTime": time,
+        "eventName": "ObjectTagging:Put", "responseElements": { "x-amz-request-id": request, "x-amz-id-2": "x" },
+        "s3": {
+            "s3SchemaVersion": "1.0", "configurationId": "tags", "bucket": { "name": "lake", "arn": "arn:aws:s3:::lake" },
+            "object": { "key": "cat.jpg", "eTag": "b21b84d6", "versionId": "v-1" }
+        }
+    })
+}
+
+// What tells them apart is outside of the object.
+#[apply(on_each_store)]
+async fn two_events_of_one_s3_object_are_never_one(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let (time, request) = ("2026-11-20T10:00:00.000Z", "C3D13FE58DE4C810");
+    let events = [
+        tagged(time, request),
+        tagged("2026-11-20T10:00:00.001Z", request),
+        tagged(time, "C3D13FE58DE4C811"),
+        tagged(time, request),
+    ];
+    let messages: Vec<_> = events
+        .iter()
+        .enumerate()
+        .map(|(n, event)| message(&n.to_string(), json!({ "Records": [event] })))
+        .collect();
+    let consumer = || Consumer::new(queue.clone(), KeyFrom::envelope()).envelope(Envelope::S3);
+    assert_eq!(run(&guarded, consumer(), &messages).await, 3, "the last one is the first one again");
+    for time in [json!(""), Value::Null] {
+        let mut event = tagged("", request);
+        event["eventTime"] = time;
+        assert_eq!(run(&guarded, consumer(), &[message("m", json!({ "Records": [event] }))]).await, 0);
+        let dead = queue.take_dead();
+        assert_eq!(
+            dead[0].reason,
+            "the notification of S3 has neither a sequencer nor an eventTime, so it has no id"
+        );
+    }
+}
+
 #[apply(on_each_store)]
 async fn the_test_event_of_s3_is_acknowledged(endpoint: &str) {
     let (guarded, queue) = (Guarded::on(endpoint).await, queue());

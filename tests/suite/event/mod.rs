@@ -43,7 +43,7 @@ fn consumer(guarded: &Guarded, source: &MemorySource) -> Consumer {
     Consumer::new(source.clone(), KeyFrom::body("/id")).world(guarded.clock.clone())
 }
 
-fn queue() -> MemorySource {
+pub(crate) fn queue() -> MemorySource {
     MemorySource::new(QUEUE)
 }
 

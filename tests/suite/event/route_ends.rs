@@ -53,11 +53,17 @@ async fn an_order_that_its_guard_refuses_is_dead_with_the_problem(endpoint: &str
     let consumer = consumer(&guarded, shop(&guarded, &runs), &queue);
     let order = |sku: &str| message("m-1", json!({ "orderId": "o-1", "sku": sku }));
     assert_eq!(ends(&consumer, &queue, order("tea")).await, ACKNOWLEDGED);
-    assert_eq!(ends(&consumer, &queue, order("coffee")).await, dead("key-reused (422)"));
+    assert_eq!(
+        ends(&consumer, &queue, order("coffee")).await,
+        dead("key-reused (422): The Idempotency-Key was used for another request")
+    );
     let mut item = guarded.item(&record_key(TENANT, PAY, "o-1")).await.expect("an item");
     item.insert("schema".into(), AttributeValue::N("99".into()));
     guarded.write_raw(item).await;
-    assert_eq!(ends(&consumer, &queue, order("tea")).await, dead("record-unreadable (503)"));
+    assert_eq!(
+        ends(&consumer, &queue, order("tea")).await,
+        dead("record-unreadable (503): The record of this operation cannot be read now")
+    );
     let of_nobody = |message: &Message| {
         let mut request = request(message)?;
         request.extensions_mut().clear();
@@ -65,7 +71,10 @@ async fn an_order_that_its_guard_refuses_is_dead_with_the_problem(endpoint: &str
     };
     let nobodys = Consumer::new(queue.clone(), KeyFrom::body("/orderId"));
     let nobodys = nobodys.route(shop(&guarded, &runs), of_nobody);
-    assert_eq!(ends(&nobodys, &queue, order("tea")).await, dead("tenant-missing (401)"));
+    assert_eq!(
+        ends(&nobodys, &queue, order("tea")).await,
+        dead("tenant-missing (401): The caller is not authenticated")
+    );
     assert_eq!((runs.count(), queue.take_hidden().len()), (1, 0));
 }
 
@@ -81,9 +90,15 @@ async fn an_order_with_a_key_that_is_too_old_is_dead(endpoint: &str) {
         let key = uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, at, 0));
         message("m-1", json!({ "orderId": key.to_string() }))
     };
-    assert_eq!(ends(&consumer, &queue, made(2 * hour)).await, dead("key-too-old (400)"));
+    assert_eq!(
+        ends(&consumer, &queue, made(2 * hour)).await,
+        dead("key-too-old (400): The Idempotency-Key is older than this operation accepts")
+    );
     let undated = message("m-1", json!({ "orderId": "o-1" }));
-    assert_eq!(ends(&consumer, &queue, undated).await, dead("key-malformed (400)"));
+    assert_eq!(
+        ends(&consumer, &queue, undated).await,
+        dead("key-malformed (400): The Idempotency-Key must be a UUID of version 7")
+    );
     assert_eq!((runs.count(), queue.take_hidden().len()), (0, 0));
     assert_eq!(ends(&consumer, &queue, made(hour / 2)).await, ACKNOWLEDGED);
 }

@@ -63,6 +63,12 @@ pub(super) fn shop_of(guard: Guard, runs: &Counter) -> Router {
             match order["does"].as_str() {
                 Some("sold_out") => (StatusCode::CONFLICT, "sold out").into_response(),
                 Some("invalid") => NotBegun((StatusCode::UNPROCESSABLE_ENTITY, "invalid")).into_response(),
+                Some("explained") => {
+                    // Its detail quotes the order.
+                    let problem = json!({ "type": "urn:shop:invalid", "title": "The order is invalid", "detail": order });
+                    let kind = [("content-type", "application/problem+json")];
+                    NotBegun((StatusCode::BAD_REQUEST, kind, problem.to_string())).into_response()
+                }
                 Some("nothing") => {
                     (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted)).into_response()
                 }
@@ -97,6 +103,10 @@ async fn what_a_route_answers_decides_what_the_queue_sees(endpoint: &str) {
         // Kept answers, whatever their status.
         ("sold_out", [(false, None), (false, None)]),
         ("invalid", [(false, Some("the request was refused with 422")); 2]),
+        (
+            "explained",
+            [(false, Some("the request was refused with 400: The order is invalid (urn:shop:invalid)")); 2],
+        ),
         ("nothing", [(true, None), (false, Some("it was tried 2 times"))]),
         ("fails", [(true, None), (true, None)]),
         ("panics", [(true, None), (true, None)]),
@@ -113,7 +123,7 @@ async fn what_a_route_answers_decides_what_the_queue_sees(endpoint: &str) {
         }
     }
     // Those that did nothing ran twice.
-    assert_eq!(runs.count(), cases.len() + 2);
+    assert_eq!(runs.count(), cases.len() + 3);
 }
 
 #[apply(on_each_store)]

@@ -124,8 +124,10 @@ async fn a_poison_message_is_dead_with_its_reason_and_comes_back(endpoint: &str)
     let reasons = |dead: &[Value]| -> Vec<String> {
         dead.iter().map(|letter| letter["reason"].as_str().expect("a reason").to_owned()).collect()
     };
-    let expected =
-        ["the message's body is not JSON, and its key is there", "the request was refused with 422"];
+    let expected = [
+        "the message's body is not JSON, and its key is there",
+        "the request was refused with 422: The order is invalid (urn:orders:invalid-order)",
+    ];
     assert_eq!(reasons(&dead), expected);
     assert_eq!(dead[0]["body"], "no order");
     let kept = order.kept(&cloud).await;

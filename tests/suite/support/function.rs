@@ -37,8 +37,8 @@ const TIME: Duration = Duration::from_secs(60);
 /// A function that waits for invocations. It ends with this value, or with the test process.
 pub struct Function {
     api: Api,
-    /// The function's call for the next invocation.
-    next: Option<Next>,
+    /// The function's calls for the next invocations: one for each that it runs at once.
+    nexts: Vec<Next>,
     folder: TempDir,
     // Its open standard input shows that the test process is alive.
     process: Child,
@@ -47,10 +47,13 @@ pub struct Function {
 struct Api {
     address: String,
     nexts: mpsc::UnboundedReceiver<Next>,
-    answers: mpsc::UnboundedReceiver<Answer>,
+    answers: mpsc::UnboundedReceiver<(Id, Answer)>,
 }
 
-type Next = oneshot::Sender<(Bytes, SystemTime)>;
+type Next = oneshot::Sender<(Id, Bytes, SystemTime)>;
+
+/// Of an invocation.
+type Id = String;
 
 /// The result of an invocation: an answer or an error.
 pub type Answer = Result<Value, Value>;
@@ -97,29 +100,37 @@ impl Function {
             .kill_on_drop(true)
             .spawn()
             .expect("the function can be run");
-        Self { api, next: None, folder, process }
+        Self { api, nexts: Vec::new(), folder, process }
     }
 
-    /// Waits until the function asks for the next invocation. By then the last one is completely over.
-    async fn ready(&mut self) {
+    /// Waits until the function asks for one more invocation. By then, one that has answered is completely over.
+    pub async fn ready(&mut self) {
         let next = timeout(TIMEOUT, self.api.nexts.recv()).await;
         let next = next.unwrap_or_else(|_| panic!("the function does not ask for work:\n{}", self.log()));
-        self.next = next;
+        self.nexts.extend(next);
     }
 
     /// Invokes it, and waits until it is ready for the next invocation.
     pub async fn invoke(&mut self, event: &Value) -> Answer {
-        self.begin(event, TIME);
-        let answer = timeout(TIMEOUT, self.api.answers.recv()).await;
-        let answer = answer.unwrap_or_else(|_| panic!("no answer:\n{}", self.log()));
+        let begun = self.begin(event, TIME);
+        let (id, answer) = self.answer().await;
+        assert_eq!(id, begun);
         self.ready().await;
-        answer.expect("the Runtime API is up")
+        answer
     }
 
-    /// Invokes it with this much time, without waiting.
-    pub fn begin(&mut self, event: &Value, time: Duration) {
-        let next = self.next.take().expect("it is ready");
-        next.send((event.to_string().into(), SystemTime::now() + time)).expect("it still asks");
+    /// Invokes it with this much time, without waiting. Returns the id of the invocation.
+    pub fn begin(&mut self, event: &Value, time: Duration) -> Id {
+        let (next, id) = (self.nexts.pop().expect("it is ready"), Uuid::new_v4().to_string());
+        next.send((id.clone(), event.to_string().into(), SystemTime::now() + time)).expect("it still asks");
+        id
+    }
+
+    /// The next answer, with the id of its invocation.
+    pub async fn answer(&mut self) -> (Id, Answer) {
+        let answer = timeout(TIMEOUT, self.api.answers.recv()).await;
+        let answer = answer.unwrap_or_else(|_| panic!("no answer:\n{}", self.log()));
+        answer.expect("the Runtime API is up")
     }
 
     /// Whether it has answered an invocation that [`begin`](Self::begin) started.
@@ -157,6 +168,7 @@ pub struct Document {
     pub namespace: String,
     pub dimensions: Value,
     pub operation: Option<String>,
+    pub queue: Option<String>,
     pub tenant: Option<String>,
     /// By name: the value, or the values, and the unit.
     pub metrics: BTreeMap<String, (Value, Option<String>)>,
@@ -176,12 +188,13 @@ impl Document {
             metrics.insert(name.to_owned(), (whole.remove(name)?, unit));
         }
         let mut named = |name| whole.remove(name).map(|name| name.as_str().expect("a name").to_owned());
-        let (operation, tenant) = (named("operation"), named("tenant"));
+        let (operation, queue, tenant) = (named("operation"), named("queue"), named("tenant"));
         let document = Self {
             at,
             namespace: directive["Namespace"].as_str()?.to_owned(),
             dimensions: directive["Dimensions"].clone(),
             operation,
+            queue,
             tenant,
             metrics,
         };
@@ -213,18 +226,18 @@ impl Api {
     }
 }
 
-type Ends = (mpsc::UnboundedSender<Next>, mpsc::UnboundedSender<Answer>);
+type Ends = (mpsc::UnboundedSender<Next>, mpsc::UnboundedSender<(Id, Answer)>);
 
 async fn defer(State((nexts, _)): State<Ends>) -> Response {
     let (next, invocation) = oneshot::channel();
     let handed = nexts.send(next);
-    let (Ok(()), Ok((event, deadline))) = (handed, invocation.await) else {
+    let (Ok(()), Ok((id, event, deadline))) = (handed, invocation.await) else {
         // The test is over.
         return std::future::pending().await;
     };
     let deadline = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
     let headers = [
-        ("lambda-runtime-aws-request-id", Uuid::new_v4().to_string()),
+        ("lambda-runtime-aws-request-id", id),
         ("lambda-runtime-deadline-ms", deadline.to_string()),
         (
             "lambda-runtime-invoked-function-arn",
@@ -236,13 +249,13 @@ async fn defer(State((nexts, _)): State<Ends>) -> Response {
 
 async fn answered(
     State((_, answers)): State<Ends>,
-    Path((_, answer)): Path<(String, String)>,
+    Path((id, answer)): Path<(Id, String)>,
     body: Bytes,
 ) -> Response {
     let body = serde_json::from_slice(&body).expect("an answer is JSON");
     let answer = if answer == "response" { Ok(body) } else { Err(body) };
     // After the test has ended, the channel has no receiver.
-    let _ = answers.send(answer);
+    let _ = answers.send((id, answer));
     axum::http::StatusCode::ACCEPTED.into_response()
 }
 

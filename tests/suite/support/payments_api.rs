@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 use super::{
     client::client,
-    http::{Answer, send},
+    http::{Answer, Gate, send},
     tables,
 };
 
@@ -158,6 +158,8 @@ pub const CHARGED_AT: u64 = 1_795_219_199_999;
 /// A provider that answers by the last part of the card's token. It runs until the test ends.
 pub struct TestProvider {
     pub url: String,
+    /// Holds back its answers about cards that are `held`.
+    pub gate: Gate,
     books: Books,
 }
 
@@ -175,13 +177,13 @@ impl TestProvider {
     pub async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
-        let books = Books::default();
+        let (books, gate) = (Books::default(), Gate::closed());
         let app = Router::new()
             .route("/charges", post(charge))
             .route("/charges/{key}", get(known))
-            .with_state(books.clone());
+            .with_state((books.clone(), gate.clone()));
         tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { url, books }
+        Self { url, gate, books }
     }
 
     /// How many charges were made.
@@ -195,7 +197,11 @@ impl TestProvider {
     }
 }
 
-async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Json<Value>) -> Response {
+async fn charge(
+    State((books, gate)): State<(Books, Gate)>,
+    headers: HeaderMap,
+    Json(order): Json<Value>,
+) -> Response {
     let source = order["source"].as_str().expect("a source");
     let id = {
         let key = headers["idempotency-key"].to_str().expect("a key").to_owned();
@@ -204,7 +210,11 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
         let next = book.charges.len() + 1;
         *book.charges.entry(key).or_insert(next)
     };
-    match source.rsplit('-').next().expect("the last part") {
+    let case = source.rsplit('-').next().expect("the last part");
+    if case == "held" {
+        gate.pass().await;
+    }
+    match case {
         "declined" => StatusCode::PAYMENT_REQUIRED.into_response(),
         "rejected" | "changed" | "refused" | "unsure" => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
         "500" => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
@@ -224,7 +234,7 @@ async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Jso
 }
 
 /// The provider's answer to a question about a key.
-async fn known(State(books): State<Books>, Path(key): Path<String>) -> Response {
+async fn known(State((books, _)): State<(Books, Gate)>, Path(key): Path<String>) -> Response {
     let book = books.lock().unwrap();
     let order = book.orders.iter().rev().find(|(known, _)| *known == key).map(|(_, order)| order);
     let case = order.and_then(|order| order["source"].as_str()?.rsplit('-').next()).unwrap_or_default();

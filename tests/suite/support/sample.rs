@@ -18,6 +18,9 @@ use super::{
 /// The secret with which the provider signs.
 const WEBHOOK_SECRET: &str = "a-secret-of-the-provider";
 
+/// The queue of orders.
+pub const ORDERS: &str = "orders.fifo";
+
 /// The resources that the functions use.
 pub struct Sample {
     pub queues: Queues,
@@ -44,6 +47,9 @@ impl Sample {
             ("SWEEP_QUEUE_URL", queue("sweep")),
             ("RECONCILE_QUEUE_URL", queue("reconcile")),
             ("DEAD_LETTERS_QUEUE_URL", queue("dead-letters")),
+            ("ORDERS_QUEUE_URL", queue(ORDERS)),
+            ("ORDERS_DEAD_LETTERS_QUEUE_URL", queue("orders-dead-letters.fifo")),
+            ("ORDERS_TENANT", "acme".to_owned()),
             ("WEBHOOK_SECRETS", WEBHOOK_SECRET.to_owned()),
             ("SEALING_KEYS", BASE64_STANDARD.encode([7; 64])),
             ("REPORTS", reports.path().to_str().expect("a path").to_owned()),

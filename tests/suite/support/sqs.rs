@@ -7,11 +7,13 @@ use std::{any::Any, collections::HashMap, time::Duration};
 use aws_config::SdkConfig;
 use aws_sdk_sqs::{
     Client,
+    primitives::Blob,
     types::{
         DeleteMessageBatchRequestEntry, Message, MessageAttributeValue, MessageSystemAttributeName,
         QueueAttributeName, SendMessageBatchRequestEntry,
     },
 };
+use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Map, Value, json};
 
 use super::{client::connect, elasticmq, local_cloud::LocalCloud};
@@ -52,11 +54,13 @@ pub struct NewMessage {
     /// Only in a FIFO queue.
     pub group: Option<String>,
     pub attributes: Vec<(String, String)>,
+    /// Attributes that are bytes.
+    pub binary: Vec<(String, Vec<u8>)>,
 }
 
 impl NewMessage {
     pub fn new(body: impl ToString) -> Self {
-        Self { body: body.to_string(), group: None, attributes: Vec::new() }
+        Self { body: body.to_string(), group: None, attributes: Vec::new(), binary: Vec::new() }
     }
 
     pub fn of_group(group: &str, body: impl ToString) -> Self {
@@ -125,6 +129,12 @@ impl Queue {
                     let value = MessageAttributeValue::builder().data_type("String").string_value(value);
                     (name.clone(), value.build().expect("it has a type"))
                 });
+                let binary = message.binary.iter().map(|(name, bytes)| {
+                    let value = MessageAttributeValue::builder().data_type("Binary");
+                    let value = value.binary_value(Blob::new(bytes.clone()));
+                    (name.clone(), value.build().expect("it has a type"))
+                });
+                let attributes = attributes.chain(binary);
                 let id = message.group.as_ref().map(|_| uuid::Uuid::new_v4().to_string());
                 let entry = SendMessageBatchRequestEntry::builder().id(place.to_string());
                 let entry =
@@ -220,7 +230,10 @@ impl Queue {
         let system: Map<_, _> =
             system.map(|(name, value)| (name.as_str().to_owned(), json!(value))).collect();
         let own = message.message_attributes().into_iter().flatten().map(|(name, value)| {
-            let shown = json!({ "stringValue": value.string_value(), "dataType": value.data_type() });
+            let bytes = value.binary_value().map(|bytes| BASE64_STANDARD.encode(bytes));
+            let shown = json!({
+                "stringValue": value.string_value(), "binaryValue": bytes, "dataType": value.data_type()
+            });
             (name.clone(), shown)
         });
         json!({

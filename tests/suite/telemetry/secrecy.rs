@@ -26,10 +26,11 @@ use crate::support::{
     client::{client, connect},
     embedded,
     faults::{Fault, Faults},
-    function::Function,
+    function::{Document, Function},
     guarded::fingerprints,
     http::{Gate, PAY, api, clock, guard_of, order, record_key, send, tenant, until},
     logs::Logs,
+    messages::of_group,
     on_each_store,
     payments_api::{PaymentsApi, TestProvider, sealing_keys},
     sample::{self, Sample},
@@ -37,16 +38,16 @@ use crate::support::{
 };
 
 /// Values that must not be logged. Each contains `marker`, and nothing else does.
-struct Secrets {
-    marker: String,
+pub(super) struct Secrets {
+    pub(super) marker: String,
     key: String,
-    tenant: String,
+    pub(super) tenant: String,
     customer: String,
     card: String,
 }
 
 impl Secrets {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let marker = Uuid::new_v4().simple().to_string();
         let named = |name: &str| format!("{name}-{marker}");
         Self {
@@ -58,13 +59,13 @@ impl Secrets {
         }
     }
 
-    fn order(&self, cents: u32) -> String {
+    pub(super) fn order(&self, cents: u32) -> String {
         let Self { customer, card, .. } = self;
         json!({ "customerId": customer, "amountCents": cents, "currency": "EUR", "source": card }).to_string()
     }
 
     /// The key of one flow.
-    fn key(&self, flow: &str) -> String {
+    pub(super) fn key(&self, flow: &str) -> String {
         format!("{}-{flow}", self.key)
     }
 
@@ -75,7 +76,7 @@ impl Secrets {
     /// Searches every line. The library, the function and Lambda's runtime reveal nothing at any level. The SDK, its HTTP client and the
     /// store that runs in this process log whole requests at DEBUG and TRACE, which is unavoidable. Above those levels they reveal nothing
     /// either.
-    fn assert_kept(&self, logs: Logs) {
+    pub(super) fn assert_kept(&self, logs: Logs) {
         const OURS: [&str; 4] = ["lambda_idempotency", "payments", "lambda_http", "lambda_runtime"];
         for line in logs.lines_with(&self.marker) {
             let ours = OURS.iter().any(|target| line.target().starts_with(target));
@@ -260,11 +261,14 @@ async fn no_function_logs_or_counts_caller_data() {
     assert!(written.len() >= 5, "{written:?}");
 
     let mut orders = start("orders").await;
-    let place = |flow: &str, card: &str, quantity: u64| {
-        let order = json!({
+    let ordered = |card: &str, quantity: u64| {
+        json!({
             "customerId": secrets.customer, "sku": marker, "quantity": quantity, "amountCents": 1, "currency": "EUR",
             "source": card,
-        });
+        })
+    };
+    let place = |flow: &str, card: &str, quantity: u64| {
+        let order = ordered(card, quantity);
         sample::request(
             "POST",
             "/orders",
@@ -291,6 +295,46 @@ async fn no_function_logs_or_counts_caller_data() {
     }
     quiet(&orders, &["order-lost", "order-echoed", "order-unsure", "order-unrefunded", "order-panics"]);
     assert!(!orders.documents().is_empty());
+
+    let mut order_queue =
+        sample.start("order-queue", &[("RUST_LOG", LEVELS), ("ORDERS_TENANT", tenant)]).await;
+    let queued = [
+        ("order-queued", card("ok"), 1),
+        ("order-queued", card("ok"), 1),
+        ("order-queued", card("ok"), 2),
+        ("order-queued-no", card("declined"), 1),
+        ("order-queued-lost", card("500"), 1),
+        ("order-queued-echoed", card("echo"), 1),
+        ("order-queued-unsure", card("unsure"), 1),
+        ("order-queued-panics", "tok_panic_phase_1".to_owned(), 1),
+        ("order-queued-bad", card("ok"), 101),
+    ];
+    let mut bodies: Vec<_> = queued
+        .iter()
+        .map(|(flow, card, quantity)| {
+            let mut order = ordered(card, *quantity);
+            order["orderId"] = secrets.key(flow).into();
+            order["sku"] = format!("{marker}-2").into();
+            order.to_string()
+        })
+        .collect();
+    bodies.extend([marker.clone(), json!({ marker: marker }).to_string(), json!([marker]).to_string()]);
+    let batch = bodies.iter().enumerate().map(|(place, body)| {
+        // The first three have one key, and run one after another.
+        let mut message = of_group(&format!("{marker}-{}", place.max(2)), &place.to_string(), body);
+        message["eventSourceARN"] =
+            format!("arn:aws:sqs:eu-central-1:123456789012:{}", sample::ORDERS).into();
+        message
+    });
+    let batch = batch.collect::<Vec<_>>();
+    let back = order_queue.invoke(&json!({ "Records": batch })).await.expect("an answer of the batch");
+    assert_eq!(back["batchItemFailures"].as_array().expect("a list").len(), 4, "{back}");
+    quiet(
+        &order_queue,
+        &["order-queued-lost", "order-queued-echoed", "order-queued-unsure", "order-queued-panics"],
+    );
+    let of_queue = |document: &Document| document.queue.as_deref() == Some(sample::ORDERS);
+    assert!(order_queue.documents().iter().any(of_queue));
 
     let work = |kind: &str, flows: &[&str]| {
         let unknown = record_key(tenant, "unknown-operation", &secrets.key("lost")).partition_key();
@@ -330,12 +374,13 @@ async fn no_function_logs_or_counts_caller_data() {
     let mut webhook = start("webhook").await;
     let mut lost = provider.orders();
     lost.retain(|(_, order)| order["source"].as_str().unwrap().ends_with("500"));
-    let [payment, order] = &lost[..] else { panic!("{lost:?}") };
+    let [payment, order, queued] = &lost[..] else { panic!("{lost:?}") };
     let mut forged = sample::signed(marker);
     forged["headers"]["provider-signature"] = format!("t=1,v1={marker}").into();
     for (event, status) in [
         (sample::charged(payment), 200),
         (sample::charged(order), 200),
+        (sample::charged(queued), 200),
         (sample::signed(marker), 400),
         (
             sample::signed(
@@ -347,7 +392,7 @@ async fn no_function_logs_or_counts_caller_data() {
     ] {
         assert_eq!(sample::status(&webhook.invoke(&event).await), status);
     }
-    quiet(&webhook, &["lost", "order-lost"]);
+    quiet(&webhook, &["lost", "order-lost", "order-queued-lost"]);
     assert!(!webhook.documents().is_empty());
 
     let ledger = Provider::start().await;

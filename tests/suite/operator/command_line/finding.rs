@@ -2,10 +2,14 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use lambda_idempotency::key::RecordKey;
+use lambda_idempotency::key::{IdempotencyKey, RecordKey};
 use serde_json::json;
 
-use super::{table, table::own};
+use super::{
+    table,
+    table::{TENANT, own},
+};
+use crate::support::guarded::OPERATION;
 
 /// Two keys whose hashes begin with the same four digits.
 fn alike() -> (RecordKey, RecordKey) {
@@ -75,4 +79,33 @@ async fn a_hash_instead_of_a_name_gets_a_hint_at_show() {
     }
     let named = ["settle", "--not-executed", "--reason", "because", "--yes", "no#such#record"];
     table.cli.run(&named).await.assert_refused(3, "has no record of tenant");
+}
+
+// The library hashes such a key, so that nobody can write it down.
+#[tokio::test]
+async fn a_key_of_several_parts_is_named_by_its_parts() {
+    let table = table().await;
+    let long = "x".repeat(300);
+    for parts in [&["warehouse-2", "-7"][..], &["sha", "256"], &[&long], &["k-1"]] {
+        let key = IdempotencyKey::of(parts).expect("a key");
+        table.unknown(key.as_str()).await;
+        let parts: Vec<_> = parts.iter().flat_map(|part| ["--key-part", part]).collect();
+        let record = [&["--tenant", TENANT, "--operation", OPERATION][..], &parts].concat();
+        let shown = table.cli.json(&[&["show"][..], &record].concat()).await;
+        assert_eq!(shown["record"]["key"], key.as_str());
+        let settle = ["settle", "--not-executed", "--reason", "because", "--yes"];
+        assert_eq!(table.cli.run(&[&settle[..], &record].concat()).await.code, Some(0), "{parts:?}");
+        assert_eq!(table.record(key.as_str()).await.state.name(), "failed_retryable");
+    }
+    let named = ["show", "--tenant", TENANT, "--operation", OPERATION];
+    let of = async |more: &[&str]| table.cli.run(&[&named[..], more].concat()).await;
+    of(&["--key-part", "7", "--key-part", "warehouse-2"]).await.assert_refused(3, "no record");
+    of(&["--key-part", ""]).await.assert_refused(2, "it is empty");
+    for (usage, text) in [
+        (of(&["--key-part", "a", "k-1"]).await, "cannot be used with"),
+        (of(&[]).await, "required arguments"),
+        (table.cli.run(&["show", "--key-part", "a"]).await, "--operation"),
+    ] {
+        assert!(usage.code == Some(2) && usage.stderr.contains(text), "{usage:?}");
+    }
 }
