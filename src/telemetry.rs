@@ -37,6 +37,8 @@ counts! {
     Created: RESERVE_CREATED = "api.idempotency.reserve.created.count";
     /// Requests that were accepted, to be executed later.
     Accepted: RESERVE_ACCEPTED = "api.idempotency.reserve.accepted.count";
+    /// Accepted requests that ended with 408: no worker began them in time, or all their executions did nothing.
+    Abandoned: WORK_ABANDONED = "api.idempotency.work.abandoned.count";
     /// Duplicates that got the kept answer.
     Replay: RESERVE_REPLAY = "api.idempotency.reserve.replay.count";
     /// Duplicates of operations in flight.
@@ -302,7 +304,10 @@ pub const COMPLETE_LATENCY: &str = "api.idempotency.complete.latency";
 pub const DELIVERY_AGE: &str = "api.idempotency.outbox.delivery_age";
 
 /// How many messages of the outbox a sweep found that should have been delivered: at each sweep.
-pub const OUTBOX_UNDELIVERED: &str = "api.idempotency.outbox.undelivered.count";
+pub const OUTBOX_UNDELIVERED: &str = "api.idempotency.outbox.undelivered";
+
+/// How many accepted requests a sweep found that wait for a worker, a quarter of an hour after they came: at each sweep.
+pub const WORK_WAITING: &str = "api.idempotency.work.waiting";
 
 /// Completed polls. If there are none for a while, no question about unknown outcomes is asked. Without label.
 pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";

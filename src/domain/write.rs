@@ -338,10 +338,13 @@ impl DomainWrite {
         let has_condition = self.condition.is_some() || !self.names.is_empty() || !self.values.is_empty();
         for (is_wrong, reason) in [
             (!Topic::is_name(topic), "a topic's name is 1 to 128 letters, digits, `-`, `_`, `.` or `/`"),
-            (body.len() > MAX_MESSAGE, "it is longer than 240 KiB"),
+            (escaped_length(body) > MAX_MESSAGE, "it is longer than 240 KiB"),
             (has_condition || self.if_refused != IfRefused::Fail, "a message has no condition"),
-            // From a queue, where every sender could have made it.
-            (serde_json::from_str::<serde::de::IgnoredAny>(body).is_err(), "its body is not JSON"),
+            // Also with what is around it, such as the envelopes of a queue and an event bus.
+            (
+                !is_readable(body),
+                "its body is not JSON, is nested too deeply, or has a number that no reader takes",
+            ),
         ] {
             if is_wrong {
                 return Err(self.unpublishable(&reason));
@@ -349,6 +352,26 @@ impl DomainWrite {
         }
         Ok(())
     }
+}
+
+/// How deep a message may be nested: readers take 128, with the envelopes around it.
+const MAX_MESSAGE_DEPTH: usize = 100;
+
+/// Whether every reader of JSON takes this, also with envelopes around it.
+fn is_readable(body: &str) -> bool {
+    fn depth(value: &serde_json::Value) -> usize {
+        match value {
+            serde_json::Value::Array(elements) => 1 + elements.iter().map(depth).max().unwrap_or_default(),
+            serde_json::Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or_default(),
+            _ => 0,
+        }
+    }
+    serde_json::from_str(body).is_ok_and(|value| depth(&value) <= MAX_MESSAGE_DEPTH)
+}
+
+/// The length of a message once the two characters that SQS refuses are escaped.
+fn escaped_length(body: &str) -> usize {
+    body.len() + 3 * body.matches(['\u{FFFE}', '\u{FFFF}']).count()
 }
 
 /// Sets a placeholder; false if it has another value already.

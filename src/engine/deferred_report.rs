@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
+    record::{Accepted, Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
     telemetry::Count,
     time_budget::TimeBudget,
 };
@@ -92,10 +92,13 @@ impl Executor {
         };
         let wanted = inline.as_ref().unwrap_or(&kept.ended);
         // As its worker wants it: what else was reported counts once the report is applied.
-        let alone = Record { reported: None, ..seen.clone() };
+        // Whether accepted work has ended is decided then too.
+        let accepted = seen.accepted.map(|accepted| Accepted { max_attempts: u32::MAX, ..accepted });
+        let alone = Record { reported: None, accepted, ..seen.clone() };
         let ended = wanted.of(&alone, seen, seen.revision, self.engine.world.now());
         let mut ended = *ended.ok_or("its record has moved on")?.into_record();
         ended.reported = ended.reported.max(seen.reported);
+        ended.accepted = seen.accepted;
         DeferredReport::of(ended, &kept.writes).map_err(|error| error.to_string())
     }
 }

@@ -32,6 +32,8 @@ pub enum ReserveOutcome {
         wait: Duration,
         /// How long its lease still lasts, as far as is known: then others may look at it.
         lease_left: Duration,
+        /// The state of its record, as far as is known.
+        state: &'static str,
     },
     /// The key was used for another request.
     Mismatch,
@@ -54,7 +56,8 @@ pub enum ReserveOutcome {
 
 impl ReserveOutcome {
     /// Another execution is changing the record just now.
-    const BRIEFLY_IN_FLIGHT: Self = Self::InFlight { wait: Duration::ZERO, lease_left: Duration::ZERO };
+    const BRIEFLY_IN_FLIGHT: Self =
+        Self::InFlight { wait: Duration::ZERO, lease_left: Duration::ZERO, state: State::IN_PROGRESS };
 }
 
 /// A kept answer.
@@ -287,7 +290,17 @@ impl Executor {
                     _ => ReserveOutcome::Unknown { wait: record.wait(now) },
                 }
             }
-            (Err(Found::Completed | Found::Abandoned), Some(record)) => {
+            (Err(Found::Abandoned), Some(record)) if !matches!(record.state, State::Completed { .. }) => {
+                tracing::error!(
+                    "accepted work is claimed too late, and perhaps something was done: it is escalated"
+                );
+                ReserveOutcome::Unknown { wait: record.wait(now) }
+            }
+            (Err(found @ (Found::Completed | Found::Abandoned)), Some(record)) => {
+                if found == Found::Abandoned {
+                    tracing::warn!("accepted work is claimed too late: it ends with 408");
+                    Count::Abandoned.add(self.operation().name());
+                }
                 let replay = self.engine.replay(&record, times.answer_by).await?;
                 if replay.is_some() {
                     telemetry::replayed(record.attempts);
@@ -308,7 +321,9 @@ impl Executor {
             }
             (Err(Found::Unknown), Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
             (Err(Found::InFlight), Some(record)) => {
-                ReserveOutcome::InFlight { wait: record.wait(now), lease_left: record.lease_left(now) }
+                let (wait, lease_left, state) =
+                    (record.wait(now), record.lease_left(now), record.state.name());
+                ReserveOutcome::InFlight { wait, lease_left, state }
             }
             (_, None) => ReserveOutcome::BRIEFLY_IN_FLIGHT,
         })

@@ -42,11 +42,7 @@ pub async fn deliverer() -> Result<Deliverer, Error> {
 async fn configured() -> Result<Deliverer, Error> {
     let aws = lambda::aws().await;
     let has_work = config::text("WORK_QUEUE_URL").is_ok();
-    let topics = match Topics::from_env() {
-        // There may be asynchronous operations alone.
-        Err(ConfigError::Missing(_)) if has_work => Topics::default(),
-        topics => topics?,
-    };
+    let topics = Topics::from_env()?;
     let wakes = SqsQueue::from_env(&aws, "OUTBOX_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let mut deliverer = Deliverer::new(store, wakes, topics.clone());

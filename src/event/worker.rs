@@ -5,7 +5,9 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use http::{Request, Response};
 use lambda_http::{Body, RequestExt};
+use lambda_runtime::Context;
 use tower_service::Service;
+use tracing::Instrument;
 
 use super::{
     Consumer, KeyFrom, Source, SqsFunction,
@@ -19,12 +21,21 @@ use crate::{
     message::Message,
     record::{BodyId, Place},
     store::{Store, StoreError},
+    telemetry,
 };
 
 impl Consumer {
+    /// The consumer of the queue to which the [outbox function](super::outbox) sends accepted work: see [`work`](Self::work).
+    pub fn worker(source: impl Source) -> Self {
+        Self::new(source, KeyFrom::body("/request"))
+    }
+
     /// The function that executes what was accepted by [asynchronous](crate::Operation::asynchronous) operations: for
-    /// [`lambda::run`](crate::lambda::run). `service` is the guarded router that accepted it, `store` the store of its records. The queue is the
-    /// one to which the [outbox function](super::outbox) sends accepted work.
+    /// [`lambda::run`](crate::lambda::run). `service` is the guarded router that accepted it, `store` the store of its records. Leave out layers
+    /// around it that verify callers or bound their time: a request is verified when it is accepted, and nobody waits for its answer.
+    ///
+    /// A handler gets method, URI, body, what the request says of its media types and languages, and what the authorizer of API Gateway
+    /// verified; of `lambda_http`'s extensions, the request context with the authorizer alone.
     ///
     /// The guard of the route takes the record over, runs its handler with the accepted request, and keeps the answer. A message stays in the
     /// queue until its record is settled:
@@ -39,17 +50,6 @@ impl Consumer {
     /// | unknown | it is held until reconciliation asks next, but half an hour at most |
     ///
     /// A route that is gone, or is not guarded, goes to the dead letters. Nothing is run, and the record ends with 408 in time.
-    pub fn worker<S, R>(source: impl Source, store: impl Store, service: S) -> impl SqsFunction
-    where
-        S: Service<Request<Body>, Response = Response<R>> + Clone + Send + Sync + 'static,
-        S::Future: Send,
-        S::Error: fmt::Display + Send,
-        R: Send + 'static,
-    {
-        Self::new(source, KeyFrom::body("/request")).work(store, service)
-    }
-
-    /// The same with settings of its own: how many messages run at once, and how often an interrupted operation is resumed.
     pub fn work<S, R>(self, store: impl Store, service: S) -> impl SqsFunction
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl Consumer {
     }
 }
 
-async fn executed<S, R>(store: &dyn Store, mut service: S, job: Job, max_attempts: u32) -> Done
+async fn executed<S, R>(store: &dyn Store, service: S, job: Job, max_attempts: u32) -> Done
 where
     S: Service<Request<Body>, Response = Response<R>>,
     S::Error: fmt::Display,
@@ -77,6 +77,21 @@ where
     let Some((key, id)) = asked_for(&message.body) else {
         return Done::refused("the message asks for no accepted work");
     };
+    let span = telemetry::record_span(&key);
+    claimed(store, service, (key, id), &context, max_attempts).instrument(span).await
+}
+
+async fn claimed<S, R>(
+    store: &dyn Store,
+    mut service: S,
+    (key, id): (RecordKey, BodyId),
+    context: &Context,
+    max_attempts: u32,
+) -> Done
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    S::Error: fmt::Display,
+{
     let kept = match store.load_body(&key, id, Place::BodyItem).await {
         Ok(Some(kept)) => kept,
         Ok(None) => {
@@ -91,8 +106,12 @@ where
     let Some(request) = read_accepted(key.clone(), id, &kept) else {
         return Done::refused("the accepted request is not as this version keeps it");
     };
-    let request = request.map(|body: Bytes| Body::Binary(body.into()));
-    let request = request.with_lambda_context((*context).clone());
+    let request = request.map(|body: Bytes| match String::from_utf8(body.into()) {
+        Ok(text) if text.is_empty() => Body::Empty,
+        Ok(text) => Body::Text(text),
+        Err(bytes) => Body::Binary(bytes.into_bytes()),
+    });
+    let request = request.with_lambda_context(context.clone());
     let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
     let answered = match ready {
         Ok(()) => service.call(request).await,

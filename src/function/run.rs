@@ -175,7 +175,7 @@ impl Guard {
     ) -> Outcome<T> {
         Err(match found {
             ReserveOutcome::Replay(replay) => return replayed(replay),
-            ReserveOutcome::InFlight { wait, lease_left } => self.in_flight(wait, lease_left),
+            ReserveOutcome::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
             ReserveOutcome::Mismatch => RunError::Mismatch,
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
             ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),

@@ -1,9 +1,9 @@
 //! Requests of asynchronous operations: what is kept of one for its worker, and the 202 that its client gets.
 
-use std::{sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, future::BoxFuture};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
     header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, RETRY_AFTER},
@@ -27,12 +27,13 @@ use super::{
     respond::HttpAnswer,
     settings::Guard,
     status,
+    target::original_uri,
 };
 use crate::{
     engine::{Computed, SingleTransaction, SingleTransactionOutcome},
     fingerprint::{Fingerprint, Fingerprints},
     key::RecordKey,
-    record::BodyId,
+    record::{BodyId, State},
     telemetry,
 };
 
@@ -91,7 +92,7 @@ impl Kept {
         };
         Self {
             method: parts.method.to_string(),
-            uri: parts.uri.to_string(),
+            uri: original_uri(parts).to_string(),
             headers: kept.filter_map(text).collect(),
             rest,
             http,
@@ -100,15 +101,17 @@ impl Kept {
         }
     }
 
-    fn context(&self) -> Option<RequestContext> {
+    /// What a resolver of the tenant, or a handler, reads of the event.
+    fn context(&self) -> serde_json::Result<Option<RequestContext>> {
         if let Some(verified) = &self.http {
             let mut context = ApiGatewayV2httpRequestContext::default();
-            context.authorizer = serde_json::from_value(verified.clone()).ok()?;
-            return Some(RequestContext::ApiGatewayV2(context));
+            context.authorizer = serde_json::from_value(verified.clone())?;
+            return Ok(Some(RequestContext::ApiGatewayV2(context)));
         }
+        let Some(verified) = &self.rest else { return Ok(None) };
         let mut context = ApiGatewayProxyRequestContext::default();
-        context.authorizer = serde_json::from_value(self.rest.clone()?).ok()?;
-        Some(RequestContext::ApiGatewayV1(context))
+        context.authorizer = serde_json::from_value(verified.clone())?;
+        Ok(Some(RequestContext::ApiGatewayV1(context)))
     }
 }
 
@@ -135,7 +138,7 @@ pub(crate) fn read(key: RecordKey, request: BodyId, kept: &Bytes) -> Option<Requ
     *built.method_mut() = Method::try_from(&*read.method).ok()?;
     *built.uri_mut() = Uri::try_from(&*read.uri).ok()?;
     *built.headers_mut() = headers;
-    if let Some(context) = read.context() {
+    if let Some(context) = read.context().ok()? {
         built.extensions_mut().insert(context);
     }
     built.extensions_mut().insert(Claim { key, request, fingerprints });
@@ -148,9 +151,12 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         Ok(parsed) => parsed,
         Err(problem) => return problem,
     };
-    let Parsed { request, body, refusal, mount } = parsed;
-    if body.as_ref().len() > MAX_ACCEPTED {
-        return guard.problem(ProblemType::BodyTooLong);
+    let Parsed { mut request, body, mut refusal, mount } = parsed;
+    if body.as_ref().len() > MAX_ACCEPTED && request.may_begin {
+        // If there is a record, it answers: the operation may have been executed at once before.
+        request.may_begin = false;
+        let detail = format!("A request that is executed later has at most {} KiB.", MAX_ACCEPTED / 1024);
+        refusal = Some(Problem { detail: Some(detail.into()), ..Problem::new(ProblemType::BodyTooLong) });
     }
     let Ok(kept) = kept(&parts, &request.fingerprints.current(), body.as_ref()) else {
         return guard.problem(ProblemType::NotGuarded);
@@ -161,7 +167,17 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         let (accept, parts, body, kept) = (accept.clone(), parts.clone(), body.clone(), kept.clone());
         Box::pin(async move {
             let response = match accept {
-                Some(accept) => accept(transaction, parts, body).await,
+                Some(accept) => {
+                    let decided = AssertUnwindSafe(async { accept(transaction, parts, body).await });
+                    match decided.catch_unwind().await {
+                        Ok(response) => response,
+                        Err(_) => {
+                            tracing::error!("what accepts a request panicked: nothing is accepted");
+                            let failed = Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR);
+                            failed.body(Bytes::new()).unwrap_or_default()
+                        }
+                    }
+                }
                 None => {
                     Response::builder().status(StatusCode::ACCEPTED).body(Bytes::new()).unwrap_or_default()
                 }
@@ -188,18 +204,25 @@ impl Guard {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
             Committed { reply, .. } => {
-                let mut accepted = self.waiting(key, mount, Duration::ZERO);
-                if !reply.body().is_empty() {
-                    let (chosen, body) = reply.into_parts();
+                let mut accepted = self.waiting(key, mount, State::PENDING, Duration::ZERO);
+                let (chosen, body) = reply.into_parts();
+                if !body.is_empty() {
                     *accepted.body_mut() = Full::new(body);
-                    for name in [CONTENT_TYPE, LOCATION, RETRY_AFTER] {
-                        if let Some(value) = chosen.headers.get(&name) {
-                            accepted.headers_mut().insert(name, value.clone());
-                        }
+                    accepted.headers_mut().remove(CONTENT_TYPE);
+                }
+                for name in [CONTENT_TYPE, LOCATION, RETRY_AFTER] {
+                    if let Some(value) = chosen.headers.get(&name) {
+                        accepted.headers_mut().insert(name, value.clone());
                     }
                 }
+                accepted.extensions_mut().insert(Outcome::Completed);
                 accepted.extensions_mut().insert(Ended::from(Became::Kept));
                 accepted
+            }
+            Nothing(reply)
+                if reply.status() == StatusCode::INTERNAL_SERVER_ERROR && reply.body().is_empty() =>
+            {
+                self.problem(ProblemType::NotGuarded)
             }
             Nothing(reply) => {
                 let (mut parts, body) = reply.into_parts();
@@ -214,8 +237,14 @@ impl Guard {
     }
 
     /// 202, with the status of the operation and its URL.
-    pub(super) fn waiting(&self, key: &RecordKey, mount: &str, wait: Duration) -> HttpAnswer {
-        let mut accepted = status::in_progress(self.operation().name());
+    pub(super) fn waiting(
+        &self,
+        key: &RecordKey,
+        mount: &str,
+        state: &'static str,
+        wait: Duration,
+    ) -> HttpAnswer {
+        let mut accepted = status::in_flight(self.operation().name(), state);
         *accepted.status_mut() = StatusCode::ACCEPTED;
         accepted.extensions_mut().insert(Outcome::NotExecuted);
         accepted.headers_mut().insert(RETRY_AFTER, seconds(self.operation().retry_after_of(wait)));

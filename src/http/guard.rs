@@ -9,6 +9,7 @@ use http_body_util::Full;
 
 use super::{
     GuardedBody, Outcome, ProblemType,
+    accept::Claim,
     classify::classify,
     ended::{Became, Ended, Why},
     replay,
@@ -70,6 +71,8 @@ impl Guard {
         };
         let handler = async |execution: Execution| {
             parts.extensions.insert(execution.clone());
+            // It is taken: a guard within this one has its own operation.
+            parts.extensions.remove::<Claim>();
             let answered = handler(execution.clone(), Request::from_parts(parts, body.into())).await;
             self.handled(&execution, answered)
         };

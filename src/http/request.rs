@@ -14,7 +14,7 @@ use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
     key::{RecordKey, Scope, refusal::KeyRefusal},
-    record::{Accepted, Work},
+    record::Work,
     time::Timestamp,
 };
 
@@ -70,9 +70,17 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         // It was parsed when it was accepted.
         let Claim { key, request, fingerprints } = claim.clone();
         let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
-        let (work, origin) = (Work::Claimed(request), Some(origin::of(parts)));
-        let request =
-            Request { key, fingerprints, may_begin: true, may_have_begun: false, deadline, work, origin };
+        let work = Work::Claimed(request);
+        // The record keeps the origin that it was accepted from.
+        let request = Request {
+            key,
+            fingerprints,
+            may_begin: true,
+            may_have_begun: false,
+            deadline,
+            work,
+            origin: None,
+        };
         return Ok(Parsed { request, body, refusal: None, mount: String::new() });
     }
     let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
@@ -101,9 +109,8 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
     let work = operation.asynchronous.map_or(Work::Now, |bound| {
-        let request = guard.world().nonce().into();
         let claim_by = guard.world().now().plus(bound);
-        Work::Later(Accepted { request, claim_by, max_attempts: operation.max_attempts })
+        Work::Later { claim_by, max_attempts: operation.max_attempts }
     });
     let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, work, origin };
     Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })

@@ -28,8 +28,8 @@ impl Guard {
     ) -> HttpAnswer {
         match found {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight { wait, lease_left } => {
-                let mut response = self.in_flight(key, mount, wait);
+            ReserveOutcome::InFlight { wait, lease_left, state } => {
+                let mut response = self.in_flight(key, mount, state, wait);
                 let problem = ProblemType::InFlight;
                 response.extensions_mut().insert(Ended::from(Became::Problem { problem, wait, lease_left }));
                 response
@@ -80,11 +80,11 @@ impl Guard {
         self.retry_later(problem, Duration::ZERO)
     }
 
-    fn in_flight(&self, key: &RecordKey, mount: &str, wait: Duration) -> HttpAnswer {
+    fn in_flight(&self, key: &RecordKey, mount: &str, state: &'static str, wait: Duration) -> HttpAnswer {
         let accepts = self.operation().while_in_flight == WhileInFlight::Accept;
         if !accepts && self.operation().asynchronous.is_none() {
             return self.retry_later(Problem::new(ProblemType::InFlight), wait);
         }
-        self.waiting(key, mount, wait)
+        self.waiting(key, mount, state, wait)
     }
 }

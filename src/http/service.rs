@@ -54,7 +54,8 @@ where
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let is_claimed = request.extensions().get::<Claim>().is_some();
+        let claim: Option<&Claim> = request.extensions().get();
+        let is_claimed = claim.is_some_and(|claim| claim.key.operation() == guard.operation().name());
         let answer = if guard.operation().asynchronous.is_some() && !is_claimed {
             accept::answer(guard, request).boxed().left_future()
         } else if guard.settings.single_transaction {

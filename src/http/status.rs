@@ -156,8 +156,8 @@ pub async fn operation_status(
 }
 
 /// The status document that a duplicate of an operation in flight gets.
-pub(super) fn in_progress(operation: &OperationName) -> Response<Full<Bytes>> {
-    json(&Status { operation: operation.as_str(), state: State::IN_PROGRESS, ..Status::default() })
+pub(super) fn in_flight(operation: &OperationName, state: &'static str) -> Response<Full<Bytes>> {
+    json(&Status { operation: operation.as_str(), state, ..Status::default() })
 }
 
 /// The URL of an operation's status. The key is in the query, which every gateway passes on as it was sent, or decoded once.

@@ -123,11 +123,11 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
 
 /// The URI before nested routers strip its prefix, which tells `/accounts/1/payments` from `/accounts/2/payments`.
 #[cfg(feature = "axum")]
-fn original_uri(parts: &Parts) -> &Uri {
+pub(super) fn original_uri(parts: &Parts) -> &Uri {
     parts.extensions.get::<::axum::extract::OriginalUri>().map_or(&parts.uri, |original| &original.0)
 }
 
 #[cfg(not(feature = "axum"))]
-fn original_uri(parts: &Parts) -> &Uri {
+pub(super) fn original_uri(parts: &Parts) -> &Uri {
     &parts.uri
 }

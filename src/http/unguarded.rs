@@ -14,7 +14,9 @@ impl Guard {
     /// Whether a request runs unguarded: by its method, or without a key if the profile makes keys optional.
     pub(super) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
         // Another front must not run it twice, whatever its method.
-        if request.extensions().get::<GivenKey>().is_some() || request.extensions().get::<Claim>().is_some() {
+        let claim: Option<&Claim> = request.extensions().get();
+        let is_claimed = claim.is_some_and(|claim| claim.key.operation() == self.operation().name());
+        if is_claimed || request.extensions().get::<GivenKey>().is_some() {
             return false;
         }
         let (method, keyed) = (request.method(), request.headers().contains_key(IDEMPOTENCY_KEY));
@@ -32,7 +34,11 @@ impl Guard {
                 }
                 true
             }
-            None if !keyed && self.settings.profile.key_optional => {
+            // What is executed later needs a key.
+            None if !keyed
+                && self.settings.profile.key_optional
+                && self.operation().asynchronous.is_none() =>
+            {
                 Count::Unguarded.add(self.operation().name());
                 true
             }

@@ -77,6 +77,10 @@ impl Operation {
             "operation {name:?}: a single_transaction() has no phases to resume behind: drop OnLeaseExpiry::Resume"
         );
         assert!(
+            self.asynchronous.is_none(),
+            "operation {name:?}: a single_transaction() is not asynchronous(): it is executed at once, or accepted"
+        );
+        assert!(
             timeout <= MAX_SENDING_TIME,
             "operation {name:?}: completion_timeout({timeout:?}) is longer than a single_transaction() may be sent \
              ({MAX_SENDING_TIME:?})"

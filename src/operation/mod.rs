@@ -252,11 +252,12 @@ impl Operation {
         self
     }
 
-    /// Executes the operation later, by a [worker](crate::event::Consumer::worker): for work that takes longer than a client waits. A request is
+    /// Executes the operation later, by a [worker](crate::event::Consumer::work): for work that takes longer than a client waits. A request is
     /// accepted with 202 and the URL of the operation's status. For HTTP only: see
     /// [`Idempotency::accept`](crate::http::Idempotency::accept).
     ///
-    /// If no worker has begun it within `bound`, or all [attempts](Self::max_attempts) did nothing, it ends with 408.
+    /// If it waits for a worker once `bound` is over, or all [attempts](Self::max_attempts) did nothing, it ends with 408. If one of them
+    /// perhaps did something, it is escalated instead.
     ///
     /// # Panics
     /// If `bound` is zero: no worker could begin.

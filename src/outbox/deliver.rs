@@ -64,7 +64,7 @@ impl Deliverer {
         }
     }
 
-    /// Sends accepted work that waits for a worker to this queue, from which a [worker](crate::event::Consumer::worker) takes it.
+    /// Sends accepted work that waits for a worker to this queue, from which a [worker](crate::event::Consumer::work) takes it.
     pub fn work_to(mut self, queue: impl Queue) -> Self {
         self.work = Some(Arc::new(queue));
         self
@@ -102,12 +102,13 @@ impl Deliverer {
     /// # Errors
     /// If one is not delivered. Those before it are.
     pub async fn deliver(&self, key: &RecordKey, time: Duration) -> Result<(), DeliveryError> {
-        self.delivered(key, time).instrument(telemetry::record_span(key)).await
+        let delivered = self.delivered(key, time).instrument(telemetry::record_span(key)).await;
+        delivered.inspect_err(|_| Count::NotDelivered.add(key.operation()))
     }
 
     async fn delivered(&self, key: &RecordKey, time: Duration) -> Result<(), DeliveryError> {
         let world = &self.engine.world;
-        let until = world.instant().plus(time);
+        let until = world.term(time);
         loop {
             let messages = self.engine.bounded(None, self.outbox.undelivered(key)).await?;
             if messages.is_empty() {
@@ -117,15 +118,13 @@ impl Deliverer {
                 let target = self.targets.get(&message.topic);
                 let target = target.ok_or_else(|| DeliveryError::NoTarget(message.topic.clone()))?;
                 // After a freeze another deliverer may be at work: its group is free again by then.
-                let left = until.since(world.instant());
+                let left = world.left(until);
                 let handed = match left.is_zero() {
                     true => None,
                     false => world.within(left, target.deliver(message)).await,
                 };
-                handed.ok_or(DeliveryError::Late)?.map_err(|error| {
-                    Count::NotDelivered.add(key.operation());
-                    DeliveryError::Target { topic: message.topic.clone(), error }
-                })?;
+                let handed = handed.ok_or(DeliveryError::Late)?;
+                handed.map_err(|error| DeliveryError::Target { topic: message.topic.clone(), error })?;
                 Count::Delivered.add(key.operation());
                 telemetry::took(DELIVERY_AGE, key.operation(), world.now().since(message.published_at));
                 self.engine.bounded(None, self.outbox.remove(message)).await?;

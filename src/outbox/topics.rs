@@ -15,6 +15,8 @@ use crate::domain::Topic;
 /// | `bus:name` | an EventBridge event bus, by its name or ARN; the topic is the `detail-type` (feature `eventbridge`) |
 /// | `own` | a [`Target`](super::Target) of yours, which the deliverer [adds](super::Deliverer::target) |
 ///
+/// `none` in place of the list says that there are no topics.
+///
 /// ```
 /// use lambda_idempotency::outbox::Topics;
 ///
@@ -51,6 +53,9 @@ impl TopicsError {
     }
 }
 
+/// The list without topics.
+const NONE: &str = "none";
+
 impl Topics {
     /// The variable that holds the list, in every function that publishes or delivers.
     pub const VARIABLE: &'static str = "OUTBOX_TOPICS";
@@ -70,6 +75,9 @@ impl Topics {
     /// # Errors
     /// If an entry is not `topic=target`, a topic comes twice, its name is not one, or its target is unknown. If there is no entry.
     pub fn parse(list: &str) -> Result<Self, TopicsError> {
+        if list.trim() == NONE {
+            return Ok(Self::default());
+        }
         let mut topics = BTreeMap::new();
         for entry in list.split_whitespace() {
             let wrong = |what: &str| TopicsError(format!("has {entry:?}: {what}"));
@@ -130,6 +138,7 @@ mod tests {
                 ("d", &Destination::Own),
             ]
         );
+        assert_eq!(Topics::parse(" none "), Ok(Topics::default()));
         for (list, what) in [
             ("", "is empty"),
             ("a", "an entry is topic=target"),

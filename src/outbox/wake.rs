@@ -40,13 +40,15 @@ impl Deliverer {
     pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<Option<String>> {
         let world = &self.engine.world;
         let until = world.instant().plus(time);
-        // One for each record of the table, at the place of its first message: if that fails, all of them come again.
-        let mut wakes: BTreeMap<String, Option<String>> = BTreeMap::new();
+        // One for each record of the table. If it fails, all of its messages come again, from the first one.
+        let mut wakes: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
         for new in records.iter().filter_map(|record| published(record.get())) {
-            wakes.entry(new.key).or_insert(new.sequence_number);
+            let wake = wakes.entry(new.key).or_insert_with(|| [new.sequence_number.clone(), None]);
+            wake[1] = new.sequence_number;
         }
-        let sent = stream::iter(&wakes).map(async |(key, sequence_number)| {
-            let id = sequence_number.clone().unwrap_or_else(|| KeyHash::of(key).to_string());
+        let sent = stream::iter(&wakes).map(async |(key, [sequence_number, last])| {
+            // By the last one: a batch that comes again with more messages is another wake.
+            let id = format!("{}-{}", KeyHash::of(key), last.as_deref().unwrap_or_default());
             let sent = match until.since(world.instant()).is_zero() {
                 true => Err(QueueError::new("the time was up")),
                 false => wake(&*self.wakes, key, &id).await,
@@ -76,7 +78,7 @@ impl Deliverer {
         failed
     }
 
-    /// Does what a message of the queue of wakes asks for.
+    /// The record whose messages a message of the queue of wakes asks to deliver.
     pub(crate) fn asked_for(body: &str) -> Option<RecordKey> {
         match Message::read(body) {
             Ok(Message::Deliver { key }) => RecordKey::from_partition_key(&key),

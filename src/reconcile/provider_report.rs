@@ -185,7 +185,7 @@ impl ReportedEffect {
             (State::InProgress { lease_until }, _) if now < *lease_until => {
                 Meaning::Later(current, *lease_until)
             }
-            (State::Pending { released_by: None }, Self::Executed(_)) => {
+            (State::Pending { released_by: None }, _) if self.is_effect() => {
                 Meaning::Contradicts("it reports an effect of work that no worker has begun")
             }
             // Of an operation with phases: it names none.

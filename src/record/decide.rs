@@ -80,7 +80,9 @@ pub fn decide(
             Work::Claimed(_) => Err(Found::Gone),
             _ if !reservation.may_begin => Err(Found::MayNotBegin),
             Work::Now => Ok(Transition::to(Record::reserve(reservation, revision, now))),
-            Work::Later(accepted) => Ok(Transition::to(Record::accept(reservation, accepted, revision, now))),
+            Work::Later { claim_by, max_attempts } => {
+                Ok(Transition::to(Record::accept(reservation, claim_by, max_attempts, revision, now)))
+            }
         };
     };
     match reservation.fingerprints.matches(&existing.fingerprint) {
@@ -94,7 +96,7 @@ pub fn decide(
             return Err(Found::Gone);
         }
         (Work::Claimed(_), _) | (_, None) => {}
-        (Work::Now | Work::Later(_), Some(_)) => {
+        (Work::Now | Work::Later { .. }, Some(_)) => {
             return Err(match existing.state {
                 State::Completed { .. } => Found::Completed,
                 State::Unknown { .. } => Found::Unknown,
@@ -102,8 +104,22 @@ pub fn decide(
             });
         }
     }
+    // It was executed at once until now: only what is released is accepted.
+    if let Work::Later { claim_by, max_attempts } = reservation.work {
+        let accepted = existing.accept_again(claim_by, max_attempts, revision);
+        return match (accepted, &existing.state) {
+            (_, State::Completed { .. }) => Err(Found::Completed),
+            (Some(_), _) if !reservation.may_begin => Err(Found::MayNotBegin),
+            (Some(accepted), _) => Ok(accepted),
+            (None, State::InProgress { lease_until }) if *lease_until <= now => Err(Found::DeadWorker),
+            (None, State::InProgress { .. }) => Err(Found::InFlight),
+            (None, _) => Err(Found::Unknown),
+        };
+    }
     let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
-    let may_run_again = operation.may_run_again()
+    let is_over = existing.attempts_are_over();
+    let may_run_again = !is_over
+        && operation.may_run_again()
         && reservation.may_begin
         && existing.reported != Some(Evidence::Effect)
         && existing.phases.is_none();
@@ -123,7 +139,9 @@ pub fn decide(
         State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
         State::InProgress { .. } if may_run_again || resumes => take_over(),
         // The take-over proves that the dead worker's transaction has not committed, and never will.
-        State::InProgress { .. } if reservation.may_begin && existing.is_undone_by_the_next_write() => {
+        State::InProgress { .. }
+            if reservation.may_begin && !is_over && existing.is_undone_by_the_next_write() =>
+        {
             take_over()
         }
         State::InProgress { .. } => Err(Found::DeadWorker),

@@ -197,9 +197,7 @@ pub(crate) mod tests {
 
     /// A record that was accepted, for a minute.
     pub(crate) fn accepted(key: &str, now: Timestamp) -> Record {
-        let request = BodyId::from(SystemWorld.nonce());
-        let accepted = Accepted { request, claim_by: now.plus(RETAIN), max_attempts: 2 };
-        Record::accept(&reservation(key), accepted, Revision::mint(), now)
+        Record::accept(&reservation(key), now.plus(RETAIN), 2, Revision::mint(), now)
     }
 
     pub(crate) fn answer() -> KeptAnswer {

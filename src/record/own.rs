@@ -43,12 +43,13 @@ impl Record {
     /// The record of work that is executed later: absent → pending.
     pub(crate) fn accept(
         reservation: &ReservationRequest,
-        accepted: Accepted,
+        claim_by: Timestamp,
+        max_attempts: u32,
         revision: Revision,
         now: Timestamp,
     ) -> Self {
         let state = State::Pending { released_by: None };
-        let accepted = Some(accepted);
+        let accepted = Some(Accepted::by(revision, claim_by, max_attempts, 0));
         Self { attempts: 0, accepted, state, ..Self::reserve(reservation, revision, now) }
     }
 
@@ -62,6 +63,10 @@ impl Record {
             retention: reservation.retention,
             transactional: reservation.transactional,
             phases: self.phases_for(reservation),
+            accepted: self.accepted.map(|accepted| match self.is_undone_by_the_next_write() {
+                true => accepted.without(SettledBy::Certainty, self.attempts),
+                false => accepted,
+            }),
             origin: reservation.origin.clone().or_else(|| self.origin.clone()),
             settled_note: None,
             state: State::InProgress { lease_until: reservation.lease_until },
@@ -321,10 +326,15 @@ mod tests {
             state: State::InProgress { lease_until: reservation.lease_until },
         };
         assert_eq!(Record::reserve(&reservation, revision, NOW), expected);
-        let work = Accepted { request: [7; 16].into(), claim_by: LATER, max_attempts: 3 };
+        let work = Accepted {
+            request: (*revision.as_bytes()).into(),
+            claim_by: LATER,
+            max_attempts: 3,
+            did_nothing: 0,
+        };
         let state = State::Pending { released_by: None };
         let pending = Record { attempts: 0, accepted: Some(work), state, ..expected };
-        assert_eq!(Record::accept(&reservation, work, revision, NOW), pending);
+        assert_eq!(Record::accept(&reservation, LATER, 3, revision, NOW), pending);
     }
 
     #[test]

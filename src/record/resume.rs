@@ -126,7 +126,7 @@ impl Record {
             Some(known) if phases.kept.contains(known) => return Err(NotTaken::Known),
             _ => {}
         }
-        if matches!(self.state, State::Completed { .. } | State::Pending { .. }) {
+        if matches!(self.state, State::Completed { .. } | State::Pending { released_by: None }) {
             return Err(NotTaken::Differs);
         }
         let mut next = phases.clone();

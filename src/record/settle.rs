@@ -199,8 +199,8 @@ impl Record {
         let expires_at = now.plus(kept_for).rounded_up_to_second();
         let state = match verdict {
             Verdict::Executed(answer) => State::Completed { answer, completed_at: now, by, expires_at },
-            Verdict::NotExecuted => match &self.accepted {
-                Some(accepted) => self.returned(accepted, by, now, expires_at),
+            Verdict::NotExecuted => match self.accepted {
+                Some(accepted) => return self.returned(accepted, by, revision, now),
                 None => State::FailedRetryable { failed_at: now, by, expires_at },
             },
         };

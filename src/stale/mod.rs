@@ -31,7 +31,7 @@ use crate::{
     queue::{FifoQueue, Queue, WorkError},
     record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
-    telemetry,
+    telemetry::{self, Count},
     time::{Instant, Timestamp},
     time_budget::{MIN_CHECK_DELAY, WRITE_BACKOFF},
     world::{SystemWorld, World},
@@ -52,7 +52,7 @@ pub enum CheckOutcome {
     Live(Timestamp),
     /// Its lease had expired. It is `unknown` now, or released if its transaction can no longer commit.
     LeaseExpired,
-    /// No worker took it in time. It is completed with 408.
+    /// No worker took it in time. It is completed with 408, or escalated if an execution perhaps did something.
     Abandoned,
     /// Others changed it at each try. Check it again.
     Busy,
@@ -101,7 +101,7 @@ impl Stale {
         self
     }
 
-    /// Queues accepted work that a sweep finds without a worker to this queue, from which a [worker](crate::event::Consumer::worker) takes it.
+    /// Queues accepted work that a sweep finds without a worker to this queue, from which a [worker](crate::event::Consumer::work) takes it.
     pub fn work_to(mut self, queue: impl Queue) -> Self {
         self.work = Some(Arc::new(queue));
         self
@@ -151,8 +151,8 @@ impl Stale {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
             if let Some(next) = current.expire_or_abandon(revision, now) {
-                let outcome = match next.state {
-                    State::Completed { .. } => CheckOutcome::Abandoned,
+                let outcome = match current.state {
+                    State::Pending { .. } => CheckOutcome::Abandoned,
                     _ => CheckOutcome::LeaseExpired,
                 };
                 return Step::Write(next.into(), outcome);
@@ -174,7 +174,15 @@ impl Stale {
                 let now = self.engine.world.now();
                 if outcome == CheckOutcome::Abandoned {
                     let age_ms = telemetry::age_ms(&record, now);
-                    tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
+                    if let State::Completed { .. } = record.state {
+                        tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
+                        Count::Abandoned.add(key.operation());
+                    } else {
+                        tracing::error!(
+                            age_ms,
+                            "no worker took accepted work in time, and perhaps something was done: it is escalated"
+                        );
+                    }
                 } else {
                     telemetry::lease_expired(&record, now);
                 }

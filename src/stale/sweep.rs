@@ -10,9 +10,9 @@ use crate::{
     error_chain::error_chain,
     key::{KeyHash, RecordKey},
     outbox::{queue_work, wake},
-    record::{BodyId, State},
+    record::BodyId,
     store::{Cursor, Page, StoreError, StoreErrorKind},
-    telemetry::OUTBOX_UNDELIVERED,
+    telemetry::{OUTBOX_UNDELIVERED, WORK_WAITING},
     time::Instant,
     time_budget::{DELIVERY_GRACE, STORE_TIMEOUT},
 };
@@ -42,6 +42,9 @@ pub(super) struct SweepProgress {
     /// How many messages of the outbox it found that should have been delivered.
     #[serde(default)]
     undelivered: u64,
+    /// How many accepted requests it found that wait for a worker.
+    #[serde(default)]
+    waiting: u64,
     /// How many records it could not read.
     unreadable: u64,
 }
@@ -62,12 +65,14 @@ impl SweepProgress {
 
     /// Records what a whole sweep found.
     pub(super) fn record(&self) {
-        let number = f64::from(u32::try_from(self.undelivered).unwrap_or(u32::MAX));
-        metrics::histogram!(OUTBOX_UNDELIVERED).record(number);
+        let number = |number: u64| f64::from(u32::try_from(number).unwrap_or(u32::MAX));
+        metrics::histogram!(OUTBOX_UNDELIVERED).record(number(self.undelivered));
+        metrics::histogram!(WORK_WAITING).record(number(self.waiting));
     }
 
     pub(super) fn log(&self) {
-        let Self { segments, scanned, units, lease_expired, abandoned, undelivered, unreadable } = self;
+        let Self { segments, scanned, units, lease_expired, abandoned, undelivered, waiting, unreadable } =
+            self;
         let done = segments.iter().filter(|segment| **segment == Segment::Done).count();
         let segments = segments.len();
         tracing::info!(
@@ -78,6 +83,7 @@ impl SweepProgress {
             lease_expired,
             abandoned,
             undelivered,
+            waiting,
             unreadable,
             "sweep"
         );
@@ -122,12 +128,13 @@ impl Stale {
         for (number, page) in pages {
             progress.units += page.units;
             self.wake(&page.undelivered).await;
-            self.look_after(&page.requests).await?;
+            let waiting = self.look_after(&page.requests).await?;
             if !self.look_at(&page, progress, until).await? {
                 // The page is repeated. Its expired leases are settled by now, so the next invocation gets further.
                 continue;
             }
             progress.undelivered += page.undelivered.len() as u64;
+            progress.waiting += waiting;
             progress.scanned += page.scanned;
             progress.unreadable += page.unreadable as u64;
             // Only after its records were checked, so that a sweep that continues from here misses none.
@@ -152,7 +159,9 @@ impl Stale {
     }
 
     /// Deletes the accepted requests that no worker needs any more, and queues those that wait for one: their message may be lost.
-    async fn look_after(&self, requests: &[(RecordKey, BodyId)]) -> Result<(), StoreError> {
+    /// Returns how many wait.
+    async fn look_after(&self, requests: &[(RecordKey, BodyId)]) -> Result<u64, StoreError> {
+        let mut waiting = 0;
         for (key, request) in requests {
             let record = match self.engine.bounded(None, self.records.load(key)).await {
                 Ok(record) => record,
@@ -160,18 +169,29 @@ impl Stale {
                 Err(error) => return Err(error),
             };
             let Some(record) = record.filter(|record| record.needs_request(*request)) else {
-                self.engine.bounded(None, self.records.delete_body(key, *request)).await?;
+                // The next sweep tries again.
+                if let Err(error) = self.engine.bounded(None, self.records.delete_body(key, *request)).await {
+                    let cause = error.cause();
+                    tracing::error!(cause, "the request of accepted work could not be deleted");
+                }
                 continue;
             };
-            let is_old = record.created_at.plus(DELIVERY_GRACE) <= self.engine.world.now();
-            if let (Some(work), State::Pending { .. }, true) = (&self.work, &record.state, is_old) {
-                let queued = queue_work(&**work, &key.partition_key(), &request.to_string()).await;
-                if let Err(error) = queued {
-                    tracing::error!(error = error_chain(&error), "accepted work could not be queued");
-                }
+            if !record.waits_for_a_worker()
+                || self.engine.world.now() < record.created_at.plus(DELIVERY_GRACE)
+            {
+                continue;
+            }
+            waiting += 1;
+            let Some(work) = &self.work else {
+                tracing::error!("accepted work waits, and there is no queue for it: set WORK_QUEUE_URL");
+                continue;
+            };
+            let queued = queue_work(&**work, &key.partition_key(), &request.to_string()).await;
+            if let Err(error) = queued {
+                tracing::error!(error = error_chain(&error), "accepted work could not be queued");
             }
         }
-        Ok(())
+        Ok(waiting)
     }
 
     /// Checks the records of a page. Returns whether there was time for all of them.

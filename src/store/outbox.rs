@@ -1,7 +1,8 @@
 //! Messages that are committed and not yet delivered.
 
 use async_trait::async_trait;
-use serde_json::{json, value::RawValue};
+use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::{Result, Store};
 use crate::{key::RecordKey, time::Timestamp};
@@ -46,25 +47,39 @@ impl OutboxMessage {
     /// | `idempotencykey` | the operation's idempotency key |
     /// | `data` | what was published |
     pub fn to_cloud_event(&self) -> String {
-        // The body is JSON that was checked when it was published. An item that somebody else wrote is shown as text.
-        let data = RawValue::from_string(self.body.clone());
+        #[derive(Serialize)]
+        struct CloudEvent<'a> {
+            specversion: &'a str,
+            id: String,
+            source: &'a str,
+            r#type: &'a str,
+            #[serde(skip_serializing_if = "Option::is_none")]
+            time: Option<String>,
+            datacontenttype: &'a str,
+            sequence: String,
+            tenant: &'a str,
+            idempotencykey: &'a str,
+            // As it was published: a reader that parses and writes it would change numbers.
+            data: Box<RawValue>,
+        }
         let time = i64::try_from(self.published_at.as_millis()).ok();
-        let time = time
-            .and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok())
-            .map(|time| time.to_string());
-        json!({
-            "specversion": "1.0",
-            "id": self.id(),
-            "source": self.key.operation().as_str(),
-            "type": self.topic,
-            "time": time,
-            "datacontenttype": "application/json",
-            "sequence": format!("{:010}", self.sequence),
-            "tenant": self.key.tenant().as_str(),
-            "idempotencykey": self.key.idempotency_key().as_str(),
-            "data": data.map_or_else(|_| json!(self.body), |data| json!(data)),
-        })
-        .to_string()
+        let time = time.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+        let data = RawValue::from_string(self.body.clone());
+        let event = CloudEvent {
+            specversion: "1.0",
+            id: self.id(),
+            source: self.key.operation().as_str(),
+            r#type: &self.topic,
+            time: time.map(|time| time.to_string()),
+            datacontenttype: "application/json",
+            sequence: format!("{:010}", self.sequence),
+            tenant: self.key.tenant().as_str(),
+            idempotencykey: self.key.idempotency_key().as_str(),
+            // It was checked when it was published.
+            data: data.unwrap_or_else(|_| RawValue::NULL.to_owned()),
+        };
+        // Only strings, and JSON that was read before: this cannot fail.
+        serde_json::to_string(&event).unwrap_or_default()
     }
 }
 

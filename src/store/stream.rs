@@ -153,8 +153,8 @@ pub(crate) struct Published {
     pub(crate) sequence_number: Option<String>,
 }
 
-/// Accepted work that a stream record shows to wait for a worker, if no message of its queue waits for it: it is new, or was found later to have
-/// done nothing. A worker that did nothing hands its own message back.
+/// Accepted work that a stream record shows to wait for a worker, if no message of its queue waits for it: it is new, was found later to have
+/// done nothing, or an operator lets it resume. A worker that ends without an end hands its own message back.
 pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     #[derive(Deserialize)]
     struct Pending {
@@ -172,10 +172,9 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     let pending: Pending = serde_json::from_str(member(change, "NewImage")?).ok()?;
     let before = member(change, "OldImage").and_then(|old| serde_json::from_str::<Before>(old).ok());
     let AttributeValue::B(request) = &pending.request_id else { return None };
-    let worked = before
-        .is_some_and(|before| is(&before.state, State::IN_PROGRESS) || is(&before.state, State::PENDING));
-    let waits = is(&pending.state, State::PENDING) && !worked;
-    waits.then(|| Waiting { key, request: hex::encode(request), sequence_number })
+    let worked = before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
+    let waits = is(&pending.state, State::PENDING) || is(&pending.state, State::BETWEEN_WORKERS);
+    (waits && !worked).then(|| Waiting { key, request: hex::encode(request), sequence_number })
 }
 
 /// The new message that a stream record shows, if it shows one. It is known by its sort key alone, so that none is unreadable.

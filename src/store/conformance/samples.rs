@@ -11,8 +11,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Accepted, Answer, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest,
-        SettledBy, State, UnknownCause, Verdict, Work,
+        Answer, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest, SettledBy,
+        State, UnknownCause, Verdict, Work,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -24,8 +24,7 @@ pub const CLAIM_WITHIN: Duration = Duration::from_secs(3600);
 
 /// A record that was accepted at this time, and that no worker has claimed. It waits for [`CLAIM_WITHIN`].
 pub fn pending(key: RecordKey, fingerprints: Fingerprints, at: Timestamp) -> Record {
-    let accepted = Accepted { request: fresh(), claim_by: at.plus(CLAIM_WITHIN), max_attempts: 2 };
-    Record::accept(&reservation(key, fingerprints, at), accepted, fresh(), at)
+    Record::accept(&reservation(key, fingerprints, at), at.plus(CLAIM_WITHIN), 2, fresh(), at)
 }
 
 /// A record whose execution began at this time, with a lease until `lease_until`.

@@ -72,7 +72,16 @@ impl Outbox for DynamoDbStore {
             .expression_attribute_values(":message", text(MESSAGE.to_owned()))
             .limit(PAGE);
         let items = query.send().await?.items.unwrap_or_default();
-        items.into_iter().map(|item| from_item(key, item)).collect()
+        let mut messages = Vec::new();
+        for item in items {
+            match from_item(key, item) {
+                Ok(message) => messages.push(message),
+                // Those before it are delivered first.
+                Err(_) if !messages.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(messages)
     }
 
     /// Needs `dynamodb:DeleteItem` on the table.

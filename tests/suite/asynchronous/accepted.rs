@@ -172,3 +172,69 @@ fn an_asynchronous_operation_may_resume_or_run_again() {
         let _ = guard_of(lambda_idempotency::MemoryStore::new(), operation().on_lease_expiry(choice));
     }
 }
+
+#[apply(on_each_store)]
+async fn an_acceptance_that_panics_accepts_nothing(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let guard = guard_of(guarded.store(), operation()).accept(|_, _, body: Bytes| async move {
+        assert_ne!(&*body, br#""panic""#);
+        Response::builder().status(201).header("retry-after", "60").body(Bytes::new()).expect("a response")
+    });
+    let app = api(guard, |_, _| async {});
+    let post = async |body: &str| {
+        send(&app, http::order("r-1").body(format!("\"{body}\"").into()).expect("a request")).await
+    };
+    post("panic").await.assert_problem(500, "not-guarded");
+    assert_eq!(guarded.number_of_items().await, 0);
+    // Each answer of class 2xx accepts. The client gets 202, with what else was chosen.
+    let accepted = post("report").await;
+    assert_eq!((accepted.status, accepted.header("retry-after")), (202, Some("60")));
+    assert_eq!(accepted.json()["state"], "pending");
+}
+
+#[apply(on_each_store)]
+async fn a_request_without_a_key_is_not_executed_at_once(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (guard, runs) = (guard_of(guarded.store(), operation()), Counter::default());
+    let counted = runs.clone();
+    let optional = lambda_idempotency::http::Profile::ietf_draft().key_optional();
+    let app = api(guard.profile(optional), move |_, _| {
+        counted.add();
+        async {}
+    });
+    let unkeyed = http::unkeyed().body(r#""report""#.into()).expect("a request");
+    send(&app, unkeyed).await.assert_problem(400, "key-missing");
+    assert_eq!(runs.count(), 0);
+}
+
+// The operation was executed at once until the deployment before.
+#[apply(on_each_store)]
+async fn what_was_released_is_accepted_by_a_retry(endpoint: &str) {
+    let reports = Reports::of(Guarded::on(endpoint).await, Operation::new(http::PAY));
+    assert_eq!(reports.post("r-1", r#""nothing""#).await.status, 503);
+    assert_eq!(reports.post("r-2", r#""perhaps""#).await.status, 500);
+    assert_eq!(reports.post("r-3", r#""report""#).await.status, 201);
+    let reports = Reports::of(reports.guarded, operation());
+    assert_eq!(reports.post("r-1", r#""nothing""#).await.status, 202);
+    assert_eq!((reports.state("r-1").await, reports.items("r-1").await), ("pending", 2));
+    // Executed at most three times more.
+    let asked = reports.asked("r-1").await;
+    for _ in 0..3 {
+        assert!(!reports.work(&asked).await);
+    }
+    assert_eq!(reports.state("r-1").await, "completed");
+    reports.post("r-2", r#""perhaps""#).await.assert_problem(409, "outcome-unknown");
+    assert_eq!(reports.post("r-3", r#""report""#).await.status, 201);
+    // Also one that would be too large today: it may have been executed.
+    let large = format!("\"{}\"", "x".repeat(301 * 1024));
+    let before = Reports::of(reports.guarded, Operation::new(http::PAY));
+    assert_eq!(before.post("r-4", &large).await.status, 201);
+    let reports = Reports::of(before.guarded, operation());
+    assert_eq!(reports.post("r-4", &large).await.status, 201);
+}
+
+#[test]
+#[should_panic(expected = "a single_transaction() is not asynchronous()")]
+fn a_single_transaction_is_not_asynchronous() {
+    let _ = guard_of(lambda_idempotency::MemoryStore::new(), operation()).single_transaction();
+}

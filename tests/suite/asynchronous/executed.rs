@@ -117,11 +117,14 @@ impl Reconciler for Says {
     }
 }
 
-async fn reconciled(reports: &Reports, finding: Finding) {
-    let reconciliation = Reconciliation::new(reports.guarded.store(), MemoryQueue::new())
+pub fn reconciliation(reports: &Reports, finding: Finding) -> Reconciliation {
+    Reconciliation::new(reports.guarded.store(), MemoryQueue::new())
         .world(reports.guarded.clock.clone())
-        .operation(operation(), Says(finding));
-    let asked = reconciliation.ask(&reports.key("r-1")).await;
+        .operation(operation(), Says(finding))
+}
+
+pub async fn reconciled(reports: &Reports, finding: Finding) {
+    let asked = reconciliation(reports, finding).ask(&reports.key("r-1")).await;
     asked.unwrap_or_else(|error| panic!("{}", error_chain(&error)));
 }
 
@@ -192,19 +195,7 @@ async fn work_of_a_dead_worker_is_handed_on_as_its_operation_says(endpoint: &str
         reports.post("r-1", r#""report""#).await;
         let asked = reports.asked("r-1").await;
         // It never gets further than its claim.
-        let gate = Gate::closed();
-        let held = gate.clone();
-        let guard = guard_of(reports.guarded.store(), operation().on_lease_expiry(choice));
-        let hangs = api(guard.world(reports.guarded.clock.clone()), move |_, _| {
-            let held = held.clone();
-            async move { held.pass().await }
-        });
-        let dying = Reports {
-            app: hangs,
-            guarded: reports.guarded.clone(),
-            queue: reports.queue.clone(),
-            runs: reports.runs.clone(),
-        };
+        let (dying, gate) = reports.hanging();
         let died = asked.clone();
         let task = tokio::spawn(async move { dying.work(&died).await });
         gate.reached(1).await;
@@ -277,7 +268,7 @@ async fn a_route_that_is_gone_is_escalated(endpoint: &str) {
     let reports = Reports::on(endpoint).await;
     reports.post("r-1", r#""report""#).await;
     let asked = reports.asked("r-1").await;
-    let consumer = Consumer::new(reports.queue.clone(), lambda_idempotency::event::KeyFrom::body("/request"));
+    let consumer = Consumer::worker(reports.queue.clone());
     let elsewhere = axum::Router::new().route("/elsewhere", axum::routing::get(|| async {}));
     let worker = consumer.world(reports.guarded.clock.clone()).work(reports.guarded.store(), elsewhere);
     let now = std::time::UNIX_EPOCH + Duration::from_millis(reports.guarded.clock.now().as_millis());

@@ -1,7 +1,9 @@
 //! Asynchronous operations: what is accepted is executed once by a worker, or ends with 408.
 
 mod accepted;
+mod bounds;
 mod executed;
+mod requests;
 mod swept;
 
 use std::time::Duration;
@@ -17,6 +19,7 @@ use lambda_idempotency::{
     event::{Consumer, MemorySource, SqsFunction},
     http::{NotBegun, Outcome, Profile, operation_status},
     key::RecordKey,
+    queue::MemoryQueue,
     record::Record,
     time::Timestamp,
     world::World,
@@ -25,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     guarded::Guarded,
-    http::{self, Answer, Counter, PAY, TENANT, api, guard_of, record_key, send},
+    http::{self, Answer, Counter, Gate, PAY, TENANT, api, guard_of, record_key, send},
     messages::{QUEUE, deliver_within, message},
 };
 
@@ -36,6 +39,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// An API that accepts requests, and its worker.
 struct Reports {
     guarded: Guarded,
+    operation: Operation,
     queue: MemorySource,
     /// How often the handler ran.
     runs: Counter,
@@ -73,13 +77,60 @@ impl Reports {
 
     fn of(guarded: Guarded, operation: Operation) -> Self {
         let runs = Counter::default();
-        let guard = guard_of(guarded.store(), operation).world(guarded.clock.clone());
+        let guard = guard_of(guarded.store(), operation.clone()).world(guarded.clock.clone());
         let counted = runs.clone();
         let app = api(guard, move |parts, body| {
             counted.add();
             report(parts, body)
         });
-        Self { guarded, queue: MemorySource::new(QUEUE), runs, app }
+        Self { guarded, operation, queue: MemorySource::new(QUEUE), runs, app }
+    }
+
+    /// The same records, behind another handler.
+    fn with<F, Fut, R>(&self, handler: F) -> Self
+    where
+        F: Fn(Parts, Bytes) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send,
+        R: IntoResponse + 'static,
+    {
+        self.guarded_by(guard_of(self.guarded.store(), self.operation.clone()), handler)
+    }
+
+    fn guarded_by<F, Fut, R>(&self, guard: http::Guard, handler: F) -> Self
+    where
+        F: Fn(Parts, Bytes) -> Fut + Clone + Send + Sync + 'static,
+        Fut: Future<Output = R> + Send,
+        R: IntoResponse + 'static,
+    {
+        Self {
+            guarded: self.guarded.clone(),
+            operation: self.operation.clone(),
+            queue: self.queue.clone(),
+            runs: self.runs.clone(),
+            app: api(guard.world(self.guarded.clock.clone()), handler),
+        }
+    }
+
+    /// A worker whose handler certainly does nothing.
+    fn nothing(&self) -> Self {
+        self.with(|_, _| async { (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted)) })
+    }
+
+    /// A worker that gets no further than its claim.
+    fn hanging(&self) -> (Self, Gate) {
+        let gate = Gate::closed();
+        let held = gate.clone();
+        let hanging = self.with(move |_, _| {
+            let held = held.clone();
+            async move { held.pass().await }
+        });
+        (hanging, gate)
+    }
+
+    /// A worker whose reports go to this queue if they cannot be written.
+    fn deferring(&self, queue: MemoryQueue) -> Self {
+        let guard = guard_of(self.guarded.store(), self.operation.clone()).defer_reports_to(queue);
+        self.guarded_by(guard, report)
     }
 
     async fn post(&self, key: &str, body: &str) -> Answer {
@@ -101,8 +152,7 @@ impl Reports {
     }
 
     fn worker(&self) -> impl SqsFunction + use<> {
-        let consumer =
-            Consumer::new(self.queue.clone(), lambda_idempotency::event::KeyFrom::body("/request"));
+        let consumer = Consumer::worker(self.queue.clone());
         consumer.world(self.guarded.clock.clone()).work(self.guarded.store(), self.app.clone())
     }
 

@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use lambda_idempotency::{
+    Execution,
+    engine::CallError,
     internal::{CheckOutcome, Stale},
+    operation::OnLeaseExpiry,
     outbox::{Deliverer, Topics},
     queue::MemoryQueue,
     time_budget::DELIVERY_GRACE,
@@ -12,7 +16,7 @@ use macro_rules_attribute::apply;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{BOUND, MINUTE, Reports};
-use crate::support::on_each_store;
+use crate::support::{faults::Fault, guarded::Guarded, on_each_store};
 
 fn asked(queue: &MemoryQueue) -> Vec<Value> {
     queue.take().iter().map(|(message, _)| serde_json::from_str(message).expect("JSON")).collect()
@@ -51,8 +55,8 @@ async fn the_stream_queues_accepted_work_for_a_worker(endpoint: &str) {
     let deliverer = deliverer.work_to(work.clone());
     assert_eq!(deliverer.stream(one, MINUTE).await, []);
     assert_eq!(asked(&work), [reports.asked("r-1").await]);
-    // Found later to have done nothing: nobody waits for it. After a worker that did nothing, its own message does.
-    for (before, queued) in [("unknown", 1), ("in_progress", 0), ("pending", 0)] {
+    // Found later to have done nothing, or resumed by an operator: nobody waits for it. A worker that did nothing hands its own message back.
+    for (before, queued) in [("unknown", 1), ("between_workers", 1), ("in_progress", 0)] {
         assert_eq!(deliverer.stream(&[change(&reports, 2, Some(before)).await], MINUTE).await, []);
         assert_eq!(asked(&work).len(), queued, "{before}");
     }
@@ -105,4 +109,39 @@ async fn pending_work_is_checked_when_its_time_is_over(endpoint: &str) {
     assert_eq!(check().await, CheckOutcome::Abandoned);
     assert_eq!(check().await, CheckOutcome::Settled);
     reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+// T68: its message went to the dead letters, and no client can resume it.
+#[apply(on_each_store)]
+async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoint: &str) {
+    let resumes = || super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND * 48));
+    let guarded = Guarded::on(endpoint).await;
+    let (reports, work) = (Reports::of(guarded, resumes()), MemoryQueue::new());
+    let kept = reports.with(|parts, _| async move {
+        let execution: Execution = parts.extensions.get().cloned().expect("it is guarded");
+        let charge = execution.phase("charge").keys_live(BOUND);
+        charge.call(|_| async { Ok::<_, CallError>(1) }).await.expect("it is kept");
+        StatusCode::SERVICE_UNAVAILABLE
+    });
+    kept.post("r-1", r#""report""#).await;
+    assert!(!kept.work(&kept.asked("r-1").await).await);
+    assert_eq!(reports.state("r-1").await, "between_workers");
+    reports.guarded.clock.advance(DELIVERY_GRACE);
+    let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
+    let stale = Stale::new(reports.guarded.store(), checks, sweeps, dead_letters)
+        .work_to(work.clone())
+        .sweep_units_per_second(1e9)
+        .world(reports.guarded.clock.clone());
+    stale.sweep(MINUTE).await.expect("the store answers");
+    assert_eq!(asked(&work), [reports.asked("r-1").await]);
+    // Another one is done, and its request may not be deleted.
+    let done = Reports::of(reports.guarded.clone(), super::operation());
+    done.post("r-2", r#""report""#).await;
+    done.guarded.faults.for_all("DeleteItem", Fault::AccessDenied);
+    assert!(done.work(&done.asked("r-2").await).await);
+    stale.sweep(MINUTE).await.expect("it goes on");
+    assert_eq!((done.items("r-2").await, asked(&work).len()), (2, 1));
+    done.guarded.faults.clear();
+    stale.sweep(MINUTE).await.expect("the store answers");
+    assert_eq!(done.items("r-2").await, 1);
 }

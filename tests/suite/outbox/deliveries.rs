@@ -242,3 +242,21 @@ async fn a_guarded_consumer_takes_a_message_once(endpoint: &str) {
     }
     assert_eq!(runs.count(), 2);
 }
+
+// Numbers keep their digits, and members their order: nothing on the way reads and writes them.
+#[apply(on_each_store)]
+async fn a_message_is_delivered_as_it_was_published(endpoint: &str) {
+    let (guarded, target, request) = (Guarded::on(endpoint).await, MemoryTarget::new(), request());
+    let body = r#"{"b":123456789012345678901234567890,"a":0.10,"b2":"\uffff"}"#;
+    let raw: Box<serde_json::value::RawValue> = serde_json::from_str(body).expect("JSON");
+    let ours = owned(guarded.executor().reserve(&request).await);
+    ours.execution().publish(&topic(), &raw).expect("it is a message");
+    written(guarded.executor().finish(ours, completed("done")).await);
+    deliverer(&guarded)
+        .target(PLACED, target.clone())
+        .deliver(&request.key, MINUTE)
+        .await
+        .expect("delivered");
+    let [delivered] = &target.take()[..] else { panic!("not one message") };
+    assert!(delivered.to_cloud_event().contains(&format!(r#""data":{body}"#)));
+}

@@ -201,6 +201,12 @@ async fn a_message_that_cannot_be_published_is_refused_at_once(endpoint: &str) {
     };
     assert_eq!(refused(topic().message(&"x".repeat(300 * 1024))), "order.placed: it is longer than 240 KiB");
     assert_eq!(refused(topic().message(&1).condition("a = a")), "order.placed: a message has no condition");
+    let deep = (0..120).fold(json!(1), |inner, _| json!([inner]));
+    let huge: Box<serde_json::value::RawValue> = serde_json::from_str("1E400").expect("JSON");
+    for unreadable in [topic().message(&deep), topic().message(&huge)] {
+        assert!(refused(unreadable).contains("nested too deeply, or has a number"));
+    }
+    execution.publish(&topic(), &(0..80).fold(json!(1), |inner, _| json!([inner]))).expect("it is readable");
     let not_json: std::collections::HashMap<Vec<u8>, u8> = [(vec![1], 1)].into();
     assert!(refused(topic().message(&not_json)).contains("key must be a string"));
     // Nothing of what its handler wants is committed.

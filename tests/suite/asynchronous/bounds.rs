@@ -1,0 +1,132 @@
+//! What ends accepted work that nobody executes any more: 408 if certainly nothing was done, operators otherwise.
+
+use std::time::Duration;
+
+use lambda_idempotency::{
+    Finding,
+    internal::{CheckOutcome, Stale},
+    operation::OnLeaseExpiry,
+    queue::MemoryQueue,
+    record::{Answer, Head, State},
+    time::Timestamp,
+};
+use macro_rules_attribute::apply;
+
+use super::{BOUND, MINUTE, Reports, executed::reconciled, operation};
+use crate::support::{faults::Fault, guarded::Guarded, on_each_store};
+
+/// Whether it waits for an operator.
+async fn is_escalated(reports: &Reports) -> bool {
+    matches!(reports.record("r-1").await.state, State::Unknown { reconcile_at: Timestamp::MAX, .. })
+}
+
+// T43, T68: "not found" is no proof. The effect may become visible later, and 408 would lead its client to a new key.
+#[apply(on_each_store)]
+async fn work_that_was_assumed_undone_never_ends_with_408(endpoint: &str) {
+    for ends_by_attempts in [true, false] {
+        let reports = Reports::on(endpoint).await;
+        reports.post("r-1", r#""perhaps""#).await;
+        let asked = reports.asked("r-1").await;
+        assert!(!reports.work(&asked).await);
+        reports.guarded.clock.advance(MINUTE * 20);
+        reconciled(&reports, Finding::NotFound).await;
+        assert_eq!(reports.state("r-1").await, "pending");
+        if ends_by_attempts {
+            // The next executions certainly do nothing: they speak for themselves alone.
+            let quiet = reports.nothing();
+            for _ in 0..2 {
+                assert!(!quiet.work(&asked).await);
+            }
+        } else {
+            reports.guarded.clock.advance(BOUND);
+            assert!(!reports.work(&asked).await);
+        }
+        assert!(is_escalated(&reports).await, "{ends_by_attempts}");
+        reports.post("r-1", r#""perhaps""#).await.assert_problem(409, "outcome-unknown");
+        // An operator, or the effect itself, ends it.
+        reconciled(&reports, Finding::Executed(Answer::json(201, "{}"))).await;
+        assert_eq!(reports.polled("r-1").await.status, 201);
+    }
+}
+
+// The provider speaks of every execution: all have one downstream key.
+#[apply(on_each_store)]
+async fn what_the_provider_denies_may_end_with_408(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""perhaps""#).await;
+    let asked = reports.asked("r-1").await;
+    assert!(!reports.work(&asked).await);
+    reconciled(&reports, Finding::NotExecuted).await;
+    reports.guarded.clock.advance(BOUND);
+    assert!(reports.work(&asked).await);
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+// T68: the process of each worker dies.
+#[apply(on_each_store)]
+async fn work_that_kills_its_workers_is_executed_no_more(endpoint: &str) {
+    let again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    let reports = Reports::of(Guarded::on(endpoint).await, again);
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    for attempts in 1..=3 {
+        let (dying, gate) = reports.hanging();
+        let died = asked.clone();
+        let task = tokio::spawn(async move { dying.work(&died).await });
+        gate.reached(1).await;
+        task.abort();
+        assert_eq!(reports.record("r-1").await.attempts, attempts);
+        reports.guarded.clock.advance(MINUTE * 2);
+    }
+    for _ in 0..2 {
+        assert!(!reports.work(&asked).await);
+        assert_eq!((reports.runs.count(), reports.state("r-1").await), (0, "unknown"));
+    }
+}
+
+#[apply(on_each_store)]
+async fn effects_in_a_transaction_end_with_408_by_certainty(endpoint: &str) {
+    let reports = Reports::of(Guarded::on(endpoint).await, operation().effects_in_transaction());
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    for _ in 0..3 {
+        let (dying, gate) = reports.hanging();
+        let died = asked.clone();
+        let task = tokio::spawn(async move { dying.work(&died).await });
+        gate.reached(1).await;
+        task.abort();
+        reports.guarded.clock.advance(MINUTE * 2);
+    }
+    // One is taken over by the next, which proves that it did nothing; the last is ended.
+    let queues = [(); 3].map(|()| MemoryQueue::new());
+    let [checks, sweeps, dead_letters] = queues;
+    let stale = Stale::new(reports.guarded.store(), checks, sweeps, dead_letters);
+    let stale = stale.world(reports.guarded.clock.clone());
+    let checked = stale.check(&reports.key("r-1")).await.expect("the store answers");
+    assert_eq!(checked, CheckOutcome::LeaseExpired);
+    let State::Completed { answer, .. } = reports.record("r-1").await.state else { panic!("not completed") };
+    assert_eq!((answer.head, reports.runs.count()), (Head::Abandoned, 0));
+}
+
+// The last execution did nothing, and cannot say so: its report waits in a queue.
+#[apply(on_each_store)]
+async fn a_deferred_report_of_the_last_execution_ends_the_work(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let once = operation().max_attempts(1).completion_timeout(Duration::ZERO);
+    let (reports, queue) = (Reports::of(guarded, once), MemoryQueue::new());
+    reports.post("r-1", r#""nothing""#).await;
+    let asked = reports.asked("r-1").await;
+    let lost = reports.deferring(queue.clone());
+    let faults = reports.guarded.faults.clone();
+    // The request, the record and the claim pass.
+    faults.script("GetItem", [Fault::Pass, Fault::Pass]);
+    faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
+    assert!(!reports.guarded.clock.passing(lost.work(&asked)).await);
+    assert_eq!(reports.state("r-1").await, "in_progress");
+    let [(report, _)] = &queue.take()[..] else { panic!("not one report") };
+    super::executed::reconciliation(&reports, Finding::NotFound)
+        .receive(report)
+        .await
+        .expect("it is applied");
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}

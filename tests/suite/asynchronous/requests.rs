@@ -1,0 +1,177 @@
+//! What a worker gets of an accepted request, and what it never gets.
+
+use axum::{
+    Router,
+    body::Body,
+    http::{Request, StatusCode, Uri},
+    middleware::{self, Next},
+    response::IntoResponse,
+    routing::post,
+};
+use lambda_http::{
+    RequestExt,
+    aws_lambda_events::apigw::{
+        ApiGatewayProxyRequestContext, ApiGatewayRequestAuthorizer,
+        ApiGatewayRequestAuthorizerJwtDescription, ApiGatewayV2httpRequestContext,
+    },
+    request::RequestContext,
+};
+use lambda_idempotency::{
+    Execution, Idempotency, JwtClaim,
+    event::{Consumer, MemorySource},
+    store::Store,
+};
+use macro_rules_attribute::apply;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use super::{MINUTE, operation};
+use crate::support::{
+    guarded::Guarded,
+    http::{Answer, PAY, record_key, send},
+    messages::{QUEUE, deliver_within, message},
+    on_each_store,
+};
+use lambda_idempotency::world::World;
+
+/// The claims of a token that an HTTP API has verified.
+fn http_api() -> RequestContext {
+    let mut jwt = ApiGatewayRequestAuthorizerJwtDescription::default();
+    jwt.claims = [("sub".to_owned(), "acme".to_owned()), ("role".to_owned(), "buyer".to_owned())].into();
+    let mut authorizer = ApiGatewayRequestAuthorizer::default();
+    authorizer.jwt = Some(jwt);
+    let mut context = ApiGatewayV2httpRequestContext::default();
+    context.authorizer = Some(authorizer);
+    context.account_id = Some("123456789012".to_owned());
+    RequestContext::ApiGatewayV2(context)
+}
+
+/// The same from a REST API.
+fn rest_api() -> RequestContext {
+    let mut context = ApiGatewayProxyRequestContext::default();
+    let claims = json!({ "claims": { "sub": "acme", "role": "buyer" } });
+    context.authorizer = serde_json::from_value(claims).expect("an authorizer");
+    context.account_id = Some("123456789012".to_owned());
+    RequestContext::ApiGatewayV1(context)
+}
+
+/// Says what it got.
+async fn report(execution: Execution, request: Request<Body>) -> impl IntoResponse {
+    let context = serde_json::to_value(request.request_context_ref()).expect("JSON");
+    let headers: Vec<_> = request.headers().keys().map(ToString::to_string).collect();
+    let uri = request.extensions().get::<axum::extract::OriginalUri>().map(|uri| uri.0.to_string());
+    let seen = json!({
+        "tenant": execution.tenant().as_str(),
+        "role": role(&context),
+        "uri": uri,
+        "headers": headers,
+        "account": context["accountId"],
+        "deadline": execution.deadline().is_some(),
+    });
+    (StatusCode::CREATED, seen.to_string())
+}
+
+fn role(context: &Value) -> &Value {
+    let [rest, http] =
+        ["/authorizer/claims/role", "/authorizer/jwt/claims/role"].map(|role| context.pointer(role));
+    rest.or(http).unwrap_or(&Value::Null)
+}
+
+fn router(guarded: &Guarded) -> Router {
+    let guard = Idempotency::new(guarded.store(), operation()).tenant(JwtClaim("sub"));
+    let route = post(report).route_layer(guard.world(guarded.clock.clone()));
+    // Another route of the same name is at the root.
+    let wrong = || async { StatusCode::IM_A_TEAPOT };
+    Router::new().nest("/v1/{shop}", Router::new().route("/reports", route)).route("/reports", post(wrong))
+}
+
+fn order(context: RequestContext) -> Request<Body> {
+    let order = Request::post("/v1/tea/reports?year=2026&note=a%20b")
+        .header("idempotency-key", "r-1")
+        .header("authorization", "Bearer secret")
+        .header("cookie", "session=secret")
+        .header("x-api-key", "secret")
+        .header("content-type", "application/json")
+        .extension(context);
+    order.body(r#""Sales""#.into()).expect("a request")
+}
+
+async fn work(guarded: &Guarded, router: Router) -> (Vec<String>, MemorySource) {
+    let queue = MemorySource::new(QUEUE);
+    let record = guarded.record(&record_key("acme", PAY, "r-1")).await.expect("a record");
+    let request = record.accepted.expect("it was accepted").request.to_string();
+    let asked =
+        json!({ "version": 1, "kind": "work", "key": record.key.partition_key(), "request": request });
+    let worker = Consumer::worker(queue.clone()).world(guarded.clock.clone()).work(guarded.store(), router);
+    let now = std::time::UNIX_EPOCH + Duration::from_millis(guarded.clock.now().as_millis());
+    (deliver_within(&worker, &[message("m-1", asked)], now, MINUTE).await.expect("an answer"), queue)
+}
+
+// Behind a nested router, whose prefix axum has stripped from the URI when the guard sees it.
+#[apply(on_each_store)]
+async fn a_worker_gets_the_request_without_its_credentials(endpoint: &str) {
+    for context in [http_api(), rest_api()] {
+        let guarded = Guarded::on(endpoint).await;
+        let router = router(&guarded);
+        assert_eq!(send(&router, order(context)).await.status, 202);
+        // Nothing that authenticates lies in the table, in any item.
+        let items = format!("{:?}", guarded.collection(&record_key("acme", PAY, "r-1")).await);
+        assert!(!items.contains("secret") && !items.contains(&format!("{:?}", b"secret")), "{items}");
+        let (back, queue) = work(&guarded, router.clone()).await;
+        assert_eq!((back.len(), queue.take_dead().len()), (0, 0));
+        let store = guarded.undisturbed_store();
+        let record =
+            store.load(&record_key("acme", PAY, "r-1")).await.expect("the store answers").expect("a record");
+        // The client's retry gets the worker's answer.
+        let retry = send(&router, order(http_api())).await;
+        let seen = retry.json();
+        assert_eq!((retry.status, record.state.name()), (201, "completed"));
+        assert_eq!(
+            seen,
+            json!({
+                "tenant": "acme",
+                "role": "buyer",
+                "uri": "/v1/tea/reports?year=2026&note=a%20b",
+                "headers": ["content-type"],
+                "account": null,
+                "deadline": true,
+            })
+        );
+    }
+}
+
+// A layer that verifies callers stands around the router. A worker has no caller.
+#[apply(on_each_store)]
+async fn a_layer_that_refuses_the_worker_is_named(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let verified = |request: axum::extract::Request, next: Next| async move {
+        match request.headers().contains_key("authorization") {
+            true => next.run(request).await,
+            false => StatusCode::UNAUTHORIZED.into_response(),
+        }
+    };
+    let router = router(&guarded).layer(middleware::from_fn(verified));
+    assert_eq!(send(&router, order(http_api())).await.status, 202);
+    let (back, queue) = work(&guarded, router).await;
+    let [dead] = &queue.take_dead()[..] else { panic!("not one dead letter") };
+    assert_eq!((back.len(), &*dead.reason), (0, "the route is not guarded: it answered 401"));
+}
+
+// Only a worker's own extension is a claim, and it is of one operation.
+#[apply(on_each_store)]
+async fn nothing_that_a_client_sends_is_a_claim(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let router = router(&guarded);
+    assert_eq!(send(&router, order(http_api())).await.status, 202);
+    let mut forged = order(http_api());
+    for header in ["idempotency-request", "x-request-id"] {
+        forged.headers_mut().insert(header, "00000000000000000000000000000000".parse().expect("a header"));
+    }
+    let answer: Answer = send(&router, forged).await;
+    assert_eq!(answer.status, 202);
+    let mut other = order(http_api());
+    *other.uri_mut() = Uri::from_static("/v1/tea/reports?year=2027");
+    send(&router, other).await.assert_problem(422, "key-reused");
+    let state = guarded.record(&record_key("acme", PAY, "r-1")).await.expect("a record").state;
+    assert_eq!(state.name(), "pending");
+}
