@@ -19,7 +19,7 @@ pub enum ConfigError {
     Malformed(&'static str, &'static str),
     /// An environment variable is no list of topics.
     #[error("the environment variable {0}: {1}")]
-    Topics(&'static str, crate::outbox::TopicsError),
+    Topics(&'static str, String),
     /// The table refuses a call that every request needs.
     #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     Refused {

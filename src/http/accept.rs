@@ -1,149 +1,36 @@
-//! Requests of asynchronous operations: what is kept of one for its worker, and the 202 that its client gets.
+//! Accepts requests of asynchronous operations, and answers them with 202.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_TYPE, LOCATION, RETRY_AFTER},
-    request::Parts,
+    HeaderValue, Request, Response, StatusCode,
+    header::{CONTENT_TYPE, LOCATION, RETRY_AFTER},
 };
 use http_body_util::Full;
-use lambda_http::{
-    RequestExt,
-    aws_lambda_events::apigw::{ApiGatewayProxyRequestContext, ApiGatewayV2httpRequestContext},
-    request::RequestContext,
-};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use tracing::Instrument;
 
 use super::{
     GuardedBody, Outcome, Problem, ProblemType,
+    claim::kept,
     ended::{Became, Ended},
     problem_response::seconds,
+    replay,
     request::Parsed,
     respond::HttpAnswer,
     settings::Guard,
     status,
-    target::original_uri,
 };
 use crate::{
     engine::{Computed, SingleTransaction, SingleTransactionOutcome},
-    fingerprint::{Fingerprint, Fingerprints},
     key::RecordKey,
-    record::{BodyId, State},
+    record::State,
     telemetry,
 };
 
 /// The longest body of a request that is accepted. It lies in one item beside its record.
-pub(super) const MAX_ACCEPTED: usize = 300 * 1024;
-
-/// The request headers that a worker gets: those that say what the body is and what the client wants. Never credentials.
-const HEADERS: [HeaderName; 4] = [CONTENT_TYPE, CONTENT_ENCODING, ACCEPT, ACCEPT_LANGUAGE];
-
-/// Decides whether a request is accepted.
-pub(super) type Accept =
-    Arc<dyn Fn(SingleTransaction, Parts, Bytes) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
-
-/// The work that the worker of a request claims. Only this crate makes one.
-#[derive(Clone, derive_more::Debug)]
-pub(crate) struct Claim {
-    pub(crate) key: RecordKey,
-    /// The body item with the request.
-    pub(crate) request: BodyId,
-    pub(crate) fingerprints: Fingerprints,
-}
-
-/// What is kept of a request, besides its body.
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    method: String,
-    uri: String,
-    headers: Vec<(String, String)>,
-    /// What the authorizer verified, by the payload format of the event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    rest: Option<Value>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    http: Option<Value>,
-    fingerprint: String,
-    fingerprint_rule: u32,
-}
-
-/// Separates the body from what is before it, which is JSON in one line.
-const SEPARATOR: u8 = b'\n';
-
-impl Kept {
-    fn of(parts: &Parts, fingerprint: &Fingerprint) -> Self {
-        let text = |(name, value): (&HeaderName, &HeaderValue)| {
-            Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
-        };
-        let kept = parts.headers.iter().filter(|(name, _)| HEADERS.contains(name));
-        let authorizer = |verified: serde_json::Result<Value>| verified.ok();
-        let (rest, http) = match parts.request_context_ref() {
-            Some(RequestContext::ApiGatewayV1(context)) => {
-                (authorizer(serde_json::to_value(&context.authorizer)), None)
-            }
-            Some(RequestContext::ApiGatewayV2(context)) => {
-                (None, authorizer(serde_json::to_value(&context.authorizer)))
-            }
-            _ => (None, None),
-        };
-        Self {
-            method: parts.method.to_string(),
-            uri: original_uri(parts).to_string(),
-            headers: kept.filter_map(text).collect(),
-            rest,
-            http,
-            fingerprint: hex::encode(fingerprint.digest()),
-            fingerprint_rule: fingerprint.rule(),
-        }
-    }
-
-    /// What a resolver of the tenant, or a handler, reads of the event.
-    fn context(&self) -> serde_json::Result<Option<RequestContext>> {
-        if let Some(verified) = &self.http {
-            let mut context = ApiGatewayV2httpRequestContext::default();
-            context.authorizer = serde_json::from_value(verified.clone())?;
-            return Ok(Some(RequestContext::ApiGatewayV2(context)));
-        }
-        let Some(verified) = &self.rest else { return Ok(None) };
-        let mut context = ApiGatewayProxyRequestContext::default();
-        context.authorizer = serde_json::from_value(verified.clone())?;
-        Ok(Some(RequestContext::ApiGatewayV1(context)))
-    }
-}
-
-/// The request as it is kept: what is before the body, in one line, and the body.
-fn kept(parts: &Parts, fingerprint: &Fingerprint, body: &[u8]) -> serde_json::Result<Bytes> {
-    let mut kept = serde_json::to_vec(&Kept::of(parts, fingerprint))?;
-    kept.push(SEPARATOR);
-    kept.extend_from_slice(body);
-    Ok(kept.into())
-}
-
-/// The request that was kept, with the claim of its record; `None` if it is not as this version keeps it.
-#[cfg(feature = "lambda")]
-pub(crate) fn read(key: RecordKey, request: BodyId, kept: &Bytes) -> Option<Request<Bytes>> {
-    let end = kept.iter().position(|byte| *byte == SEPARATOR)?;
-    let read: Kept = serde_json::from_slice(&kept[..end]).ok()?;
-    let mut headers = HeaderMap::new();
-    for (name, value) in &read.headers {
-        headers.append(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
-    }
-    let digest: [u8; 32] = hex::decode(&read.fingerprint).ok()?.try_into().ok()?;
-    let fingerprints = Fingerprints::kept(Fingerprint::new(read.fingerprint_rule, digest));
-    let mut built = Request::new(kept.slice(end + 1..));
-    *built.method_mut() = Method::try_from(&*read.method).ok()?;
-    *built.uri_mut() = Uri::try_from(&*read.uri).ok()?;
-    *built.headers_mut() = headers;
-    if let Some(context) = read.context().ok()? {
-        built.extensions_mut().insert(context);
-    }
-    built.extensions_mut().insert(Claim { key, request, fingerprints });
-    Some(built)
-}
+const MAX_ACCEPTED: usize = 300 * 1024;
 
 /// Accepts a request, or answers as a duplicate of it is answered.
 pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) -> HttpAnswer {
@@ -230,7 +117,7 @@ impl Guard {
                 parts.extensions.insert(Ended::from(Became::NotBegun));
                 Response::from_parts(parts, Full::new(body))
             }
-            Refused { answer, expires_at } => super::replay::first(answer, expires_at),
+            Refused { answer, expires_at } => replay::first(answer, expires_at),
             Found(found) => self.instead(found, key, mount, refusal),
             Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }

@@ -9,7 +9,7 @@ use http_body_util::Full;
 
 use super::{
     GuardedBody, Outcome, ProblemType,
-    accept::Claim,
+    claim::Claim,
     classify::classify,
     ended::{Became, Ended, Why},
     replay,

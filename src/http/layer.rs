@@ -9,8 +9,7 @@ use tower_layer::Layer;
 
 use super::{
     Profile, Service, TenantResolver,
-    accept::Accept,
-    settings::{Guard, Settings},
+    settings::{Accept, Guard, Settings},
 };
 use crate::{
     engine::{Executor, SingleTransaction},

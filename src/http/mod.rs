@@ -11,6 +11,7 @@
 
 // The path of a request: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
 // the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers.
+mod accept;
 mod classify;
 pub(crate) mod ended;
 mod guard;
@@ -27,8 +28,8 @@ mod tests;
 mod unguarded;
 
 // Reading a request.
-mod accept;
 mod body;
+mod claim;
 mod key_header;
 mod origin;
 mod target;
@@ -46,9 +47,9 @@ mod profile;
 mod status;
 
 pub use crate::record::SAFE_HEADERS;
-#[cfg(feature = "lambda")]
-pub(crate) use accept::read as read_accepted;
 use body::GuardedBody;
+#[cfg(feature = "lambda")]
+pub(crate) use claim::read as read_accepted;
 pub use classify::Outcome;
 #[cfg(feature = "axum")]
 pub use extract::{NotBegun, OrNotBegun};

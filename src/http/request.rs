@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, request::Parts};
 use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Problem, ProblemType, accept::Claim, key_header, origin, respond::HttpAnswer,
+    GuardedBody, MAX_BODY, Problem, ProblemType, claim::Claim, key_header, origin, respond::HttpAnswer,
     settings::Guard, target,
 };
 use crate::{

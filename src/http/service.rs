@@ -12,11 +12,7 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
-    GuardedBody, IDEMPOTENCY_KEY,
-    accept::{self, Claim},
-    guard,
-    run::ResponseBody,
-    settings::Guard,
+    GuardedBody, IDEMPOTENCY_KEY, accept, claim::Claim, guard, run::ResponseBody, settings::Guard,
     single_transaction,
 };
 

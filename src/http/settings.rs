@@ -2,11 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use http::Method;
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Method, Response, request::Parts};
 
-use super::{Profile, TenantResolver, accept::Accept, problem_document::Shape};
+use super::{Profile, TenantResolver, problem_document::Shape};
 use crate::{
-    engine::Executor,
+    engine::{Executor, SingleTransaction},
     operation::{Operation, ServerErrors},
     world::World,
 };
@@ -16,6 +18,10 @@ use crate::{
 /// guarded, unknown ones too.
 pub(super) const IDEMPOTENT: [Method; 6] =
     [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE, Method::PUT, Method::DELETE];
+
+/// Decides whether a request is accepted.
+pub(super) type Accept =
+    Arc<dyn Fn(SingleTransaction, Parts, Bytes) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
 /// What was logged already: these lines come once, not with every request.
 #[derive(Debug, Default)]

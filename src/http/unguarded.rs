@@ -4,7 +4,7 @@ use http::Request;
 
 use super::{
     IDEMPOTENCY_KEY,
-    accept::Claim,
+    claim::Claim,
     key_header::GivenKey,
     settings::{Guard, IDEMPOTENT},
 };

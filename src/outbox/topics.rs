@@ -67,7 +67,8 @@ impl Topics {
     #[cfg(any(feature = "dynamodb", feature = "sqs"))]
     pub fn from_env() -> Result<Self, crate::config::ConfigError> {
         let list = crate::config::text(Self::VARIABLE)?;
-        Self::parse(&list).map_err(|error| crate::config::ConfigError::Topics(Self::VARIABLE, error))
+        Self::parse(&list)
+            .map_err(|error| crate::config::ConfigError::Topics(Self::VARIABLE, error.to_string()))
     }
 
     /// Reads a list.

@@ -7,7 +7,7 @@
 //! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
 //! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
-//! 7. `accepted` has what is executed later, by a worker.
+//! 7. `accepted` has what is executed later, by a worker, and `work` its transitions.
 //! 8. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
 //! It knows nothing of DynamoDB, Lambda or web frameworks. It writes nothing: see [`engine`](crate::engine). The states, and who
@@ -27,6 +27,7 @@ pub(crate) mod resume;
 pub(crate) mod settle;
 mod state;
 pub(crate) mod transition;
+mod work;
 
 use std::time::Duration;
 

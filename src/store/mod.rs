@@ -21,6 +21,7 @@ pub mod dynamodb;
 mod error;
 mod item;
 pub mod memory;
+mod message;
 mod outbox;
 #[cfg(feature = "s3")]
 pub mod s3;
@@ -43,7 +44,8 @@ pub(crate) use error::Result;
 pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
-pub use outbox::{Outbox, OutboxMessage};
+pub use message::OutboxMessage;
+pub use outbox::Outbox;
 pub use unsettled::{Cursor, Page, Survey, Unsettled};
 
 /// The outcome of a conditional write.

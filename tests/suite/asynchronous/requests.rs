@@ -49,8 +49,8 @@ fn http_api() -> RequestContext {
 /// The same from a REST API.
 fn rest_api() -> RequestContext {
     let mut context = ApiGatewayProxyRequestContext::default();
-    let claims = json!({ "claims": { "sub": "acme", "role": "buyer" } });
-    context.authorizer = serde_json::from_value(claims).expect("an authorizer");
+    let claims = json!({ "sub": "acme", "role": "buyer" });
+    context.authorizer.fields = [("claims".to_owned(), claims)].into();
     context.account_id = Some("123456789012".to_owned());
     RequestContext::ApiGatewayV1(context)
 }

@@ -1,0 +1,82 @@
+//! The transitions of accepted work, besides those of an execution: it waits again, it ends, it is accepted again.
+
+use super::{
+    Accepted, BodyId, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition, UnknownCause,
+    Verdict,
+};
+use crate::time::Timestamp;
+
+impl Record {
+    /// Whether it was accepted, and no more executions may begin from its beginning.
+    pub(super) fn attempts_are_over(&self) -> bool {
+        self.accepted.is_some_and(|accepted| self.attempts >= accepted.max_attempts)
+    }
+
+    /// The record of accepted work after an execution that did nothing, as far as `by` knows.
+    pub(super) fn returned(
+        &self,
+        accepted: Accepted,
+        by: SettledBy,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Self {
+        let accepted = Some(accepted.without(by, self.attempts));
+        let returned = Self { revision, accepted, ..self.clone() };
+        if returned.attempts_are_over() {
+            return returned.ended_undone(by, revision, now);
+        }
+        let state = State::Pending { released_by: Some(by) };
+        let phases = self.phases.as_ref().map(Phases::digested);
+        Self { reported: None, settled_note: None, phases, state, ..returned }
+    }
+
+    /// Ends accepted work that no worker has claimed in time. Otherwise `None`.
+    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let State::Pending { .. } = self.state else { return None };
+        let is_over = self.accepted.is_none_or(|accepted| accepted.claim_by <= now);
+        is_over.then(|| Transition::to(self.ended_undone(SettledBy::Assumption, revision, now)))
+    }
+
+    /// Ends work that is executed no more: with 408 if certainly nothing was done, else with operators.
+    fn ended_undone(&self, by: SettledBy, revision: Revision, now: Timestamp) -> Self {
+        if self.accepted.is_none_or(|accepted| accepted.did_nothing >= self.attempts) {
+            let verdict = Verdict::Executed(KeptAnswer::abandoned());
+            return self.settled(verdict, by, revision, now);
+        }
+        let state = State::Unknown {
+            cause: UnknownCause::PerhapsExecuted,
+            since: now,
+            reconcile_at: Timestamp::MAX,
+            asked: 0,
+        };
+        let last_failure =
+            Some(Note::new("executed no more, and an earlier execution perhaps did something"));
+        Self { last_failure, state, ..self.unknown(revision, UnknownCause::PerhapsExecuted, now) }
+    }
+
+    /// The released record of a request that is accepted now: its operation was not asynchronous before. `None` if it is not released.
+    pub(super) fn accept_again(
+        &self,
+        claim_by: Timestamp,
+        max_attempts: u32,
+        revision: Revision,
+    ) -> Option<Transition> {
+        let State::FailedRetryable { by, .. } = self.state else { return None };
+        let earlier = self.attempts.saturating_sub(u32::from(by == SettledBy::Assumption));
+        let max_attempts = self.attempts.saturating_add(max_attempts);
+        let accepted = Some(Accepted::by(revision, claim_by, max_attempts, earlier));
+        let state = State::Pending { released_by: Some(by) };
+        Some(Transition::to(Self { revision, accepted, settled_note: None, state, ..self.clone() }))
+    }
+
+    /// Whether a worker needs this request: it was accepted with this record, which is not settled.
+    pub fn needs_request(&self, request: BodyId) -> bool {
+        let is_its = self.accepted.is_some_and(|accepted| accepted.request == request);
+        is_its && !matches!(self.state, State::Completed { .. } | State::FailedRetryable { .. })
+    }
+
+    /// Whether it waits for a worker, and no client's retry would bring one.
+    pub(crate) fn waits_for_a_worker(&self) -> bool {
+        self.accepted.is_some() && matches!(self.state, State::Pending { .. } | State::BetweenWorkers { .. })
+    }
+}
