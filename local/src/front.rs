@@ -1,7 +1,9 @@
-//! The address that callers use: API Gateway's routes, Lambda's Invoke API, and views of the provider and the environments.
+//! The address that callers use: API Gateway's routes, Lambda's Invoke API, and views of the provider, the environments, the
+//! queues and the event bus.
 
 use crate::{
     environment::Outcome,
+    events::{self, Events},
     functions::Function,
     gateway,
     log::{self, Level},
@@ -38,6 +40,7 @@ pub struct Cloud {
     /// The variables of the operators' command line, as shell commands.
     pub operate: String,
     pub queues: Arc<Queues>,
+    pub events: Events,
 }
 
 pub fn router(cloud: Cloud) -> Router {
@@ -52,6 +55,7 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
         .fallback(proxy)
         .merge(messages::router(cloud.queues.clone()))
+        .merge(events::router(cloud.events.clone()))
         .with_state(Arc::new(cloud))
 }
 

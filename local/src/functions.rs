@@ -35,6 +35,8 @@ pub const FUNCTIONS: &[Definition] = &[
     Definition { name: "stale", paths: &[], max: FEW, run: || Box::pin(stale::run()) },
     Definition { name: "reconcile", paths: &[], max: FEW, run: || Box::pin(reconcile::reconcile()) },
     Definition { name: "webhook", paths: &["webhooks"], max: FEW, run: || Box::pin(reconcile::webhook()) },
+    Definition { name: "outbox", paths: &[], max: FEW, run: || Box::pin(outbox::run()) },
+    Definition { name: "shipping", paths: &[], max: FEW, run: || Box::pin(shipping::run()) },
     Definition { name: "compare", paths: &[], max: FEW, run: || Box::pin(compare::run()) },
 ];
 
@@ -142,6 +144,11 @@ impl Function {
     /// The environments that were ever started.
     pub fn environments(&self) -> impl Iterator<Item = Figures> {
         self.statuses.iter().map(|status| status.figures()).filter(|figures| figures.starts > 0)
+    }
+
+    /// Kills its processes, as a crash would.
+    pub fn kill(&self) {
+        self.statuses.iter().for_each(|status| status.kill());
     }
 
     /// A warm environment, if there is one. The caller must hold a permit of `running`.

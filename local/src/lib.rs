@@ -9,6 +9,7 @@
 //! | `settings` | arguments and environment variables that configure a run |
 //! | `store`, `embedded`, `tables` | DynamoDB, embedded or elsewhere, and its tables |
 //! | `queues` | SQS |
+//! | `bus` | EventBridge: one event bus |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `functions` | the table of functions, and the choice of an environment for an invocation |
 //! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
@@ -19,12 +20,15 @@
 //! | `schedules` | functions that are invoked periodically |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
+//! | `events` | its routes for events: what the bus was handed, an event of somebody else, what was shipped |
 //!
 //! A child process is this program again, and `LOCAL_FUNCTION` names its function. This is a library, so that the tests build the
 //! program too, and never run an old one.
 
+mod bus;
 mod embedded;
 mod environment;
+mod events;
 mod front;
 mod functions;
 mod gateway;
@@ -45,6 +49,8 @@ mod triggers;
 mod work;
 
 use crate::{
+    bus::Bus,
+    events::Events,
     front::Cloud,
     functions::{FUNCTIONS, Function},
     metrics::Metrics,
@@ -134,6 +140,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     // throttled receives count; here, an invocation waits for its environment.
     let queues = Queues::start(&settings.table_prefix, &store.region, settings.function_timeout).await?;
     let queues = Arc::new(queues);
+    let bus = Bus::start(format!("{}shop", settings.table_prefix), &store.region, queues.clone()).await;
+    let bus = bus.map_err(|error| format!("event bus: {error}"))?;
     // The first secret is the newest.
     let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
     let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
@@ -141,6 +149,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let seen_by_functions = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.endpoint);
     let mut variables = store.environment(seen_by_functions);
     variables.extend(queues.environment());
+    variables.extend(bus.environment());
     variables.extend(settings.environment());
     let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider);
     variables.push(("PROVIDER_URL", provider_url.clone()));
@@ -154,7 +163,9 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         FUNCTIONS.iter().map(|definition| Arc::new(Function::new(definition, launcher, settings))).collect();
     try_join_all(functions.iter().map(|function| function.warm_up())).await?;
 
-    announce(&url, &store, &queues, &provider, settings);
+    let deliverer = functions.iter().find(|function| function.definition.name == "outbox");
+    bus.deliverer(deliverer.expect("it is one of this cloud's").clone());
+    announce(&url, &store, &queues, &bus, &provider, settings);
     let operate = operate(&store, &queues);
     // Ends with this function, before the processes are ended.
     let _triggers = triggers::start(&functions, &store, queues.clone(), settings).await;
@@ -166,6 +177,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         metrics,
         operate,
         queues,
+        events: Events { bus, client: store.client().await, orders_table: store.orders_table.clone() },
     };
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
 }
@@ -178,9 +190,9 @@ fn operate(store: &Store, queues: &Queues) -> String {
 }
 
 /// The first line is for programs, the rest is for the reader.
-fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings: &Settings) {
+fn announce(url: &str, store: &Store, queues: &Queues, bus: &Bus, provider: &str, settings: &Settings) {
     if log::is_json() {
-        let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint });
+        let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint, "bus": bus.endpoint });
         let _ = writeln!(io::stdout(), "{addresses}");
         return;
     }
@@ -198,9 +210,11 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
          {faint}dynamodb   {plain} {} ({kind}; tables {}, {}, {}, {})\n\
          {faint}provider   {plain} {provider}\n\
          {faint}queues     {plain} {}\n\
+         {faint}bus        {plain} {} ({})\n\
          {faint}reports    {plain} {}\n\
          {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
          {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics  {url}/queues/orders\n\
+         \x20           {url}/outbox/delivered  {url}/shipments\n\
          {faint}settings   {plain} cargo run -p local -- --help\n\n\
          {strong}Create a payment:{plain}\n\n  {payment}\n\n\
          {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
@@ -213,6 +227,8 @@ fn announce(url: &str, store: &Store, queues: &Queues, provider: &str, settings:
         store.accounts_table,
         store.orders_table,
         queues.endpoint,
+        bus.endpoint,
+        bus.name,
         settings.reports,
         functions.join(", "),
         settings.environments,

@@ -1,4 +1,5 @@
-//! The routes for queues that anybody may send to: send a message, look at the queue, send its dead letters back.
+//! The routes for queues of the sample: send a message, look at the queue, send its dead letters back. To the queue `shipments`, only the
+//! event bus sends messages.
 //!
 //! Dead letters are taken out of their queue when they are looked at, and kept here until they are sent back: the queue would show only the
 //! first one of each group.
@@ -41,6 +42,8 @@ struct Open {
     name: &'static str,
     queue: Queue,
     dead_letters: Queue,
+    /// Whether anybody may send to it.
+    is_public: bool,
     /// Dead letters that were taken out of their queue.
     taken: Mutex<VecDeque<Message>>,
 }
@@ -51,8 +54,17 @@ struct Routes {
 }
 
 pub fn router<S>(queues: Arc<Queues>) -> Router<S> {
-    let (queue, dead_letters) = (queues.orders.clone(), queues.orders_dead_letters.clone());
-    let open = vec![Open { name: "orders", queue, dead_letters, taken: Mutex::default() }];
+    let open = |name, queue: &Queue, dead_letters: &Queue, is_public| Open {
+        name,
+        queue: queue.clone(),
+        dead_letters: dead_letters.clone(),
+        is_public,
+        taken: Mutex::default(),
+    };
+    let open = vec![
+        open("orders", &queues.orders, &queues.orders_dead_letters, true),
+        open("shipments", &queues.shipments, &queues.shipments_dead_letters, false),
+    ];
     Router::new()
         .route("/queues/{name}", get(look).post(send))
         .route("/queues/{name}/redrive", post(redrive))
@@ -75,6 +87,9 @@ struct NewMessage {
 async fn send(State(routes): State<Arc<Routes>>, Path(name): Path<String>, message: Bytes) -> Response {
     let answer = async {
         let open = routes.open(&name).ok_or_else(unknown)?;
+        if !open.is_public {
+            return Err(gateway::message(StatusCode::FORBIDDEN, "only the event bus sends to this queue"));
+        }
         let unreadable = |error: serde_json::Error| {
             gateway::message(StatusCode::BAD_REQUEST, &format!("the message: {error}"))
         };
@@ -125,11 +140,14 @@ async fn redrive(State(routes): State<Arc<Routes>>, Path(name): Path<String>) ->
         let mut redriven = 0;
         while let Some(letter) = taken.front() {
             let send = routes.queues.client.send_message().queue_url(&open.queue.url);
-            let send = send.message_body(letter.body().unwrap_or_default()).message_deduplication_id(fresh());
+            let send = send.message_body(letter.body().unwrap_or_default());
+            let group = group(letter).map(str::to_owned);
+            let send = send.set_message_deduplication_id(group.as_ref().map(|_| fresh()));
+            let send = send.set_message_group_id(group);
             let mut attributes = letter.message_attributes().cloned().unwrap_or_default();
             attributes.remove(REASON);
             let send = send.set_message_attributes(Some(attributes));
-            send.message_group_id(group(letter)).send().await.map_err(failed)?;
+            send.send().await.map_err(failed)?;
             taken.pop_front();
             redriven += 1;
         }
@@ -186,10 +204,10 @@ fn unknown() -> Response {
     gateway::message(StatusCode::NOT_FOUND, "there is no such queue")
 }
 
-fn group(letter: &Message) -> &str {
-    let attributes = letter.attributes();
-    let group = attributes.and_then(|all| all.get(&MessageSystemAttributeName::MessageGroupId));
-    group.map_or(GROUP, |group| group)
+/// Its group, in a FIFO queue.
+fn group(letter: &Message) -> Option<&str> {
+    let group = letter.attributes()?.get(&MessageSystemAttributeName::MessageGroupId);
+    group.map(String::as_str)
 }
 
 fn text(value: &str) -> MessageAttributeValue {

@@ -225,6 +225,7 @@ impl Guard {
     async fn wait(mut self, exit: watch::Sender<Option<ExitStatus>>) {
         let (ended, crashed) = select! {
             ended = self.child.wait() => (ended, true),
+            () = self.status.killed() => (end(&mut self.child).await, true),
             () = self.kill.notified() => (end(&mut self.child).await, false),
             () = stopped(&mut self.stop) => (end(&mut self.child).await, false),
         };

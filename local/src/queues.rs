@@ -25,7 +25,8 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-const ACCOUNT: &str = "123456789012";
+/// The account of everything here.
+pub const ACCOUNT: &str = "123456789012";
 /// How many times a message is received before it goes to the dead-letter queue.
 const MAX_RECEIVES: u32 = 5;
 /// The same for a queue whose consumer decides by itself: the most that SQS allows.
@@ -48,6 +49,12 @@ pub struct Queues {
     /// Orders from another front than HTTP: a FIFO queue, with dead letters of its own.
     pub orders: Queue,
     pub orders_dead_letters: Queue,
+    /// Which records have messages to be delivered: a FIFO queue.
+    pub outbox: Queue,
+    pub outbox_dead_letters: Queue,
+    /// What the event bus sends: orders to be shipped.
+    pub shipments: Queue,
+    pub shipments_dead_letters: Queue,
 }
 
 #[derive(Clone)]
@@ -92,7 +99,24 @@ impl Queues {
         let reconcile = create("reconcile", Some((&dead_letters, MAX_RECEIVES))).await?;
         let orders_dead_letters = create("orders-dead-letters.fifo", None).await?;
         let orders = create("orders.fifo", Some((&orders_dead_letters, MOST_RECEIVES))).await?;
-        Ok(Self { endpoint, client, checks, sweeps, reconcile, dead_letters, orders, orders_dead_letters })
+        let outbox_dead_letters = create("outbox-dead-letters.fifo", None).await?;
+        let outbox = create("outbox.fifo", Some((&outbox_dead_letters, MOST_RECEIVES))).await?;
+        let shipments_dead_letters = create("shipments-dead-letters", None).await?;
+        let shipments = create("shipments", Some((&shipments_dead_letters, MOST_RECEIVES))).await?;
+        Ok(Self {
+            endpoint,
+            client,
+            checks,
+            sweeps,
+            reconcile,
+            dead_letters,
+            orders,
+            orders_dead_letters,
+            outbox,
+            outbox_dead_letters,
+            shipments,
+            shipments_dead_letters,
+        })
     }
 
     /// The environment variables by which a function finds these queues.
@@ -105,6 +129,10 @@ impl Queues {
             ("DEAD_LETTERS_QUEUE_URL", self.dead_letters.url.clone()),
             ("ORDERS_QUEUE_URL", self.orders.url.clone()),
             ("ORDERS_DEAD_LETTERS_QUEUE_URL", self.orders_dead_letters.url.clone()),
+            ("OUTBOX_QUEUE_URL", self.outbox.url.clone()),
+            ("OUTBOX_DEAD_LETTERS_QUEUE_URL", self.outbox_dead_letters.url.clone()),
+            ("SHIPMENTS_QUEUE_URL", self.shipments.url.clone()),
+            ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", self.shipments_dead_letters.url.clone()),
             ("ORDERS_TENANT", ORDERS_TENANT.to_owned()),
         ]
     }

@@ -9,11 +9,13 @@ use crate::{
 };
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// One environment.
 pub struct Status {
     pub function: &'static str,
     pub number: usize,
+    killed: Notify,
     inner: Mutex<Inner>,
 }
 
@@ -73,7 +75,7 @@ impl Status {
             working_on: None,
             last_end: None,
         };
-        Self { function, number, inner: Mutex::new(Inner { figures, unlogged: None }) }
+        Self { function, number, killed: Notify::new(), inner: Mutex::new(Inner { figures, unlogged: None }) }
     }
 
     pub fn figures(&self) -> Figures {
@@ -156,6 +158,16 @@ impl Status {
     /// It could not be started for this work.
     pub fn not_started(&self, work: &Work, message: &str) {
         self.log_end(&format!("cannot start: {message}"), Some(work));
+    }
+
+    /// Kills the process, if there is one.
+    pub fn kill(&self) {
+        self.killed.notify_waiters();
+    }
+
+    /// Waits until somebody kills the process.
+    pub async fn killed(&self) {
+        self.killed.notified().await;
     }
 
     pub fn source(&self, pid: u32) -> Source {

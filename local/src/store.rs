@@ -79,10 +79,15 @@ impl Store {
         streams::Client::from_conf(config.build())
     }
 
-    async fn create_tables(&self) -> Result<String, String> {
+    /// A client of the tables.
+    pub async fn client(&self) -> aws_sdk_dynamodb::Client {
         let config = self.config().await;
         let config = aws_sdk_dynamodb::config::Builder::from(&config).endpoint_url(&self.endpoint).build();
-        let client = aws_sdk_dynamodb::Client::from_conf(config);
+        aws_sdk_dynamodb::Client::from_conf(config)
+    }
+
+    async fn create_tables(&self) -> Result<String, String> {
+        let client = self.client().await;
         tables::create_payments(&client, &self.payments_table).await?;
         tables::create_plain(&client, &self.accounts_table).await?;
         tables::create_plain(&client, &self.orders_table).await?;

@@ -8,14 +8,26 @@ use crate::{
     settings::Settings,
     store::Store,
 };
+use aws_sdk_dynamodbstreams::types::{AttributeValue, OperationType, Record};
 use serde_json::json;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 /// Pollers of each queue.
 const POLLERS: usize = 2;
 /// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
 const SWEEP_REST: u32 = 19;
+
+/// The sort keys of messages in the outbox.
+const MESSAGE: &str = "message#";
+
+/// Whether a record of the stream is a new message in the outbox.
+fn is_published(record: &Record) -> bool {
+    let keys = record.dynamodb().and_then(|change| change.keys());
+    let sort_key = keys.and_then(|keys| keys.get("sk")).map(AttributeValue::as_s);
+    record.event_name() == Some(&OperationType::Insert)
+        && matches!(sort_key, Some(Ok(key)) if key.starts_with(MESSAGE))
+}
 
 /// Starts the triggers, which run until the result is dropped. `compare` has a daily schedule on AWS; here it is invoked by
 /// hand.
@@ -30,20 +42,26 @@ pub async fn start(
         found.expect("it is one of this cloud's").clone()
     };
     let mut triggers = JoinSet::new();
-    let stream = batch::Stream {
-        client: store.streams().await,
+    let client = store.streams().await;
+    let stream = |filter, window, name| batch::Stream {
+        client: client.clone(),
         arn: store.stream.clone(),
         region: store.region.clone(),
-        window: settings.window,
-        function: function("stale"),
+        filter,
+        window,
+        function: function(name),
         queues: queues.clone(),
     };
-    triggers.spawn(stream::run(Arc::new(stream)));
+    // Two, the most that a stream of DynamoDB can bear. `stale` ignores what its filter on AWS leaves out.
+    triggers.spawn(stream::run(Arc::new(stream(|_| true, settings.window, "stale"))));
+    triggers.spawn(stream::run(Arc::new(stream(is_published, Duration::ZERO, "outbox"))));
     let mappings = [
         (&queues.checks, "stale"),
         (&queues.sweeps, "stale"),
         (&queues.reconcile, "reconcile"),
         (&queues.orders, "order-queue"),
+        (&queues.outbox, "outbox"),
+        (&queues.shipments, "shipping"),
     ];
     for (queue, name) in mappings {
         for _ in 0..POLLERS {

@@ -14,7 +14,7 @@ use payments::{NewPayment, malformed};
 
 use crate::{
     answer,
-    order::{Charging, Order, OrderRequest, Status},
+    order::{Charging, Order, OrderPlaced, OrderRequest, Status},
     policy::{CHARGE_PHASE, INTENT_PHASE, KEYS_LIVE, REFUND_PHASE, STOCK_PHASE, Services},
     test_cards,
 };
@@ -49,7 +49,7 @@ async fn place(
     mut order: Order,
     payment: &NewPayment,
 ) -> Result<Answer, PhaseError> {
-    let Services { shop, provider, sealing_keys } = services;
+    let Services { shop, provider, sealing_keys, placed } = services;
     let (tenant, record) = (execution.tenant().as_str(), execution.record_key());
     let card = test_cards::Card { execution, source: &payment.source };
 
@@ -103,7 +103,10 @@ async fn place(
             }
         }
     };
-    // It commits together with the completion.
+    // Both commit together with the completion.
+    if order.status == Status::Confirmed {
+        execution.publish(placed, &OrderPlaced::of(&order, card.test()))?;
+    }
     execution.write(shop.recording(tenant, &order))?;
     Ok(answer)
 }

@@ -8,6 +8,8 @@
 //!
 //! A second function takes orders from a FIFO queue, through the same router: see [`queue`].
 //!
+//! An order that is confirmed publishes `order.placed`, for whoever ships it. The message commits with the order, and with its answer.
+//!
 //! The client of the payment provider is that of the function `payments`.
 
 mod answer;
@@ -24,9 +26,11 @@ use aws_config::BehaviorVersion;
 use axum::Router;
 use lambda_idempotency::{
     config::ConfigError,
+    domain::Topic,
     event::{Consumer, KeyFrom, SqsSource},
     key::Tenant,
     lambda,
+    outbox::Topics,
     queue::SqsQueue,
     store::dynamodb::DynamoDbStore,
 };
@@ -64,14 +68,21 @@ fn tenant() -> Result<Tenant, ConfigError> {
     Tenant::parse(&lambda::text(TENANT)?).map_err(|_| ConfigError::Malformed(TENANT, "a tenant"))
 }
 
+/// The topic of orders that are placed. Without a target, they would never be shipped.
+fn placed() -> Result<Topic, ConfigError> {
+    let topic = Topics::from_env()?.topic(policy::ORDER_PLACED);
+    topic.map_err(|error| ConfigError::Topics(Topics::VARIABLE, error))
+}
+
 async fn router() -> Result<Router, lambda::Error> {
     let config = Config::from_env()?;
     let (table, sealing_keys) = (lambda::text("ORDERS_TABLE")?, SealingKeys::from_env()?);
+    let placed = placed()?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let shop = Shop::new(payments::client().await, &table);
-    let services = policy::Services { shop, provider: Provider::new(&config)?, sealing_keys };
+    let services = policy::Services { shop, provider: Provider::new(&config)?, sealing_keys, placed };
     let order = policy::create_order().grace(config.lease_grace);
     Ok(routes::router(store, services, order, deferred_reports))
 }

@@ -42,6 +42,26 @@ pub struct Order {
     pub charge_id: Option<String>,
 }
 
+/// The message about an order that is confirmed. It names no card.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OrderPlaced<'a> {
+    order_id: &'a str,
+    customer_id: &'a str,
+    sku: &'a str,
+    quantity: u64,
+    /// What the local cloud shall do with the message, for tests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    test: Option<&'static str>,
+}
+
+impl<'a> OrderPlaced<'a> {
+    pub(crate) fn of(order: &'a Order, test: Option<&'static str>) -> Self {
+        let Order { id, customer_id, sku, quantity, .. } = order;
+        Self { order_id: id, customer_id, sku, quantity: *quantity, test }
+    }
+}
+
 /// What became of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

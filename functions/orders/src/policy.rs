@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
+    domain::Topic,
     http::JwtClaim,
     operation::{OnLeaseExpiry, Operation},
 };
@@ -24,6 +25,9 @@ pub const STOCK_PHASE: &str = "stock";
 
 /// The phase that gives the charge back, if there is not enough stock.
 pub const REFUND_PHASE: &str = "refund";
+
+/// The topic of orders that are confirmed. Its message is in the transaction that completes the order.
+pub const ORDER_PLACED: &str = "order.placed";
 
 /// The tenant: the subject of the token that API Gateway verified.
 pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
@@ -53,4 +57,6 @@ pub struct Services {
     pub provider: Provider,
     /// Seals the correlation from a charge to its record.
     pub sealing_keys: SealingKeys,
+    /// The topic [`ORDER_PLACED`].
+    pub placed: Topic,
 }

@@ -25,6 +25,11 @@ impl Card<'_> {
         self.source == "tok_error" && self.is_first()
     }
 
+    /// `tok_crash_outbox`: the local cloud kills the deliverer of the order's message, once the event bus has it.
+    pub(crate) fn test(&self) -> Option<&'static str> {
+        (cfg!(feature = "test-cards") && self.source == "tok_crash_outbox").then_some("crash_outbox")
+    }
+
     fn is_first(&self) -> bool {
         cfg!(feature = "test-cards") && self.execution.attempts() == 1
     }

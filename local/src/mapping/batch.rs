@@ -7,7 +7,7 @@
 
 use super::{Failure, invoke, record::Record, warn};
 use crate::{functions::Function, queues::Queues};
-use aws_sdk_dynamodbstreams::Client;
+use aws_sdk_dynamodbstreams::{Client, types::Record as Raw};
 use aws_smithy_types::date_time::Format;
 use lambda_idempotency::internal::error_chain;
 use serde_json::{Value, json};
@@ -29,6 +29,8 @@ pub struct Stream {
     pub client: Client,
     pub arn: String,
     pub region: String,
+    /// Which of its records are delivered, as the filter of the deployed mapping says.
+    pub filter: fn(&Raw) -> bool,
     /// How long records are gathered before they make a batch.
     pub window: Duration,
     pub function: Arc<Function>,

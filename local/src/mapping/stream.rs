@@ -97,7 +97,10 @@ async fn read(stream: Arc<Stream>, shard: String) -> String {
                 time::sleep_until(closes.map_or(next_poll, |closes| closes.min(next_poll))).await;
             }
         }
-        batch::deliver(&stream, &shard, take(&mut waiting)).await;
+        // A shard may end without a record that is delivered.
+        if !waiting.is_empty() {
+            batch::deliver(&stream, &shard, take(&mut waiting)).await;
+        }
     }
     shard
 }
@@ -173,11 +176,11 @@ impl<'a> Cursor<'a> {
         self.iterator = answer.next_shard_iterator;
         self.ended = self.iterator.is_none();
         let records = answer.records.unwrap_or_default();
-        let records: Vec<_> = records.iter().map(|raw| Record::new(raw, &self.stream.arn)).collect();
         if let Some(last) = records.last() {
-            self.after = Some(last.sequence_number.clone());
+            self.after = last.dynamodb().and_then(|change| change.sequence_number()).map(str::to_owned);
         }
-        Ok(records)
+        let records = records.iter().filter(|raw| (self.stream.filter)(raw));
+        Ok(records.map(|raw| Record::new(raw, &self.stream.arn)).collect())
     }
 
     async fn iterator(&self) -> Outcome<String> {

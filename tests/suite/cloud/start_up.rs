@@ -206,9 +206,37 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("payments", "RECONCILE_QUEUE_URL", "", queue),
         ("orders", "ORDERS_TABLE", "", "set"),
         ("orders", "PROVIDER_URL", "nowhere", "an http or https URL"),
+        ("orders", "OUTBOX_TOPICS", "", "set"),
+        ("outbox", "OUTBOX_TOPICS", "", "set"),
+        ("outbox", "OUTBOX_QUEUE_URL", "", queue),
+        ("shipping", "ORDERS_TABLE", "", "set"),
+        ("shipping", "SHIPMENTS_QUEUE_URL", "", "set"),
+        ("shipping", "SHIPMENTS_QUEUE_URL", "shipments", queue),
     ] {
         let log = sample.refuses_to_start(function, &[(name, value)]).await;
         let message = format!("the environment variable {name} must be {must_be}");
         assert!(log.contains(&message), "{function}, {name}={value}: {log}");
+    }
+}
+
+// T56: a message without a target would never be delivered.
+#[tokio::test]
+async fn orders_do_not_start_without_the_topic_that_they_publish() {
+    let sample = Sample::new("orders", "http://localhost:9").await;
+    let queue = "http://localhost:9/queue.fifo";
+    for function in ["orders", "order-queue"] {
+        let log = sample
+            .refuses_to_start(
+                function,
+                &[
+                    ("OUTBOX_TOPICS", "order.paid=own"),
+                    ("ORDERS_TENANT", "acme"),
+                    ("ORDERS_QUEUE_URL", queue),
+                    ("ORDERS_DEAD_LETTERS_QUEUE_URL", queue),
+                ],
+            )
+            .await;
+        let message = "the environment variable OUTBOX_TOPICS: the list of topics has no order.placed: it has order.paid";
+        assert!(log.contains(message), "{function}: {log}");
     }
 }

@@ -1,7 +1,11 @@
 //! The outbox: what an operation publishes commits with it, and is delivered in order.
 
 mod deliveries;
+mod event_bus;
+mod foreign;
+mod kills;
 mod published;
+mod shipped;
 mod wakes;
 
 use lambda_idempotency::{

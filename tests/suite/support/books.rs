@@ -126,10 +126,11 @@ impl Books {
         self.agree_with(&charges).await;
     }
 
-    /// The state of each record, by its idempotency key.
+    /// The state of each record of a request, by its idempotency key. Shipments are not requested.
     pub async fn states(&self) -> BTreeMap<String, String> {
         let items = self.scan(&self.idempotency_table()).await;
         let records = items.iter().filter(|item| text(item, "sk") == "record");
+        let records = records.filter(|item| text(item, "pk").split('#').nth(1) != Some("ship"));
         let key = |item| text(item, "pk").rsplit('#').next().unwrap_or_default().to_owned();
         records.map(|item| (key(item), text(item, "state").to_owned())).collect()
     }
@@ -164,6 +165,12 @@ impl Books {
         };
         let differences = (only(&ours, &theirs), only(&theirs, &ours));
         assert!(ours == theirs, "only in our ledger, only in the provider's: {differences:?}");
+    }
+
+    /// How many messages are in the outbox.
+    pub async fn undelivered(&self) -> usize {
+        let items = self.scan(&self.idempotency_table()).await;
+        items.iter().filter(|item| text(item, "sk").starts_with("message#")).count()
     }
 
     /// The rows of all orders.

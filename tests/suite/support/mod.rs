@@ -10,6 +10,7 @@ pub mod counts;
 pub mod dynamodb_local;
 pub mod elasticmq;
 pub mod embedded;
+pub mod events;
 pub mod faults;
 pub mod function;
 pub mod guarded;

@@ -10,10 +10,12 @@ use super::{
     tables,
 };
 use axum::{Router, body::Body, http::Request};
-use lambda_idempotency::{http::IDEMPOTENCY_KEY, queue::MemoryQueue, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{
+    http::IDEMPOTENCY_KEY, outbox::Topics, queue::MemoryQueue, store::dynamodb::DynamoDbStore,
+};
 use orders::{
     OPENING, Shop,
-    policy::{Services, create_order},
+    policy::{ORDER_PLACED, Services, create_order},
     routes,
 };
 use serde_json::{Value, json};
@@ -173,7 +175,9 @@ impl OrdersApi {
         let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
         let table = tables::idempotency_table(&client).await;
         let (shop, provider) = (Shop::new(client, &table), provider(provider_url));
-        let services = Services { shop, provider, sealing_keys: sealing_keys() };
+        let placed = Topics::parse("order.placed=own").and_then(|topics| topics.topic(ORDER_PLACED));
+        let placed = placed.expect("a topic");
+        let services = Services { shop, provider, sealing_keys: sealing_keys(), placed };
         let app = routes::router(store.clone(), services.clone(), create_order(), MemoryQueue::new());
         Self { app, store, services }
     }

@@ -52,6 +52,7 @@ impl Sample {
             ("ORDERS_TENANT", "acme".to_owned()),
             ("WEBHOOK_SECRETS", WEBHOOK_SECRET.to_owned()),
             ("SEALING_KEYS", BASE64_STANDARD.encode([7; 64])),
+            ("OUTBOX_TOPICS", "order.placed=bus:shop".to_owned()),
             ("REPORTS", reports.path().to_str().expect("a path").to_owned()),
         ];
         Self { queues, reports, variables }

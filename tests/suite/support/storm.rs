@@ -11,6 +11,9 @@ use std::{
 /// The longest time between two kills.
 const BETWEEN_KILLS: Duration = Duration::from_millis(150);
 
+/// The same for functions that no client waits for. Lambda tries a batch of a stream a few times: kills may interrupt some of them, not all.
+const BETWEEN_KILLS_AT_WORK: Duration = Duration::from_millis(500);
+
 /// Short durations, so that a storm is short.
 pub const SPANS: [(&str, &str); 11] = [
     ("ENVIRONMENTS", "6"),
@@ -82,6 +85,31 @@ impl Storm {
             if kill(process) && function == victim {
                 killed.push(process);
                 progress(&format!("\r{} of {kills} killed ", killed.len()));
+            }
+        }
+        progress("\r");
+        self.over.set(true);
+    }
+
+    /// Kills this many processes of a function that no client waits for, each once more is `done` than before. Then the storm is over.
+    pub async fn kill_at_work(
+        &self,
+        victim: &str,
+        kills: usize,
+        mut random: Random,
+        done: impl AsyncFn() -> usize,
+    ) {
+        let mut killed = 0;
+        while killed < kills {
+            let before = done().await;
+            tokio::time::sleep(random.up_to(BETWEEN_KILLS_AT_WORK)).await;
+            while done().await == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let living = self.cloud.processes(victim).await;
+            if !living.is_empty() && kill(random.of(&living)) {
+                killed += 1;
+                progress(&format!("\r{killed} of {kills} killed "));
             }
         }
         progress("\r");

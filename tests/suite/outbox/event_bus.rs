@@ -1,0 +1,101 @@
+//! The target for event buses, and the event bus of the local cloud.
+
+use lambda_idempotency::{
+    internal::error_chain,
+    outbox::{EventBus, Target},
+};
+use serde_json::{Value, json};
+
+use super::{PLACED, topic, undelivered};
+use crate::support::{
+    client::connect,
+    embedded,
+    guarded::{Guarded, completed, owned, request, written},
+    local_cloud::LocalCloud,
+};
+
+/// The address and the name of the bus, which the local cloud prints.
+fn bus(cloud: &LocalCloud) -> (String, String) {
+    let printed = cloud.printed();
+    let mut words =
+        printed.lines().find_map(|line| line.strip_prefix("bus ")).expect("it is printed").split_whitespace();
+    let mut word = || words.next().expect("address and name").to_owned();
+    (word(), word().trim_matches(['(', ')']).to_owned())
+}
+
+#[tokio::test]
+async fn an_event_bus_is_handed_messages_as_cloud_events() {
+    let cloud = LocalCloud::start(&[]).await;
+    let (address, name) = bus(&cloud);
+    let (guarded, request) = (Guarded::on(embedded::endpoint()).await, request());
+    let ours = owned(guarded.executor().reserve(&request).await);
+    for n in 0..3 {
+        ours.execution().publish(&topic(), &json!({ "n": n })).expect("it is a message");
+    }
+    written(guarded.executor().finish(ours, completed("done")).await);
+    let messages = undelivered(&guarded, &request.key).await;
+
+    let config = connect(&address).sdk_config();
+    let arn = format!("arn:aws:events:eu-central-1:123456789012:event-bus/{name}");
+    for name in [name, arn] {
+        let target = EventBus::new(&config, name);
+        for message in &messages {
+            target.deliver(message).await.expect("the bus accepts it");
+        }
+    }
+    let delivered = cloud.delivered().await;
+    assert_eq!(delivered.len(), 6, "{delivered:?}");
+    for (delivered, message) in delivered.iter().zip(messages.iter().chain(&messages)) {
+        assert_eq!((&delivered.id, delivered.sequence), (&message.id(), message.sequence.into()));
+        assert_eq!((&*delivered.operation, &*delivered.topic), (request.key.operation().as_str(), PLACED));
+        assert_eq!(delivered.key, request.key.idempotency_key().as_str());
+        assert_eq!(delivered.body, json!({ "n": message.sequence }));
+    }
+
+    // What the bus does not accept is an error, though the call succeeds.
+    let another = EventBus::new(&config, "another").deliver(&messages[0]).await.expect_err("no such bus");
+    assert!(error_chain(&another).contains("InvalidArgument"), "{another}");
+    assert_eq!(cloud.delivered().await.len(), 6);
+}
+
+#[tokio::test]
+async fn the_local_bus_answers_like_event_bridge() {
+    let cloud = LocalCloud::start(&[]).await;
+    let (address, name) = bus(&cloud);
+    let call = async |operation: &str, body: Value| -> (u16, Value) {
+        let request = reqwest::Client::new().post(&address).header("x-amz-target", operation);
+        let request = request.header("content-type", "application/x-amz-json-1.1").body(body.to_string());
+        let answer = request.send().await.expect("the bus answers");
+        (answer.status().as_u16(), answer.json().await.expect("JSON"))
+    };
+    let entry =
+        |detail: &str| json!({ "EventBusName": name, "Source": "s", "DetailType": "t", "Detail": detail });
+    let put = "AWSEvents.PutEvents";
+    for (operation, body, kind) in [
+        ("AWSEvents.PutRule", json!({}), "UnknownOperationException"),
+        (put, json!({}), "SerializationException"),
+        (put, json!({ "Entries": [] }), "ValidationException"),
+        (put, json!({ "Entries": vec![entry("{}"); 11] }), "ValidationException"),
+    ] {
+        let (status, answer) = call(operation, body).await;
+        assert_eq!((status, &answer["__type"]), (400, &json!(kind)), "{answer}");
+    }
+    // Each entry is accepted or refused alone.
+    let entries = json!([entry("{}"), entry("{"), entry("[]"), { "EventBusName": name }, entry("{}")]);
+    let (status, answer) = call(put, json!({ "Entries": entries })).await;
+    assert_eq!((status, &answer["FailedEntryCount"]), (200, &json!(3)), "{answer}");
+    let codes: Vec<_> =
+        answer["Entries"].as_array().expect("a list").iter().map(|it| &it["ErrorCode"]).collect();
+    assert_eq!(
+        codes,
+        [
+            &json!(null),
+            &json!("MalformedDetail"),
+            &json!("MalformedDetail"),
+            &json!("MalformedDetail"),
+            &json!(null)
+        ]
+    );
+    let ids: Vec<_> = [0, 4].map(|place| answer["Entries"][place]["EventId"].as_str()).into();
+    assert!(ids[0].is_some() && ids[0] != ids[1], "{answer}");
+}
