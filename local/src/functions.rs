@@ -35,6 +35,8 @@ pub const FUNCTIONS: &[Definition] = &[
     Definition { name: "stale", paths: &[], max: FEW, run: || Box::pin(stale::run()) },
     Definition { name: "reconcile", paths: &[], max: FEW, run: || Box::pin(reconcile::reconcile()) },
     Definition { name: "webhook", paths: &["webhooks"], max: FEW, run: || Box::pin(reconcile::webhook()) },
+    Definition { name: "reports", paths: &["reports"], max: usize::MAX, run: || Box::pin(reports::run()) },
+    Definition { name: "report-worker", paths: &[], max: FEW, run: || Box::pin(reports::worker()) },
     Definition { name: "outbox", paths: &[], max: FEW, run: || Box::pin(outbox::run()) },
     Definition { name: "shipping", paths: &[], max: FEW, run: || Box::pin(shipping::run()) },
     Definition { name: "compare", paths: &[], max: FEW, run: || Box::pin(compare::run()) },

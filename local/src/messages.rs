@@ -64,6 +64,7 @@ pub fn router<S>(queues: Arc<Queues>) -> Router<S> {
     let open = vec![
         open("orders", &queues.orders, &queues.orders_dead_letters, true),
         open("shipments", &queues.shipments, &queues.shipments_dead_letters, false),
+        open("work", &queues.work, &queues.work_dead_letters, false),
     ];
     Router::new()
         .route("/queues/{name}", get(look).post(send))

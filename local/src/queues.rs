@@ -55,6 +55,9 @@ pub struct Queues {
     /// What the event bus sends: orders to be shipped.
     pub shipments: Queue,
     pub shipments_dead_letters: Queue,
+    /// Accepted work, for the worker.
+    pub work: Queue,
+    pub work_dead_letters: Queue,
 }
 
 #[derive(Clone)]
@@ -103,6 +106,8 @@ impl Queues {
         let outbox = create("outbox.fifo", Some((&outbox_dead_letters, MOST_RECEIVES))).await?;
         let shipments_dead_letters = create("shipments-dead-letters", None).await?;
         let shipments = create("shipments", Some((&shipments_dead_letters, MOST_RECEIVES))).await?;
+        let work_dead_letters = create("work-dead-letters", None).await?;
+        let work = create("work", Some((&work_dead_letters, MOST_RECEIVES))).await?;
         Ok(Self {
             endpoint,
             client,
@@ -116,6 +121,8 @@ impl Queues {
             outbox_dead_letters,
             shipments,
             shipments_dead_letters,
+            work,
+            work_dead_letters,
         })
     }
 
@@ -131,6 +138,8 @@ impl Queues {
             ("ORDERS_DEAD_LETTERS_QUEUE_URL", self.orders_dead_letters.url.clone()),
             ("OUTBOX_QUEUE_URL", self.outbox.url.clone()),
             ("OUTBOX_DEAD_LETTERS_QUEUE_URL", self.outbox_dead_letters.url.clone()),
+            ("WORK_QUEUE_URL", self.work.url.clone()),
+            ("WORK_DEAD_LETTERS_QUEUE_URL", self.work_dead_letters.url.clone()),
             ("SHIPMENTS_QUEUE_URL", self.shipments.url.clone()),
             ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", self.shipments_dead_letters.url.clone()),
             ("ORDERS_TENANT", ORDERS_TENANT.to_owned()),

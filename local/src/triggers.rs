@@ -29,6 +29,14 @@ fn is_published(record: &Record) -> bool {
         && matches!(sort_key, Some(Ok(key)) if key.starts_with(MESSAGE))
 }
 
+/// Whether a record of the stream shows accepted work without a worker.
+fn is_waiting(record: &Record) -> bool {
+    let image = record.dynamodb().and_then(|change| change.new_image());
+    let state = image.and_then(|image| image.get("state")).map(AttributeValue::as_s);
+    image.is_some_and(|image| image.contains_key("request_id"))
+        && matches!(state, Some(Ok(state)) if ["pending", "between_workers"].contains(&state.as_str()))
+}
+
 /// Starts the triggers, which run until the result is dropped. `compare` has a daily schedule on AWS; here it is invoked by
 /// hand.
 pub async fn start(
@@ -54,7 +62,11 @@ pub async fn start(
     };
     // Two, the most that a stream of DynamoDB can bear. `stale` ignores what its filter on AWS leaves out.
     triggers.spawn(stream::run(Arc::new(stream(|_| true, settings.window, "stale"))));
-    triggers.spawn(stream::run(Arc::new(stream(is_published, Duration::ZERO, "outbox"))));
+    triggers.spawn(stream::run(Arc::new(stream(
+        |record| is_published(record) || is_waiting(record),
+        Duration::ZERO,
+        "outbox",
+    ))));
     let mappings = [
         (&queues.checks, "stale"),
         (&queues.sweeps, "stale"),
@@ -62,6 +74,7 @@ pub async fn start(
         (&queues.orders, "order-queue"),
         (&queues.outbox, "outbox"),
         (&queues.shipments, "shipping"),
+        (&queues.work, "report-worker"),
     ];
     for (queue, name) in mappings {
         for _ in 0..POLLERS {

@@ -180,6 +180,14 @@ impl Books {
         orders.map(|item| serde_dynamo::from_item(item).expect("a row")).collect()
     }
 
+    /// How often each report was written.
+    pub async fn reports(&self) -> Vec<u64> {
+        let items = self.scan(&format!("{}orders", self.prefix)).await;
+        let reports = items.iter().filter(|item| text(item, "sk").starts_with("report#"));
+        let times = reports.map(|item| item.get("times")?.as_n().ok()?.parse().ok());
+        times.map(Option::unwrap_or_default).collect()
+    }
+
     async fn scan(&self, table: &str) -> Vec<Item> {
         let scan = self.client.scan().table_name(table).consistent_read(true);
         let items = scan.into_paginator().items().send();
