@@ -1,5 +1,6 @@
 //! Tries every interleaving of the protocol's steps, with the production code for each step.
 
+pub mod accepted;
 pub mod actions;
 pub mod config;
 pub mod explore;

@@ -4,13 +4,15 @@
 //! cargo run -p model                      # every environment, at most two million states each
 //! cargo run -p model -- everything 20000000
 //! cargo run -p model -- phases            # operations that resume, every environment
+//! cargo run -p model -- accepted          # accepted work, every environment
 //! cargo run -p model -- functions         # whole functions, every scenario
 //! cargo run -p model -- functions plain 1000000
 //! ```
 
-use std::{collections::BTreeSet, env, error::Error, process::ExitCode};
+use std::{collections::BTreeSet, env, error::Error, process::ExitCode, time::Instant};
 
 use model::{
+    accepted,
     config::Config,
     explore::explore,
     functions::{self, explore::Findings, scenario::Scenario, scenarios::SCENARIOS},
@@ -30,6 +32,9 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     }
     if arguments.next_if_eq("phases").is_some() {
         return all_phases(arguments);
+    }
+    if arguments.next_if_eq("accepted").is_some() {
+        return all_accepted(arguments);
     }
     let name = arguments.next().unwrap_or_default();
     let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
@@ -63,6 +68,32 @@ fn all_phases(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, B
         let found = phases::explore(setting, limit)?;
         let whole = if found.complete { "" } else { "  (the first of them)" };
         println!("{:<16} {:>11} {:>12}{whole}", setting.name, found.states, found.steps);
+        combinations.extend(found.combinations);
+        for (violation, story) in found.violations {
+            code = ExitCode::FAILURE;
+            println!("\n  {violation:?}: {violation}");
+            story.iter().for_each(|line| println!("  {line}"));
+            println!();
+        }
+    }
+    println!("\n{} combinations of a record's fields:", combinations.len());
+    combinations.iter().for_each(|combination| println!("  {combination}"));
+    Ok(code)
+}
+
+/// Visits the states of accepted work: in the environments whose name contains this one, each up to this limit.
+fn all_accepted(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Box<dyn Error>> {
+    let name = arguments.next().unwrap_or_default();
+    let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
+    let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
+    println!("{:<20} {:>11} {:>12} {:>9}", "environment", "states", "steps", "seconds");
+    let settings = accepted::Setting::ALL.iter().chain(&accepted::Setting::LARGE);
+    for setting in settings.filter(|setting| setting.name.contains(&name)) {
+        let began = Instant::now();
+        let found = accepted::explore(setting, limit)?;
+        let whole = if found.complete { "" } else { "  (the first of them)" };
+        let (states, steps, seconds) = (found.states, found.steps, began.elapsed().as_secs_f64());
+        println!("{:<20} {states:>11} {steps:>12} {seconds:>9.1}{whole}", setting.name);
         combinations.extend(found.combinations);
         for (violation, story) in found.violations {
             code = ExitCode::FAILURE;

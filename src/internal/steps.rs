@@ -1,7 +1,9 @@
 //! The steps that change a record, for the model.
 
 use crate::{
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict},
+    record::{
+        Accepted, Answer, AttemptId, BodyId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict,
+    },
     time::Timestamp,
 };
 
@@ -38,6 +40,26 @@ pub fn claim(current: &Record, revision: Revision, now: Timestamp) -> Option<Tra
 /// A dead worker's lease ends.
 pub fn expire(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
     current.expire(revision, now)
+}
+
+/// Accepted work that no worker has claimed in time ends.
+pub fn abandon(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.abandon(revision, now)
+}
+
+/// The stale function looks: it does either.
+pub fn expire_or_abandon(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.expire_or_abandon(revision, now)
+}
+
+/// What is accepted, and until when.
+pub const fn accepted(request: BodyId, claim_by: Timestamp, max_attempts: u32) -> Accepted {
+    Accepted { request, claim_by, max_attempts }
+}
+
+/// The number of one more message that commits with this record.
+pub fn next_message(next: &mut Transition) -> u32 {
+    next.next_message()
 }
 
 /// An operator settles the record: with this answer, or as not executed.

@@ -1,0 +1,47 @@
+//! What must be true in each state, and after each step.
+
+use super::{
+    Handler, Setting, Violation,
+    facts::{Kept, Kind},
+    protocol::Protocol,
+    world::{Sent, World},
+};
+
+/// The property that this step violates.
+pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &World) -> Option<Violation> {
+    let honest = !after.lied && !after.ruled && setting.handler != Handler::RunsAgain;
+    let effects = after.effects(setting.handler == Handler::Resumes);
+    if honest && effects > 1 {
+        return Some(Violation::TwoEffects);
+    }
+    let commits: u8 = after.present().map(|worker| worker.commits).sum();
+    let facts = *protocol.facts(after.record?);
+    if facts.state != Kind::Completed {
+        if facts.expires_at.is_some() || facts.state == Kind::Released {
+            return Some(Violation::TimeToLive);
+        }
+        if after.requests & 1 << after.life == 0 {
+            return Some(Violation::RequestMissing);
+        }
+    }
+    if commits != u8::from(facts.with_writes) {
+        return Some(Violation::Rows);
+    }
+    let was = before.record.filter(|_| before.life == after.life).map(|id| *protocol.facts(id))?;
+    if was.state == Kind::Completed {
+        return (facts.answer != was.answer).then_some(Violation::TwoAnswers);
+    }
+    let is_undone = facts.state == Kind::Pending || facts.answer == Some(Kept::Abandoned);
+    if facts.phases < was.phases || is_undone && was.phases > 0 {
+        return Some(Violation::LostPhase);
+    }
+    let heard = after.present().any(|worker| worker.heard) && !after.ruled;
+    let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay(_)));
+    match facts.answer {
+        Some(Kept::Abandoned) if heard || honest && (effects > 0 || sent) => {
+            Some(Violation::FalseAbandonment)
+        }
+        Some(Kept::Refusal(_)) if heard => Some(Violation::RefusalOverEffect),
+        _ => None,
+    }
+}

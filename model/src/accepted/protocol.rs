@@ -1,0 +1,390 @@
+//! The production steps on records that are known by a number, so that each is computed once.
+
+use std::{error::Error, time::Duration};
+
+use lambda_idempotency::{
+    Operation,
+    fingerprint::{Content, FingerprintRule},
+    internal::{
+        Fingerprints,
+        steps::{
+            self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, NotTaken, Overtaken,
+            ReservationRequest, Safe, Schedule, WorkerReport,
+        },
+    },
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    operation::OnLeaseExpiry,
+    reconcile::ReconcileOutcome,
+    record::{BodyId, Record, Revision, State, Work},
+    time::Timestamp,
+};
+use rustc_hash::FxHashMap;
+
+use super::{
+    Handler, Setting,
+    facts::{Facts, combination, facts},
+    steps::Action,
+    world::{Ending, Found, World},
+};
+
+/// The number of a record. Revision and notes are left out.
+pub type Id = u32;
+
+/// One tick: as long as clocks may be apart.
+const TICK: Duration = Duration::from_secs(300);
+/// How long a lease lasts, with its grace, and how much of it a worker uses.
+pub const LEASE: u8 = 2;
+pub const OWN_LEASE: u8 = 1;
+/// How long a request can be on its way.
+pub const ARRIVES: u8 = 1;
+/// How long "not found" waits.
+const GRACE: u8 = 2;
+/// How long the provider remembers a key, from the beginning of the execution.
+pub const WINDOW: u8 = 4;
+/// How long an interrupted record waits for a worker.
+const WITHIN: u8 = 3;
+const MAX_QUESTIONS: u32 = 2;
+
+const NO_REVISION: [u8; 16] = [0; 16];
+const OTHER_REVISION: [u8; 16] = [1; 16];
+
+/// The phase of the handler.
+const PHASE: &str = "charge";
+
+/// A step, with all that decides its result besides the current record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A client's request that is to be accepted, in this life of the key.
+    Accept(u8),
+    /// A client's request that is to be executed at once, by a deployment whose operation is not asynchronous.
+    Now,
+    /// A worker claims what was accepted in this life.
+    Claim {
+        worker: u8,
+        life: u8,
+    },
+    Report {
+        base: Id,
+        ending: Ending,
+        rows: bool,
+        safe: Safe,
+    },
+    Keep {
+        base: Id,
+    },
+    /// The provider reports an effect unprompted.
+    Hear,
+    /// The stale function looks.
+    Look,
+    Learn {
+        seen: Id,
+        is_current: bool,
+        found: Found,
+        at: u8,
+        reported: bool,
+    },
+    /// Nobody has resumed the record in time.
+    NotResumed,
+    Settle(Option<u8>),
+    Resume,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It becomes this record.
+    Written(Id),
+    /// An execution begins, or work is accepted, with this record.
+    Begins(Id),
+    /// Another execution's record is marked.
+    Contested(Id),
+    /// What the worker would claim is settled.
+    Settled,
+    /// Nothing changes. Whether the step contradicts the record.
+    Stopped(bool),
+    /// Nothing changes, because the record has moved on: what the report needs, and whether the record lacks what is reported.
+    Fenced(Overtaken, bool),
+    /// No record can take it.
+    Gone,
+}
+
+/// What a handler with a phase does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Todo {
+    Call,
+    /// Others report its result.
+    Noted,
+    /// It is kept: the handler answers.
+    Kept,
+    /// It cannot know whether the call was made.
+    Ask,
+}
+
+pub struct Protocol {
+    request: ReservationRequest,
+    operation: Operation,
+    schedule: Schedule,
+    claim: Duration,
+    max_attempts: u32,
+    may_run_again: bool,
+    records: Vec<Record>,
+    facts: Vec<Facts>,
+    numbers: FxHashMap<String, Id>,
+    known: FxHashMap<(Option<Id>, u8, Event), Next>,
+}
+
+pub fn at(tick: u8) -> Timestamp {
+    Timestamp::from_secs(1_000_000).plus(TICK * tick.into())
+}
+
+/// The tick of a time.
+pub fn tick(time: Timestamp) -> u8 {
+    u8::try_from(time.since(at(0)).as_secs() / TICK.as_secs()).unwrap_or(u8::MAX)
+}
+
+/// The request of a life.
+fn request_of(life: u8) -> BodyId {
+    [life; 16].into()
+}
+
+impl Protocol {
+    pub fn new(setting: &Setting) -> Result<Self, Box<dyn Error>> {
+        let key = RecordKey::new(
+            Tenant::parse("model")?,
+            OperationName::parse("model")?,
+            IdempotencyKey::parse("key")?,
+        );
+        let (claim, retention) = (TICK * setting.claim.into(), TICK * setting.retention.into());
+        let mut operation = Operation::new("model")
+            .asynchronous(claim)
+            .max_attempts(setting.max_attempts)
+            .retain(retention)
+            .lease(TICK * OWN_LEASE.into())
+            .grace(TICK * (LEASE - OWN_LEASE).into())
+            .not_found_within(TICK * WINDOW.into());
+        let within = TICK * WITHIN.into();
+        operation = match setting.handler {
+            Handler::Calls => operation,
+            Handler::Commits => operation.effects_in_transaction(),
+            Handler::RunsAgain => operation.on_lease_expiry(OnLeaseExpiry::RunAgain),
+            Handler::Resumes => operation.on_lease_expiry(OnLeaseExpiry::Resume(within)),
+        };
+        let content = Content::new("POST", "/", b"");
+        let request = ReservationRequest {
+            key,
+            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            attempt: [0; 16].into(),
+            lease_until: Timestamp::MAX,
+            retention,
+            may_begin: true,
+            transactional: setting.handler == Handler::Commits,
+            resume_within: (setting.handler == Handler::Resumes).then_some(within),
+            work: Work::Now,
+            origin: None,
+        };
+        let backoff = Backoff { first: TICK, factor: 1, max: TICK };
+        Ok(Self {
+            request,
+            operation,
+            schedule: Schedule { backoff, max_questions: MAX_QUESTIONS, ..Schedule::default() },
+            claim,
+            max_attempts: setting.max_attempts,
+            may_run_again: setting.handler == Handler::RunsAgain,
+            records: Vec::new(),
+            facts: Vec::new(),
+            numbers: FxHashMap::default(),
+            known: FxHashMap::default(),
+        })
+    }
+
+    pub fn record(&self, id: Id) -> &Record {
+        &self.records[id as usize]
+    }
+
+    pub fn facts(&self, id: Id) -> &Facts {
+        &self.facts[id as usize]
+    }
+
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Whether a worker needs the request of this life.
+    pub fn needs_request(&self, record: Option<Id>, life: u8) -> bool {
+        record.is_some_and(|id| self.record(id).needs_request(request_of(life)))
+    }
+
+    /// Whether the record's question is due.
+    pub fn is_due(&self, id: Id, now: u8) -> bool {
+        let outcome = steps::questions(self.record(id), Asks::IfDue, at(now));
+        use ReconcileOutcome::{InFlight, NotDue, Settled};
+        !matches!(outcome, Err(NotDue | InFlight(_) | Settled))
+    }
+
+    /// What the handler of a worker that last saw `base` does about its phase.
+    pub fn todo(&self, base: Id, now: u8) -> Todo {
+        let Some(phases) = &self.record(base).phases else { return Todo::Ask };
+        match phases.next(0, PHASE, TICK * 100, at(now)) {
+            steps::Next::Kept(_) => Todo::Kept,
+            steps::Next::Noted(_) => Todo::Noted,
+            steps::Next::Call => Todo::Call,
+            steps::Next::Ask { .. } | steps::Next::Mismatch => Todo::Ask,
+        }
+    }
+
+    /// One line of a story: what happens, and the record after it.
+    pub fn tell(&self, action: Action, after: &World) -> String {
+        let record = after.record.map_or("no record".to_owned(), |id| {
+            let attempts = self.facts(id).attempts;
+            format!("{} (attempt {attempts})", combination(self.record(id)))
+        });
+        format!("{:>3}  {:<24} {record}", after.now, format!("{action:?}"))
+    }
+
+    /// What this step does to the current record at this time.
+    pub fn step(&mut self, current: Option<Id>, now: u8, event: Event) -> Next {
+        let situation = (current, now, event);
+        if let Some(next) = self.known.get(&situation) {
+            return *next;
+        }
+        let next = self.compute(current, at(now), event);
+        self.known.insert(situation, next);
+        next
+    }
+
+    fn compute(&mut self, id: Option<Id>, now: Timestamp, event: Event) -> Next {
+        let revision: Revision = NO_REVISION.into();
+        let current = id.map(|id| self.record(id).clone());
+        let current = current.as_ref();
+        let next = match event {
+            Event::Accept(life) => {
+                let (request, claim_by) = (request_of(life), now.plus(self.claim));
+                let accepted = steps::accepted(request, claim_by, self.max_attempts);
+                return self.begin(current, Work::Later(accepted), 100 + life, now);
+            }
+            Event::Now => return self.begin(current, Work::Now, 200, now),
+            Event::Claim { worker, life } => {
+                return self.begin(current, Work::Claimed(request_of(life)), worker + 1, now);
+            }
+            Event::Report { base, ending, rows, safe } => {
+                return self.report((base, ending, rows, safe), current, now);
+            }
+            Event::Keep { base } => {
+                let Some(current) = current else { return Next::Gone };
+                let (worker, phase) = (self.record(base).clone(), steps::phase(PHASE, "1".to_owned(), now));
+                return match steps::keep(current, &worker, 0, &phase, revision, now) {
+                    (true, Ok(next)) => Next::Begins(self.number(next)),
+                    (false, Ok(next)) => Next::Written(self.number(next)),
+                    (_, Err(error)) => Next::Stopped(error == NotTaken::Differs),
+                };
+            }
+            Event::Learn { seen, is_current, found, at: asked_at, reported } => {
+                let Some(current) = current else { return Next::Gone };
+                let mut seen = self.record(seen).clone();
+                if !is_current {
+                    seen.revision = OTHER_REVISION.into();
+                }
+                let learned = match found {
+                    Found::Executed(number) => Learned::Executed(steps::answer(201, number)),
+                    Found::NotExecuted => Learned::NotExecuted,
+                    Found::NotFound => Learned::NotFound,
+                    Found::Phase => Learned::Phase(steps::phase(PHASE, "1".to_owned(), now)),
+                };
+                let why = if reported { Asks::ProviderReported } else { Asks::IfDue };
+                return match self.asked(&seen, why, at(asked_at)).next(current, &learned, revision, now) {
+                    Ok(next) => Next::Written(self.number(next)),
+                    Err(_) => Next::Stopped(steps::contradicts(&learned, &seen, current, now)),
+                };
+            }
+            Event::NotResumed => current.and_then(|current| {
+                let asked = self.asked(current, Asks::IfDue, now);
+                asked.next(current, &Learned::NotResumed, revision, now).ok()
+            }),
+            Event::Hear => current.and_then(|current| steps::claim(current, revision, now)),
+            Event::Look => current.and_then(|current| steps::expire_or_abandon(current, revision, now)),
+            Event::Settle(answer) => current.and_then(|current| {
+                let answer = answer.map(|number| steps::answer(201, number));
+                steps::settle(current, answer, revision, now)
+            }),
+            Event::Resume => current.and_then(|current| steps::resume(current, revision, now)),
+        };
+        next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))
+    }
+
+    fn asked<'a>(&'a self, seen: &'a Record, why: Asks, at: Timestamp) -> Asked<'a> {
+        let not_found = NotFound { grace: TICK * GRACE.into(), releases: true };
+        Asked { seen, why, at, operation: Some(&self.operation), not_found, schedule: &self.schedule }
+    }
+
+    fn begin(&mut self, current: Option<&Record>, work: Work, attempt: u8, now: Timestamp) -> Next {
+        let request = ReservationRequest {
+            attempt: [attempt; 16].into(),
+            lease_until: now.plus(TICK * LEASE.into()),
+            work,
+            ..self.request.clone()
+        };
+        let revision: Revision = NO_REVISION.into();
+        // As the engine does: it ends what must be ended first.
+        let ended = match steps::decide(current, &request, revision, now, &self.operation) {
+            Ok(next) => return Next::Begins(self.number(next)),
+            Err(steps::Found::DeadWorker) => current.and_then(|dead| steps::expire(dead, revision, now)),
+            Err(steps::Found::Abandoned) => current.and_then(|over| steps::abandon(over, revision, now)),
+            Err(steps::Found::Completed | steps::Found::Gone) => return Next::Settled,
+            Err(_) => None,
+        };
+        ended.map_or(Next::Stopped(false), |ended| Next::Written(self.number(ended)))
+    }
+
+    fn report(
+        &mut self,
+        (base, ending, has_writes, safe): (Id, Ending, bool, Safe),
+        current: Option<&Record>,
+        now: Timestamp,
+    ) -> Next {
+        let base = self.record(base).clone();
+        let ended = match ending {
+            Ending::Effect(number) => Ended::Completed(steps::answer(201, number)),
+            Ending::Refusal(number) => Ended::Completed(steps::answer(402, number)),
+            Ending::NotExecuted => Ended::NotExecuted(None),
+            Ending::NotBegun => Ended::NotBegun,
+            Ending::Perhaps => Ended::PerhapsExecuted(None),
+            Ending::Interrupted => Ended::Interrupted(None),
+        };
+        let may_run_again = self.may_run_again;
+        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, safe };
+        match reported.fate(current, NO_REVISION.into(), now) {
+            Fate::Written(mut next) => {
+                if has_writes {
+                    next.commits();
+                }
+                Next::Written(self.number(next))
+            }
+            Fate::Contested(next) => Next::Contested(self.number(next)),
+            Fate::Gone => Next::Gone,
+            Fate::Fenced => {
+                let current = current.unwrap_or(&base);
+                Next::Fenced(reported.overtaken_by(current, now), reported.is_missing_in(current, now))
+            }
+        }
+    }
+
+    fn number(&mut self, next: impl Into<Record>) -> Id {
+        let mut record = next.into();
+        record.revision = NO_REVISION.into();
+        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
+        if let State::Unknown { asked, .. } = &mut record.state {
+            *asked = (*asked).min(MAX_QUESTIONS + 1);
+        }
+        // When a phase was kept is not in the debug form.
+        let phases = record.phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
+        let text = format!("{record:?} {:?}", phases.map(|phase| phase.at).collect::<Vec<_>>());
+        if let Some(id) = self.numbers.get(&text) {
+            return *id;
+        }
+        let id = Id::try_from(self.records.len()).unwrap_or(Id::MAX);
+        self.facts.push(facts(&record));
+        self.records.push(record);
+        self.numbers.insert(text, id);
+        id
+    }
+}

@@ -1,0 +1,327 @@
+//! What workers do: claim, run the handler, report; and what becomes of a report that waits in a queue.
+
+use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
+
+use super::{
+    Handler, Violation,
+    facts::{Kept, Kind},
+    protocol::{Event, LEASE, Next, OWN_LEASE, Todo},
+    steps::{Action, Steps},
+    world::{At, Deferred, Ending, MAX_WORKERS, Sent, With, World},
+};
+
+impl Steps<'_> {
+    /// A message of the queue of work is delivered. Of each message that ever was, a copy may come at any time.
+    pub fn work(&mut self) {
+        for life in 1..=self.world.life {
+            for clock in 0..=self.setting.skew {
+                self.deliver_work(life, clock);
+            }
+        }
+    }
+
+    fn deliver_work(&mut self, life: u8, clock: u8) {
+        let (world, now, bit) = (self.world, self.world.now + clock, 1 << life);
+        let idle =
+            (0..self.setting.workers).find(|worker| world.workers[usize::from(*worker)].at == At::Idle);
+        // A duplicate finds what the last worker would find.
+        let worker = idle.unwrap_or(self.setting.workers);
+        match self.step(now, Event::Claim { worker, life }) {
+            Next::Begins(_) if idle.is_none() => {}
+            Next::Begins(id) => {
+                let violation = self.begins(id, life, now);
+                let begun = |after: &mut World, at| {
+                    let state = &mut after.workers[usize::from(worker)];
+                    (state.at, state.life, state.base, state.clock) = (at, world.life, id, clock);
+                };
+                let mut after = world;
+                after.write(id);
+                begun(&mut after, At::Running);
+                self.push(Action::Claims(worker), after, violation);
+                self.land_later(Action::ClaimsLate(worker), id, With::Nothing, |after| {
+                    begun(after, At::Over)
+                });
+            }
+            Next::Written(id) => self.write(Action::FindsOver(life), id, With::Nothing, |_| {}),
+            Next::Settled if !self.protocol.needs_request(world.record, life) => {
+                let mut after = world;
+                after.queued &= !bit;
+                // If the deletion fails, the sweep makes up for it.
+                self.push(Action::FindsSettled(life), after, None);
+                after.deleting |= world.requests & bit;
+                self.push(Action::FindsSettled(life), after, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// The property that this claim violates.
+    fn begins(&self, id: u32, life: u8, now: u8) -> Option<Violation> {
+        let (Some(before), after) = (self.facts(), *self.protocol.facts(id)) else {
+            return Some(Violation::AnotherRequest);
+        };
+        if after.life != life || self.world.life != life {
+            return Some(Violation::AnotherRequest);
+        }
+        if before.state == Kind::Pending && before.claim_by <= now {
+            return Some(Violation::BeganLate);
+        }
+        let bounded = matches!(self.setting.handler, Handler::Calls | Handler::Commits);
+        if bounded && after.attempts > self.setting.max_attempts {
+            return Some(Violation::TooManyAttempts);
+        }
+        let heard = self.world.present().any(|worker| worker.heard) && !self.world.ruled;
+        (bounded && heard).then_some(Violation::BeganAfterEffect)
+    }
+
+    pub fn worker(&mut self, worker: u8) {
+        let state = self.world.workers[usize::from(worker)];
+        self.arrive(worker);
+        self.hear(worker);
+        match state.deferred {
+            Some(Deferred::Ended(ending)) => self.deliver(worker, ending),
+            Some(Deferred::Phase) => self.deliver_phase(worker),
+            None => {}
+        }
+        match state.at {
+            At::Idle | At::Over => return,
+            At::Running => self.run(worker),
+            At::Made => self.keep(worker),
+            At::Ended(ending) => self.report(worker, ending),
+        }
+        self.at(Action::Crashes(worker), worker, At::Over);
+    }
+
+    fn at(&mut self, action: Action, worker: u8, at: At) {
+        let mut after = self.world;
+        after.workers[usize::from(worker)].at = at;
+        self.push(action, after, None);
+    }
+
+    /// The same, after its request was sent.
+    fn sends(&mut self, action: Action, worker: u8, sent: Sent, at: At) {
+        let mut after = self.world;
+        let state = &mut after.workers[usize::from(worker)];
+        (state.at, state.sent) = (at, sent);
+        state.webhook = self.setting.webhook && sent == Sent::Executed;
+        self.push(action, after, None);
+    }
+
+    fn run(&mut self, worker: u8) {
+        let state = self.world.workers[usize::from(worker)];
+        let facts = *self.protocol.facts(state.base);
+        // By its own lease, which has no grace.
+        let now = self.world.now + state.clock;
+        let alive = now < facts.lease_until.saturating_sub(LEASE - OWN_LEASE);
+        let (number, sent) = (worker + 1, Sent::OnItsWay(self.world.now));
+        let ended = |ending| At::Ended(ending);
+        if self.setting.handler == Handler::Resumes {
+            match self.protocol.todo(state.base, now) {
+                Todo::Kept => return self.at(Action::Answers(worker), worker, ended(Ending::Effect(1))),
+                Todo::Noted => return self.at(Action::Answers(worker), worker, At::Made),
+                Todo::Call if alive => {
+                    self.sends(Action::HasItsEffect(worker), worker, Sent::Executed, At::Made);
+                    let interrupted = ended(Ending::Interrupted);
+                    self.sends(Action::SendsUnheard(worker), worker, sent, interrupted);
+                    self.sends(Action::SendsAndCrashes(worker), worker, sent, At::Over);
+                }
+                Todo::Call | Todo::Ask => {}
+            }
+            return self.at(Action::DoesNothing(worker), worker, ended(Ending::NotExecuted));
+        }
+        if self.setting.handler == Handler::Commits {
+            self.at(Action::HasItsEffect(worker), worker, ended(Ending::Effect(number)));
+        } else if alive {
+            let effect = ended(Ending::Effect(number));
+            self.sends(Action::HasItsEffect(worker), worker, Sent::Executed, effect);
+            self.sends(Action::SendsUnheard(worker), worker, sent, ended(Ending::Perhaps));
+            self.sends(Action::SendsAndCrashes(worker), worker, sent, At::Over);
+        }
+        self.at(Action::IsRefused(worker), worker, ended(Ending::Refusal(number)));
+        self.at(Action::DoesNothing(worker), worker, ended(Ending::NotExecuted));
+        self.at(Action::DoesNotBegin(worker), worker, ended(Ending::NotBegun));
+    }
+
+    fn keep(&mut self, worker: u8) {
+        let (world, index) = (self.world, usize::from(worker));
+        let state = world.workers[index];
+        let next = self.step(world.now + state.clock, Event::Keep { base: state.base });
+        let mut after = world;
+        let own = &mut after.workers[index];
+        match next {
+            Next::Begins(id) => {
+                (own.at, own.base) = (At::Running, id);
+                after.write(id);
+            }
+            Next::Written(id) => {
+                own.at = At::Ended(Ending::NotExecuted);
+                after.write(id);
+            }
+            Next::Stopped(differs) => {
+                own.at = At::Ended(Ending::NotExecuted);
+                own.deferred = differs.then_some(Deferred::Phase);
+            }
+            _ => (own.at, own.deferred) = (At::Ended(Ending::NotExecuted), Some(Deferred::Phase)),
+        }
+        self.push(Action::Keeps(worker), after, None);
+        if let Next::Begins(id) | Next::Written(id) = next {
+            self.land_later(Action::KeepsLate(worker), id, With::Nothing, |after| {
+                after.workers[index].at = At::Ended(Ending::Interrupted);
+                after.workers[index].deferred = Some(Deferred::Phase);
+            });
+        }
+    }
+
+    fn has_rows(&self, ending: Ending) -> bool {
+        self.setting.handler == Handler::Commits && matches!(ending, Ending::Effect(_))
+    }
+
+    /// The rows that commit with this record.
+    fn rows(&self, worker: u8, ending: Ending, id: u32) -> With {
+        let commits = self.has_rows(ending) && self.protocol.facts(id).with_writes;
+        if commits { With::Rows(worker) } else { With::Nothing }
+    }
+
+    fn event(&self, worker: u8, ending: Ending, safe: Safe) -> Event {
+        let base = self.world.workers[usize::from(worker)].base;
+        Event::Report { base, ending, rows: self.has_rows(ending), safe }
+    }
+
+    fn report(&mut self, worker: u8, ending: Ending) {
+        let index = usize::from(worker);
+        let now = self.world.now + self.world.workers[index].clock;
+        let transactional = self.setting.handler == Handler::Commits;
+        let next = self.step(now, self.event(worker, ending, Safe::Nothing));
+        let mut after = self.world;
+        after.workers[index].at = At::Over;
+        match next {
+            Next::Written(id) => {
+                after.commit(id, self.rows(worker, ending, id));
+                after.hears(worker, ending);
+            }
+            // Its transaction can no longer commit.
+            _ if transactional => {}
+            Next::Gone | Next::Fenced(Overtaken::Escalated(GONE), _) => after.defers(worker, ending),
+            Next::Fenced(_, true) => {
+                after.defers(worker, ending);
+                self.push(Action::DefersAndCrashes(worker), after, None);
+                // Once its report is in the queue, it marks the record.
+                if let Next::Written(id) | Next::Contested(id) =
+                    self.step(now, self.event(worker, ending, Safe::Report))
+                {
+                    after.write(id);
+                    after.hears(worker, ending);
+                }
+            }
+            _ => {}
+        }
+        self.push(Action::Reports(worker), after, None);
+        if self.setting.store_faults {
+            self.defer(worker, ending, next);
+        }
+    }
+
+    /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
+    fn defer(&mut self, worker: u8, ending: Ending, next: Next) {
+        let index = usize::from(worker);
+        let transactional = self.setting.handler == Handler::Commits;
+        let ends = |after: &mut World| {
+            after.workers[index].at = At::Over;
+            // The result of a phase says more.
+            if !transactional && after.workers[index].deferred.is_none() {
+                after.defers(worker, ending);
+            }
+        };
+        let mut lost = self.world;
+        ends(&mut lost);
+        self.push(Action::ReportsInVain(worker), lost, None);
+        if let Next::Written(id) = next {
+            let with = self.rows(worker, ending, id);
+            self.land_later(Action::ReportsLate(worker), id, with, ends);
+            self.write(Action::ReportsUnheard(worker), id, with, |after| {
+                ends(after);
+                after.hears(worker, ending);
+            });
+        }
+    }
+
+    fn deliver_phase(&mut self, worker: u8) {
+        let (mut after, index) = (self.world, usize::from(worker));
+        after.workers[index].deferred = None;
+        let base = self.world.workers[index].base;
+        match self.step(self.world.now, Event::Keep { base }) {
+            Next::Begins(id) | Next::Written(id) => after.write(id),
+            Next::Stopped(false) => {}
+            _ => after.alarm = true,
+        }
+        self.push(Action::Delivers(worker), after, None);
+    }
+
+    /// A deferred report is delivered.
+    fn deliver(&mut self, worker: u8, ending: Ending) {
+        let (mut after, now, index) = (self.world, self.world.now, usize::from(worker));
+        let waits = after.workers[index].deferred.take();
+        let mut safe = Safe::Report;
+        loop {
+            let event = self.event(worker, ending, safe);
+            let mut next = self.protocol.step(after.record, now, event);
+            if let Next::Contested(id) = next {
+                after.write(id);
+                after.hears(worker, ending);
+                next = self.protocol.step(Some(id), now, event);
+            }
+            match next {
+                Next::Written(id) => {
+                    after.commit(id, self.rows(worker, ending, id));
+                    after.hears(worker, ending);
+                }
+                Next::Gone => after.alarm |= matches!(ending, Ending::Effect(_) | Ending::Perhaps),
+                Next::Fenced(Overtaken::Waits, _) => after.workers[index].deferred = waits,
+                Next::Fenced(Overtaken::Double, _) => {
+                    let Some(id) = after.record else { break };
+                    after.alarm = true;
+                    safe = Safe::Alarm(self.protocol.record(id).attempt);
+                    continue;
+                }
+                Next::Fenced(Overtaken::Escalated(_), _) => after.alarm = true,
+                Next::Fenced(Overtaken::Compared, _) => {
+                    let answer = after.record.and_then(|id| self.protocol.facts(id).answer);
+                    let same = match ending {
+                        Ending::Effect(number) => answer == Some(Kept::Effect(number)),
+                        Ending::Refusal(number) => answer == Some(Kept::Refusal(number)),
+                        _ => true,
+                    };
+                    after.alarm |= !same;
+                }
+                _ => {}
+            }
+            break;
+        }
+        self.push(Action::Delivers(worker), after, None);
+    }
+}
+
+impl World {
+    /// Its report waits in the queue.
+    fn defers(&mut self, worker: u8, ending: Ending) {
+        let worker = &mut self.workers[usize::from(worker)];
+        worker.deferred = Some(Deferred::Ended(ending));
+        worker.told |= matches!(ending, Ending::Effect(_));
+    }
+
+    /// Its report reaches the record.
+    fn hears(&mut self, worker: u8, ending: Ending) {
+        let worker = &mut self.workers[usize::from(worker)];
+        let effect = matches!(ending, Ending::Effect(_));
+        (worker.told, worker.heard) = (worker.told | effect, worker.heard | effect);
+    }
+
+    /// Every process dies.
+    pub fn all_die(&mut self) {
+        for worker in 0..MAX_WORKERS {
+            if self.workers[worker].at != At::Idle {
+                self.workers[worker].at = At::Over;
+            }
+        }
+    }
+}
