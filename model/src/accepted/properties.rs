@@ -38,6 +38,7 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     let heard = after.present().any(|worker| worker.heard) && !after.ruled;
     let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay(_)));
     match facts.answer {
+        // An operation that runs again says nothing of a worker whose lease had expired.
         Some(Kept::Abandoned) if heard || honest && (effects > 0 || sent) => {
             Some(Violation::FalseAbandonment)
         }

@@ -67,7 +67,9 @@ impl Steps<'_> {
             return Some(Violation::BeganLate);
         }
         let bounded = matches!(self.setting.handler, Handler::Calls | Handler::Commits);
-        if bounded && after.attempts > self.setting.max_attempts {
+        // What a dead worker's transaction leaves in progress is taken over, however often.
+        let returned = before.state == Kind::Pending;
+        if bounded && returned && after.attempts > self.setting.max_attempts {
             return Some(Violation::TooManyAttempts);
         }
         let heard = self.world.present().any(|worker| worker.heard) && !self.world.ruled;

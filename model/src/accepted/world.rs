@@ -196,6 +196,10 @@ impl World {
                 self.requests |= 1 << self.life;
                 self.queued |= 1 << self.life;
                 (self.lied, self.ruled, self.question) = (false, false, None);
+                // What still waits must not be forgotten. What was delivered is judged in the life before.
+                for worker in &mut self.workers {
+                    worker.told &= worker.deferred.is_some() && !worker.heard;
+                }
             }
             With::Rows(worker) => self.workers[usize::from(worker)].commits += 1,
         }
@@ -244,10 +248,8 @@ impl World {
             }
             (worker.base, worker.clock) = (0, 0);
             if worker.life != self.life && !worker.webhook {
-                let Worker { told, heard, .. } = *worker;
-                *worker = Worker { at: At::Over, ..Worker::IDLE };
-                // What nobody knows of must not be forgotten.
-                worker.told = told && !heard && !self.alarm;
+                let told = worker.told && !self.alarm;
+                *worker = Worker { at: At::Over, told, ..Worker::IDLE };
             }
         }
         self
