@@ -45,6 +45,8 @@ pub struct Facts {
     /// When it may be deleted, if ever.
     pub expires_at: Option<u8>,
     pub with_writes: bool,
+    /// How many messages were committed with it.
+    pub messages: u32,
     /// How many phases are kept or noted.
     pub phases: usize,
 }
@@ -79,6 +81,7 @@ pub fn facts(record: &Record) -> Facts {
         completed_at: completed,
         expires_at: record.state.expires_at().map(tick),
         with_writes: record.with_writes,
+        messages: record.messages,
         phases: record.phases.as_ref().map_or(0, |phases| phases.kept.len() + phases.noted.len()),
     }
 }

@@ -4,6 +4,7 @@
 //! provider and an operator. What a step does to the record, production code decides. A run visits every state once, by breadth.
 
 mod facts;
+mod messages;
 mod properties;
 mod protocol;
 mod rest;
@@ -49,6 +50,8 @@ pub struct Setting {
     pub retention: u8,
     /// How often the key may begin.
     pub lives: u8,
+    /// Whether the handler publishes messages: one with its phase, and two with its answer.
+    pub messages: bool,
     /// Whether writes may get no answer.
     pub store_faults: bool,
     /// Whether messages of the queue of work are lost.
@@ -73,6 +76,7 @@ impl Setting {
         claim: 4,
         retention: 20,
         lives: 1,
+        messages: false,
         store_faults: true,
         losses: true,
         webhook: false,
@@ -82,7 +86,7 @@ impl Setting {
     };
 
     /// The environments.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::CALLS,
         Self { name: "one attempt", max_attempts: 1, ..Self::CALLS },
         Self { name: "commits", handler: Handler::Commits, workers: 3, ..Self::CALLS },
@@ -102,6 +106,14 @@ impl Setting {
             horizon: 9,
             claim: 3,
             store_faults: false,
+            ..Self::CALLS
+        },
+        Self {
+            name: "messages",
+            handler: Handler::Resumes,
+            messages: true,
+            horizon: 5,
+            losses: false,
             ..Self::CALLS
         },
         Self { name: "clocks", skew: 1, operator: true, ..Self::CALLS },
@@ -153,6 +165,12 @@ pub enum Violation {
     TwoAnswers,
     /// Rows are committed twice, or without the answer; or the other way round.
     Rows,
+    /// A message has the number of another one, or none that its record counts.
+    Overwritten,
+    /// A message is handed over before an earlier one.
+    OutOfOrder,
+    /// A message was committed, and nobody gets it.
+    Undelivered,
     /// A report that was accepted has no trace.
     LostReport,
     /// Two effects that were reported, and no alarm.
@@ -178,6 +196,9 @@ impl fmt::Display for Violation {
             Self::RequestLeft => "at rest, the request of what is completed is gone",
             Self::TwoAnswers => "an answer is constant",
             Self::Rows => "rows are committed once if it is completed with them, and otherwise never",
+            Self::Overwritten => "each message has a number of its own, which its record counts",
+            Self::OutOfOrder => "messages are first handed over in their order",
+            Self::Undelivered => "each message that was committed is handed over",
             Self::LostReport => "each accepted report is in the answer, or with operators",
             Self::SilentDouble => "two reported effects are with operators",
             Self::NoRest => "at rest, what was accepted is completed, or with operators",

@@ -14,6 +14,9 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     if honest && effects > 1 {
         return Some(Violation::TwoEffects);
     }
+    if let Some(violation) = after.outbox.check(&before.outbox) {
+        return Some(violation);
+    }
     let commits: u8 = after.present().map(|worker| worker.commits).sum();
     let facts = *protocol.facts(after.record?);
     if facts.state != Kind::Completed {
@@ -24,7 +27,10 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
             return Some(Violation::RequestMissing);
         }
     }
-    if commits != u8::from(facts.with_writes) {
+    if after.outbox.published.count_ones() != facts.messages && setting.messages {
+        return Some(Violation::Overwritten);
+    }
+    if commits != u8::from(facts.with_writes) && !setting.messages {
         return Some(Violation::Rows);
     }
     let was = before.record.filter(|_| before.life == after.life).map(|id| *protocol.facts(id))?;

@@ -9,7 +9,7 @@ use lambda_idempotency::{
         Fingerprints,
         steps::{
             self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, NotTaken, Overtaken,
-            ReservationRequest, Safe, Schedule, WorkerReport,
+            ReservationRequest, Safe, Schedule, Transition, WorkerReport,
         },
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -24,7 +24,7 @@ use super::{
     Handler, Setting,
     facts::{Facts, combination, facts},
     steps::Action,
-    world::{Ending, Found, World},
+    world::{Ending, Found, With, World},
 };
 
 /// The number of a record. Revision and notes are left out.
@@ -131,6 +131,10 @@ pub struct Protocol {
     facts: Vec<Facts>,
     numbers: FxHashMap<String, Id>,
     known: FxHashMap<(Option<Id>, u8, Event), Next>,
+    /// Whether its handler publishes, and the numbers of the messages that commit with a step.
+    publishes: bool,
+    published: FxHashMap<(Option<Id>, u8, Event), u8>,
+    numbered: u8,
 }
 
 pub fn at(tick: u8) -> Timestamp {
@@ -194,6 +198,9 @@ impl Protocol {
             facts: Vec::new(),
             numbers: FxHashMap::default(),
             known: FxHashMap::default(),
+            publishes: setting.messages,
+            published: FxHashMap::default(),
+            numbered: 0,
         })
     }
 
@@ -247,9 +254,28 @@ impl Protocol {
         if let Some(next) = self.known.get(&situation) {
             return *next;
         }
+        self.numbered = 0;
         let next = self.compute(current, at(now), event);
+        if self.numbered != 0 {
+            self.published.insert(situation, self.numbered);
+        }
         self.known.insert(situation, next);
         next
+    }
+
+    /// What commits with a step that was computed before: the messages that are published, or nothing.
+    pub fn messages(&self, current: Option<Id>, now: u8, event: Event) -> With {
+        let numbers = self.published.get(&(current, now, event));
+        numbers.map_or(With::Nothing, |numbers| With::Messages(*numbers))
+    }
+
+    /// One more message commits with this record.
+    fn publish(&mut self, next: &mut Transition) {
+        if self.publishes {
+            // A number that is taken already is outside of the eight that there can be.
+            let bit = 1_u8.checked_shl(steps::next_message(next)).unwrap_or_default();
+            self.numbered = if self.numbered & bit == 0 { self.numbered | bit } else { u8::MAX };
+        }
     }
 
     fn compute(&mut self, id: Option<Id>, now: Timestamp, event: Event) -> Next {
@@ -273,7 +299,10 @@ impl Protocol {
                 let Some(current) = current else { return Next::Gone };
                 let (worker, phase) = (self.record(base).clone(), steps::phase(PHASE, "1".to_owned(), now));
                 return match steps::keep(current, &worker, 0, &phase, revision, now) {
-                    (true, Ok(next)) => Next::Begins(self.number(next)),
+                    (true, Ok(mut next)) => {
+                        self.publish(&mut next);
+                        Next::Begins(self.number(next))
+                    }
                     (false, Ok(next)) => Next::Written(self.number(next)),
                     (_, Err(error)) => Next::Stopped(error == NotTaken::Differs),
                 };
@@ -354,8 +383,9 @@ impl Protocol {
         let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, safe };
         match reported.fate(current, NO_REVISION.into(), now) {
             Fate::Written(mut next) => {
-                if has_writes {
-                    next.commits();
+                if (has_writes || self.publishes && matches!(ending, Ending::Effect(_))) && next.commits() {
+                    self.publish(&mut next);
+                    self.publish(&mut next);
                 }
                 Next::Written(self.number(next))
             }

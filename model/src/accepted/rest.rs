@@ -108,6 +108,7 @@ fn calm(setting: &Setting, protocol: &mut Protocol, world: &World, works: bool) 
         Action::Delivers(worker) => world.workers[usize::from(worker)].deferred.is_some(),
         Action::Hears(_) | Action::Looks | Action::NotResumed | Action::Drops => true,
         Action::Asks(found) => found != Found::NotExecuted,
+        Action::Starts(_) | Action::HandsOver(_) | Action::Removes(_) | Action::Wakes => true,
         Action::QueuesAgain(_) | Action::LooksAfter(_) | Action::DeletesTheRequest(_) => true,
         Action::Claims(worker) => worker == LAST,
         _ => false,
@@ -147,18 +148,20 @@ impl Steps<'_> {
             } else if todo != Todo::Kept
                 && let Next::Begins(id) = self.protocol.step(Some(base), world.now, Event::Keep { base })
             {
+                let with = self.protocol.messages(Some(base), world.now, Event::Keep { base });
                 base = id;
-                after.write(id);
+                after.commit(id, with);
             }
         }
-        let rows = !effect;
+        let rows = !effect || self.setting.messages;
         let state = &mut after.workers[index];
         (state.life, state.at) = (life, At::Over);
         state.sent = if effect { Sent::Executed } else { Sent::Nothing };
         let report = Event::Report { base, ending, rows, safe: Safe::Nothing };
         if let Next::Written(id) = self.protocol.step(after.record, world.now, report) {
-            after.write(id);
-            after.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
+            let messages = self.protocol.messages(after.record, world.now, report);
+            after.commit(id, messages);
+            after.workers[index].commits += u8::from(!effect && self.protocol.facts(id).with_writes);
         }
         self.push(Action::Claims(LAST), after, None);
     }
@@ -166,6 +169,9 @@ impl Steps<'_> {
 
 fn at_rest(setting: &Setting, protocol: &Protocol, world: &World) -> Option<Violation> {
     let facts = world.record.map(|id| *protocol.facts(id));
+    if world.outbox.published != world.outbox.delivered {
+        return Some(Violation::Undelivered);
+    }
     let escalated = facts.is_some_and(|facts| facts.state == Kind::Escalated);
     if facts.is_some_and(|facts| !matches!(facts.state, Kind::Completed | Kind::Escalated)) {
         return Some(Violation::NoRest);

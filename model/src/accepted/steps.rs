@@ -52,6 +52,14 @@ pub enum Action {
     Settles(bool),
     Resumes,
     Prunes,
+    /// What a deliverer of messages does.
+    Starts(usize),
+    HandsOver(usize),
+    HandsOverUnheard(usize),
+    Removes(usize),
+    Stops(usize),
+    LosesTheWake,
+    Wakes,
 }
 
 /// What follows a state: the action, the state after it, and the property that it violates.
@@ -92,6 +100,7 @@ impl Steps<'_> {
         }
         self.queue();
         self.operator();
+        self.outbox();
     }
 
     pub fn step(&mut self, now: u8, event: Event) -> Next {

@@ -5,7 +5,7 @@ use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
 use super::{
     Handler, Violation,
     facts::{Kept, Kind},
-    protocol::{Event, LEASE, Next, OWN_LEASE, Todo},
+    protocol::{Event, Id, LEASE, Next, OWN_LEASE, Todo},
     steps::{Action, Steps},
     world::{At, Deferred, Ending, MAX_WORKERS, Sent, With, World},
 };
@@ -147,13 +147,15 @@ impl Steps<'_> {
     fn keep(&mut self, worker: u8) {
         let (world, index) = (self.world, usize::from(worker));
         let state = world.workers[index];
-        let next = self.step(world.now + state.clock, Event::Keep { base: state.base });
+        let (now, event) = (world.now + state.clock, Event::Keep { base: state.base });
+        let next = self.step(now, event);
+        let with = self.protocol.messages(world.record, now, event);
         let mut after = world;
         let own = &mut after.workers[index];
         match next {
             Next::Begins(id) => {
                 (own.at, own.base) = (At::Running, id);
-                after.write(id);
+                after.commit(id, with);
             }
             Next::Written(id) => {
                 own.at = At::Ended(Ending::NotExecuted);
@@ -167,7 +169,7 @@ impl Steps<'_> {
         }
         self.push(Action::Keeps(worker), after, None);
         if let Next::Begins(id) | Next::Written(id) = next {
-            self.land_later(Action::KeepsLate(worker), id, With::Nothing, |after| {
+            self.land_later(Action::KeepsLate(worker), id, with, |after| {
                 after.workers[index].at = At::Ended(Ending::Interrupted);
                 after.workers[index].deferred = Some(Deferred::Phase);
             });
@@ -175,13 +177,22 @@ impl Steps<'_> {
     }
 
     fn has_rows(&self, ending: Ending) -> bool {
-        self.setting.handler == Handler::Commits && matches!(ending, Ending::Effect(_))
+        let has = self.setting.handler == Handler::Commits || self.setting.messages;
+        has && matches!(ending, Ending::Effect(_))
     }
 
-    /// The rows that commit with this record.
-    fn rows(&self, worker: u8, ending: Ending, id: u32) -> With {
-        let commits = self.has_rows(ending) && self.protocol.facts(id).with_writes;
-        if commits { With::Rows(worker) } else { With::Nothing }
+    /// What commits with this record, which an event made of `before`.
+    fn rows(&self, worker: u8, before: Option<Id>, now: u8, event: Event, id: Id) -> With {
+        match self.protocol.messages(before, now, event) {
+            With::Nothing if self.setting.handler == Handler::Commits && self.is_with_rows(event, id) => {
+                With::Rows(worker)
+            }
+            messages => messages,
+        }
+    }
+
+    fn is_with_rows(&self, event: Event, id: Id) -> bool {
+        matches!(event, Event::Report { rows: true, .. }) && self.protocol.facts(id).with_writes
     }
 
     fn event(&self, worker: u8, ending: Ending, safe: Safe) -> Event {
@@ -193,12 +204,13 @@ impl Steps<'_> {
         let index = usize::from(worker);
         let now = self.world.now + self.world.workers[index].clock;
         let transactional = self.setting.handler == Handler::Commits;
-        let next = self.step(now, self.event(worker, ending, Safe::Nothing));
+        let event = self.event(worker, ending, Safe::Nothing);
+        let next = self.step(now, event);
         let mut after = self.world;
         after.workers[index].at = At::Over;
         match next {
             Next::Written(id) => {
-                after.commit(id, self.rows(worker, ending, id));
+                after.commit(id, self.rows(worker, self.world.record, now, event, id));
                 after.hears(worker, ending);
             }
             // Its transaction can no longer commit.
@@ -208,10 +220,9 @@ impl Steps<'_> {
                 after.defers(worker, ending);
                 self.push(Action::DefersAndCrashes(worker), after, None);
                 // Once its report is in the queue, it marks the record.
-                if let Next::Written(id) | Next::Contested(id) =
-                    self.step(now, self.event(worker, ending, Safe::Report))
-                {
-                    after.write(id);
+                let event = self.event(worker, ending, Safe::Report);
+                if let Next::Written(id) | Next::Contested(id) = self.step(now, event) {
+                    after.commit(id, self.rows(worker, self.world.record, now, event, id));
                     after.hears(worker, ending);
                 }
             }
@@ -219,13 +230,14 @@ impl Steps<'_> {
         }
         self.push(Action::Reports(worker), after, None);
         if self.setting.store_faults {
-            self.defer(worker, ending, next);
+            self.defer(worker, ending, event, next);
         }
     }
 
     /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
-    fn defer(&mut self, worker: u8, ending: Ending, next: Next) {
+    fn defer(&mut self, worker: u8, ending: Ending, event: Event, next: Next) {
         let index = usize::from(worker);
+        let now = self.world.now + self.world.workers[index].clock;
         let transactional = self.setting.handler == Handler::Commits;
         let ends = |after: &mut World| {
             after.workers[index].at = At::Over;
@@ -238,7 +250,7 @@ impl Steps<'_> {
         ends(&mut lost);
         self.push(Action::ReportsInVain(worker), lost, None);
         if let Next::Written(id) = next {
-            let with = self.rows(worker, ending, id);
+            let with = self.rows(worker, self.world.record, now, event, id);
             self.land_later(Action::ReportsLate(worker), id, with, ends);
             self.write(Action::ReportsUnheard(worker), id, with, |after| {
                 ends(after);
@@ -252,7 +264,10 @@ impl Steps<'_> {
         after.workers[index].deferred = None;
         let base = self.world.workers[index].base;
         match self.step(self.world.now, Event::Keep { base }) {
-            Next::Begins(id) | Next::Written(id) => after.write(id),
+            Next::Begins(id) | Next::Written(id) => {
+                let with = self.protocol.messages(self.world.record, self.world.now, Event::Keep { base });
+                after.commit(id, with);
+            }
             Next::Stopped(false) => {}
             _ => after.alarm = true,
         }
@@ -274,7 +289,7 @@ impl Steps<'_> {
             }
             match next {
                 Next::Written(id) => {
-                    after.commit(id, self.rows(worker, ending, id));
+                    after.commit(id, self.rows(worker, after.record, now, event, id));
                     after.hears(worker, ending);
                 }
                 Next::Gone => after.alarm |= matches!(ending, Ending::Effect(_) | Ending::Perhaps),

@@ -1,6 +1,6 @@
 //! One state of everything: the record, its request, workers, what waits in queues, and what is known outside.
 
-use super::protocol::Id;
+use super::{messages::Outbox, protocol::Id};
 
 /// The most workers. The last one works only at rest.
 pub const MAX_WORKERS: usize = 4;
@@ -106,6 +106,8 @@ pub enum With {
     Request,
     /// The rows of this worker.
     Rows(u8),
+    /// Messages of these numbers.
+    Messages(u8),
 }
 
 /// A write that got no answer: it is applied later, unless the record has changed.
@@ -160,6 +162,7 @@ pub struct World {
     pub lied: bool,
     /// Whether an operator has settled this life.
     pub ruled: bool,
+    pub outbox: Outbox,
 }
 
 impl World {
@@ -176,6 +179,7 @@ impl World {
         alarm: false,
         lied: false,
         ruled: false,
+        outbox: Outbox::EMPTY,
     };
 
     /// Writes the record. No earlier write can be applied any more.
@@ -202,6 +206,7 @@ impl World {
                 }
             }
             With::Rows(worker) => self.workers[usize::from(worker)].commits += 1,
+            With::Messages(numbers) => self.outbox.publish(numbers),
         }
     }
 
