@@ -30,6 +30,8 @@ pub enum Finder {
     Model { model: String, falls: String },
     /// A property, in this environment of operations that resume.
     Phases { phases: String, falls: String },
+    /// A property, in this environment of accepted work.
+    Accepted { accepted: String, falls: String },
     /// A property, in this scenario of whole functions.
     Functions { functions: String, falls: String },
     /// A test. Those with `tests::` in their path are unit tests of the library, the others belong to the suite.
@@ -77,7 +79,7 @@ mod tests {
     use std::{collections::BTreeSet, path::PathBuf};
 
     use super::*;
-    use crate::{config::Config, functions::scenarios::SCENARIOS, phases::Setting};
+    use crate::{accepted, config::Config, functions::scenarios::SCENARIOS, phases::Setting};
 
     /// The traps of the protocol. The others are about what surrounds it.
     const OF_THE_PROTOCOL: [u8; 27] =
@@ -106,6 +108,7 @@ mod tests {
     fn every_property_and_every_test_that_finds_a_mutation_exists() {
         let properties = read("model/src/actions.rs");
         let of_phases = read("model/src/phases/mod.rs");
+        let of_accepted = read("model/src/accepted/mod.rs");
         let of_functions = read("model/src/functions/properties.rs");
         for Mutation { rule, finder, .. } in Mutation::all().unwrap() {
             match finder {
@@ -117,6 +120,11 @@ mod tests {
                 Finder::Phases { phases, falls } => {
                     assert!(Setting::ALL.iter().any(|known| known.name == phases), "{rule}: {phases}");
                     assert!(of_phases.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
+                }
+                Finder::Accepted { accepted, falls } => {
+                    let mut known = accepted::Setting::ALL.iter();
+                    assert!(known.any(|known| known.name == accepted), "{rule}: {accepted}");
+                    assert!(of_accepted.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
                 }
                 Finder::Functions { functions, falls } => {
                     assert!(SCENARIOS.iter().any(|known| known.name == functions), "{rule}: {functions}");

@@ -93,6 +93,7 @@ fn name_of(finder: &Finder) -> String {
     match finder {
         Finder::Model { model, falls } => format!("model, {model}: {falls}"),
         Finder::Phases { phases, falls } => format!("phases, {phases}: {falls}"),
+        Finder::Accepted { accepted, falls } => format!("accepted, {accepted}: {falls}"),
         Finder::Functions { functions, falls } => format!("functions, {functions}: {falls}"),
         Finder::Test { test } => test.clone(),
     }

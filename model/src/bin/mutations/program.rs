@@ -50,7 +50,10 @@ impl Program {
     /// The program that is to find it.
     pub fn of(finder: &Finder) -> Self {
         match finder {
-            Finder::Model { .. } | Finder::Phases { .. } | Finder::Functions { .. } => Self::Model,
+            Finder::Model { .. }
+            | Finder::Phases { .. }
+            | Finder::Accepted { .. }
+            | Finder::Functions { .. } => Self::Model,
             Finder::Test { test } if test.contains("::tests::") => Self::UnitTests,
             Finder::Test { .. } => Self::Suite,
         }
@@ -73,6 +76,9 @@ fn work(finder: &Finder) -> Vec<String> {
     match (finder, Program::of(finder)) {
         (Finder::Model { model, .. }, _) => vec![model.clone(), STATES.to_owned()],
         (Finder::Phases { phases, .. }, _) => vec!["phases".to_owned(), phases.clone(), STATES.to_owned()],
+        (Finder::Accepted { accepted, .. }, _) => {
+            vec!["accepted".to_owned(), accepted.clone(), STATES.to_owned()]
+        }
         (Finder::Functions { functions, .. }, _) => {
             vec!["functions".to_owned(), functions.clone(), EXECUTIONS.to_owned()]
         }
@@ -140,9 +146,10 @@ impl<'a> Programs<'a> {
             return Ok(Verdict::Survives(vec![format!("it does not end within {} s", TIMEOUT.as_secs())]));
         }
         let story = match finder {
-            Finder::Model { falls, .. } | Finder::Phases { falls, .. } | Finder::Functions { falls, .. } => {
-                story(&lines, falls)
-            }
+            Finder::Model { falls, .. }
+            | Finder::Phases { falls, .. }
+            | Finder::Accepted { falls, .. }
+            | Finder::Functions { falls, .. } => story(&lines, falls),
             Finder::Test { test } => failure(&lines, test),
         };
         Ok(story.map_or_else(|| Verdict::Survives(rest(&lines, finder)), Verdict::Found))
