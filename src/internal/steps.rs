@@ -1,9 +1,7 @@
 //! The steps that change a record, for the model.
 
 use crate::{
-    record::{
-        Accepted, Answer, AttemptId, BodyId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict,
-    },
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict},
     time::Timestamp,
 };
 
@@ -52,9 +50,9 @@ pub fn expire_or_abandon(current: &Record, revision: Revision, now: Timestamp) -
     current.expire_or_abandon(revision, now)
 }
 
-/// What is accepted, and until when.
-pub const fn accepted(request: BodyId, claim_by: Timestamp, max_attempts: u32) -> Accepted {
-    Accepted { request, claim_by, max_attempts }
+/// Whether the sweep queues it for a worker.
+pub fn waits_for_a_worker(current: &Record) -> bool {
+    current.waits_for_a_worker()
 }
 
 /// The number of one more message that commits with this record.

@@ -44,8 +44,8 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     let heard = after.present().any(|worker| worker.heard) && !after.ruled;
     let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay(_)));
     match facts.answer {
-        // An operation that runs again says nothing of a worker whose lease had expired.
-        Some(Kept::Abandoned) if heard || honest && (effects > 0 || sent) => {
+        // "Not found" is no proof, and a worker that died has said nothing.
+        Some(Kept::Abandoned) if heard || !after.denied && !after.ruled && (effects > 0 || sent) => {
             Some(Violation::FalseAbandonment)
         }
         Some(Kept::Refusal(_)) if heard => Some(Violation::RefusalOverEffect),

@@ -48,6 +48,9 @@ const MAX_QUESTIONS: u32 = 2;
 const NO_REVISION: [u8; 16] = [0; 16];
 const OTHER_REVISION: [u8; 16] = [1; 16];
 
+/// The number of the first worker. Those before it are clients.
+const WORKERS: u8 = 100;
+
 /// The phase of the handler.
 const PHASE: &str = "charge";
 
@@ -221,6 +224,11 @@ impl Protocol {
         record.is_some_and(|id| self.record(id).needs_request(request_of(life)))
     }
 
+    /// Whether the sweep queues it for a worker.
+    pub fn waits_for_a_worker(&self, record: Option<Id>) -> bool {
+        record.is_some_and(|id| steps::waits_for_a_worker(self.record(id)))
+    }
+
     /// Whether the record's question is due.
     pub fn is_due(&self, id: Id, now: u8) -> bool {
         let outcome = steps::questions(self.record(id), Asks::IfDue, at(now));
@@ -284,13 +292,12 @@ impl Protocol {
         let current = current.as_ref();
         let next = match event {
             Event::Accept(life) => {
-                let (request, claim_by) = (request_of(life), now.plus(self.claim));
-                let accepted = steps::accepted(request, claim_by, self.max_attempts);
-                return self.begin(current, Work::Later(accepted), 100 + life, now);
+                let (claim_by, max_attempts) = (now.plus(self.claim), self.max_attempts);
+                return self.begin(current, Work::Later { claim_by, max_attempts }, life, now);
             }
-            Event::Now => return self.begin(current, Work::Now, 200, now),
+            Event::Now => return self.begin(current, Work::Now, u8::MAX, now),
             Event::Claim { worker, life } => {
-                return self.begin(current, Work::Claimed(request_of(life)), worker + 1, now);
+                return self.begin(current, Work::Claimed(request_of(life)), WORKERS + worker, now);
             }
             Event::Report { base, ending, rows, safe } => {
                 return self.report((base, ending, rows, safe), current, now);
@@ -345,14 +352,15 @@ impl Protocol {
         Asked { seen, why, at, operation: Some(&self.operation), not_found, schedule: &self.schedule }
     }
 
-    fn begin(&mut self, current: Option<&Record>, work: Work, attempt: u8, now: Timestamp) -> Next {
+    fn begin(&mut self, current: Option<&Record>, work: Work, number: u8, now: Timestamp) -> Next {
         let request = ReservationRequest {
-            attempt: [attempt; 16].into(),
+            attempt: [number; 16].into(),
             lease_until: now.plus(TICK * LEASE.into()),
             work,
             ..self.request.clone()
         };
-        let revision: Revision = NO_REVISION.into();
+        // The write that accepts gives the request its id.
+        let revision: Revision = [number; 16].into();
         // As the engine does: it ends what must be ended first.
         let ended = match steps::decide(current, &request, revision, now, &self.operation) {
             Ok(next) => return Next::Begins(self.number(next)),

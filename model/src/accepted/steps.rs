@@ -171,8 +171,7 @@ impl Steps<'_> {
                 after.deleting |= bit;
                 self.push(Action::LooksAfter(life), after, None);
             }
-            let pending = self.facts().is_some_and(|facts| facts.state == Kind::Pending);
-            if world.requests & bit != 0 && needed && pending {
+            if world.requests & bit != 0 && needed && self.protocol.waits_for_a_worker(world.record) {
                 let mut after = world;
                 after.queued |= bit;
                 self.push(Action::QueuesAgain(life), after, None);
@@ -212,6 +211,7 @@ impl Steps<'_> {
             let mut after = self.world;
             after.question = Some(Question { seen, is_current: true, at, found });
             after.lied |= lies;
+            after.denied |= lies && found == Found::NotExecuted;
             self.push(Action::Asks(found), after, None);
         };
         match executed {
@@ -275,6 +275,12 @@ impl Steps<'_> {
             if let Next::Written(id) = self.step(self.world.now, Event::Settle(answer)) {
                 self.write(Action::Settles(answer.is_some()), id, With::Nothing, |after| after.ruled = true);
             }
+        }
+        // One who is wrong.
+        if self.facts().is_some_and(|facts| facts.phases > 0)
+            && let Next::Written(id) = self.step(self.world.now, Event::Settle(None))
+        {
+            self.write(Action::Settles(false), id, With::Nothing, |after| after.ruled = true);
         }
         if let Next::Written(id) = self.step(self.world.now, Event::Resume) {
             self.write(Action::Resumes, id, With::Nothing, |_| {});

@@ -66,14 +66,12 @@ impl Steps<'_> {
         if before.state == Kind::Pending && before.claim_by <= now {
             return Some(Violation::BeganLate);
         }
-        let bounded = matches!(self.setting.handler, Handler::Calls | Handler::Commits);
-        // What a dead worker's transaction leaves in progress is taken over, however often.
-        let returned = before.state == Kind::Pending;
-        if bounded && returned && after.attempts > self.setting.max_attempts {
+        if self.setting.handler != Handler::Resumes && after.attempts > self.setting.max_attempts {
             return Some(Violation::TooManyAttempts);
         }
         let heard = self.world.present().any(|worker| worker.heard) && !self.world.ruled;
-        (bounded && heard).then_some(Violation::BeganAfterEffect)
+        let once = matches!(self.setting.handler, Handler::Calls | Handler::Commits);
+        (once && heard).then_some(Violation::BeganAfterEffect)
     }
 
     pub fn worker(&mut self, worker: u8) {
@@ -226,7 +224,8 @@ impl Steps<'_> {
                     after.hears(worker, ending);
                 }
             }
-            _ => {}
+            // It has reached the record.
+            _ => after.workers[index].told |= matches!(ending, Ending::Effect(_)),
         }
         self.push(Action::Reports(worker), after, None);
         if self.setting.store_faults {

@@ -160,6 +160,8 @@ pub struct World {
     pub alarm: bool,
     /// Whether the provider has lied about this life.
     pub lied: bool,
+    /// Whether it has denied what it did.
+    pub denied: bool,
     /// Whether an operator has settled this life.
     pub ruled: bool,
     pub outbox: Outbox,
@@ -178,6 +180,7 @@ impl World {
         deleting: 0,
         alarm: false,
         lied: false,
+        denied: false,
         ruled: false,
         outbox: Outbox::EMPTY,
     };
@@ -199,7 +202,7 @@ impl World {
                 self.life += 1;
                 self.requests |= 1 << self.life;
                 self.queued |= 1 << self.life;
-                (self.lied, self.ruled, self.question) = (false, false, None);
+                (self.lied, self.denied, self.ruled, self.question) = (false, false, false, None);
                 // What still waits must not be forgotten. What was delivered is judged in the life before.
                 for worker in &mut self.workers {
                     worker.told &= worker.deferred.is_some() && !worker.heard;
