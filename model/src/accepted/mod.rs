@@ -171,6 +171,8 @@ pub enum Violation {
     LostReport,
     /// Two effects that were reported, and no alarm.
     SilentDouble,
+    /// It waits between workers, workers run, and none resumes it.
+    NeverResumed,
     /// Nothing happens any more, and it is neither completed nor with operators.
     NoRest,
 }
@@ -197,6 +199,7 @@ impl fmt::Display for Violation {
             Self::Undelivered => "each message that was committed is handed over",
             Self::LostReport => "each accepted report is in the answer, or with operators",
             Self::SilentDouble => "two reported effects are with operators",
+            Self::NeverResumed => "what waits between workers is resumed, if sweep and workers run",
             Self::NoRest => "at rest, what was accepted is completed, or with operators",
         })
     }

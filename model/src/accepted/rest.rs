@@ -76,10 +76,21 @@ impl Rest {
             if violation.is_some() {
                 return violation;
             }
+            if works && setting.handler == Handler::Resumes && gives_up(protocol, &world, &next) {
+                return Some(Violation::NeverResumed);
+            }
             world = next;
         }
         Some(Violation::NoRest)
     }
+}
+
+/// Whether an operation that a worker could resume goes to operators.
+fn gives_up(protocol: &Protocol, before: &World, after: &World) -> bool {
+    let is = |world: &World, kinds: &[Kind]| {
+        world.record.is_some_and(|id| kinds.contains(&protocol.facts(id).state))
+    };
+    is(before, &[Kind::Pending, Kind::BetweenWorkers]) && is(after, &[Kind::Escalated])
 }
 
 /// The next step if nothing goes wrong: what waits is delivered, then time passes.
@@ -113,7 +124,12 @@ fn calm(setting: &Setting, protocol: &mut Protocol, world: &World, works: bool) 
         Action::Claims(worker) => worker == LAST,
         _ => false,
     };
-    let learns = next.iter().find(|(action, ..)| *action == Action::Learns);
+    let first = |action: Action| match action {
+        Action::QueuesAgain(life) => works && life == world.life,
+        Action::Claims(worker) => worker == LAST,
+        action => action == Action::Learns,
+    };
+    let learns = next.iter().find(|(action, ..)| first(*action));
     let found = learns.or_else(|| next.iter().find(|(action, ..)| wanted(*action)));
     let state = world.record.map(|id| protocol.facts(id).state);
     let open = !matches!(state, None | Some(Kind::Completed | Kind::Escalated));
@@ -136,6 +152,7 @@ impl Steps<'_> {
         }
         let event = Event::Claim { worker: LAST, life };
         let Next::Begins(mut base) = self.step(world.now, event) else { return };
+        let violation = self.begins(base, life, world.now);
         let mut after = world;
         after.write(base);
         let effect = self.setting.handler != Handler::Commits;
@@ -163,7 +180,7 @@ impl Steps<'_> {
             after.commit(id, messages);
             after.workers[index].commits += u8::from(!effect && self.protocol.facts(id).with_writes);
         }
-        self.push(Action::Claims(LAST), after, None);
+        self.push(Action::Claims(LAST), after, violation);
     }
 }
 

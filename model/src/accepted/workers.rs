@@ -56,7 +56,7 @@ impl Steps<'_> {
     }
 
     /// The property that this claim violates.
-    fn begins(&self, id: u32, life: u8, now: u8) -> Option<Violation> {
+    pub fn begins(&self, id: Id, life: u8, now: u8) -> Option<Violation> {
         let (Some(before), after) = (self.facts(), *self.protocol.facts(id)) else {
             return Some(Violation::AnotherRequest);
         };
