@@ -24,7 +24,7 @@ use super::{
     Handler, Setting,
     facts::{Facts, combination, facts},
     steps::Action,
-    world::{Ending, Found, With, World},
+    world::{Ending, Finding, With, World},
 };
 
 /// The number of a record. Revision and notes are left out.
@@ -82,7 +82,7 @@ pub enum Event {
     Learn {
         seen: Id,
         is_current: bool,
-        found: Found,
+        found: Finding,
         at: u8,
         reported: bool,
     },
@@ -321,10 +321,10 @@ impl Protocol {
                     seen.revision = OTHER_REVISION.into();
                 }
                 let learned = match found {
-                    Found::Executed(number) => Learned::Executed(steps::answer(201, number)),
-                    Found::NotExecuted => Learned::NotExecuted,
-                    Found::NotFound => Learned::NotFound,
-                    Found::Phase => Learned::Phase(steps::phase(PHASE, "1".to_owned(), now)),
+                    Finding::Executed(number) => Learned::Executed(steps::answer(201, number)),
+                    Finding::NotExecuted => Learned::NotExecuted,
+                    Finding::NotFound => Learned::NotFound,
+                    Finding::Phase => Learned::Phase(steps::phase(PHASE, "1".to_owned(), now)),
                 };
                 let why = if reported { Asks::ProviderReported } else { Asks::IfDue };
                 return match self.asked(&seen, why, at(asked_at)).next(current, &learned, revision, now) {

@@ -11,7 +11,7 @@ use super::{
     facts::{Kept, Kind},
     protocol::{ARRIVES, Event, Next, Protocol, Todo},
     steps::{Action, Steps, Successor},
-    world::{At, Ending, Found, Sent, World},
+    world::{At, Ending, Finding, Sent, World},
 };
 
 /// How many steps it takes at most.
@@ -118,7 +118,7 @@ fn calm(setting: &Setting, protocol: &mut Protocol, world: &World, works: bool) 
     let wanted = |action: Action| match action {
         Action::Delivers(worker) => world.workers[usize::from(worker)].deferred.is_some(),
         Action::Hears(_) | Action::Looks | Action::NotResumed | Action::Drops => true,
-        Action::Asks(found) => found != Found::NotExecuted,
+        Action::Asks(found) => found != Finding::NotExecuted,
         Action::Starts(_) | Action::HandsOver(_) | Action::Removes(_) | Action::Wakes => true,
         Action::QueuesAgain(_) | Action::LooksAfter(_) | Action::DeletesTheRequest(_) => true,
         Action::Claims(worker) => worker == LAST,

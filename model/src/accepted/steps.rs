@@ -6,7 +6,7 @@ use super::{
     facts::{Facts, Kept, Kind},
     properties,
     protocol::{ARRIVES, Event, Id, Next, Protocol, WINDOW},
-    world::{Found, Late, Question, Sent, With, World},
+    world::{Finding, Late, Question, Sent, With, World},
 };
 
 /// What can happen. The number is the worker's, or the life's.
@@ -45,7 +45,7 @@ pub enum Action {
     HearsHalf(u8),
     Lands,
     Looks,
-    Asks(Found),
+    Asks(Finding),
     Learns,
     Drops,
     NotResumed,
@@ -211,24 +211,24 @@ impl Steps<'_> {
             let mut after = self.world;
             after.question = Some(Question { seen, is_current: true, at, found });
             after.lied |= lies;
-            after.denied |= lies && found == Found::NotExecuted;
+            after.denied |= lies && found == Finding::NotExecuted;
             self.push(Action::Asks(found), after, None);
         };
         match executed {
             Some(worker) => {
-                ask(Found::Executed(worker + 1), false);
+                ask(Finding::Executed(worker + 1), false);
                 if forgot {
-                    ask(Found::NotFound, false);
+                    ask(Finding::NotFound, false);
                 }
                 if lies {
-                    ask(Found::NotFound, true);
-                    ask(Found::NotExecuted, true);
+                    ask(Finding::NotFound, true);
+                    ask(Finding::NotExecuted, true);
                 }
             }
             None => {
-                ask(Found::NotFound, false);
+                ask(Finding::NotFound, false);
                 if !may_arrive {
-                    ask(Found::NotExecuted, false);
+                    ask(Finding::NotExecuted, false);
                 }
             }
         }
@@ -258,7 +258,7 @@ impl Steps<'_> {
             }
             return;
         }
-        let found = if self.world.effects(true) > 0 { Found::Phase } else { Found::NotFound };
+        let found = if self.world.effects(true) > 0 { Finding::Phase } else { Finding::NotFound };
         let event = Event::Learn { seen, is_current: true, found, at: now, reported: false };
         if let Next::Written(id) = self.step(now, event) {
             self.write(Action::Asks(found), id, With::Nothing, |_| {});
@@ -271,10 +271,10 @@ impl Steps<'_> {
             return;
         }
         let answer = self.world.executed().map(|worker| worker + 1);
-        if answer.is_some() || !self.world.may_arrive() {
-            if let Next::Written(id) = self.step(self.world.now, Event::Settle(answer)) {
-                self.write(Action::Settles(answer.is_some()), id, With::Nothing, |after| after.ruled = true);
-            }
+        if (answer.is_some() || !self.world.may_arrive())
+            && let Next::Written(id) = self.step(self.world.now, Event::Settle(answer))
+        {
+            self.write(Action::Settles(answer.is_some()), id, With::Nothing, |after| after.ruled = true);
         }
         // One who is wrong.
         if self.facts().is_some_and(|facts| facts.phases > 0)
@@ -339,7 +339,7 @@ impl Steps<'_> {
             // It is queued until the lease is over.
             after.workers[index].webhook = true;
         } else {
-            let found = Found::Executed(worker + 1);
+            let found = Finding::Executed(worker + 1);
             let event = Event::Learn { seen: claimed, is_current: true, found, at: now, reported: true };
             match self.protocol.step(Some(claimed), now, event) {
                 Next::Written(id) => after.write(id),

@@ -119,7 +119,7 @@ pub struct Late {
 
 /// What a reconciler finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Found {
+pub enum Finding {
     /// The effect, with the answer of this number.
     Executed(u8),
     /// It was not executed, and will not be.
@@ -137,7 +137,7 @@ pub struct Question {
     /// Whether the record is as it was.
     pub is_current: bool,
     pub at: u8,
-    pub found: Found,
+    pub found: Finding,
 }
 
 /// Everything. A set of lives has a bit for each.
