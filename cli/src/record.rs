@@ -80,6 +80,8 @@ struct AcceptedJson {
     /// Until when a worker may claim it.
     claim_by: Option<String>,
     max_attempts: u32,
+    /// How many of its executions certainly did nothing.
+    did_nothing: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -178,6 +180,7 @@ impl From<&Record> for RecordJson {
                 request: accepted.request.to_string(),
                 claim_by: iso(accepted.claim_by),
                 max_attempts: accepted.max_attempts,
+                did_nothing: accepted.did_nothing,
             }),
             unknown: None,
             between_workers: None,
@@ -248,7 +251,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     let at = |time: Timestamp| cell(when(time, now));
     let mut fields = vec![
         ("state", state_cell(record.state.name())),
-        ("attempts", cell(attempts(record))),
+        ("attempts", cell(executions(record))),
         ("created", at(record.created_at)),
     ];
     if record.began_at != record.created_at {
@@ -339,12 +342,23 @@ pub fn attempts(record: &Record) -> String {
     }
 }
 
-/// Until when a worker may claim accepted work. Then it ends with the answer 408.
+/// The same; of an operation that is executed later, also how many of them certainly did nothing.
+fn executions(record: &Record) -> String {
+    let attempts = attempts(record);
+    match record.accepted {
+        Some(accepted) if record.attempts > 0 => {
+            format!("{attempts}, of which {} certainly did nothing", accepted.did_nothing)
+        }
+        _ => attempts,
+    }
+}
+
+/// Until when a worker may claim accepted work. Then it ends with the answer 408, or is escalated if something was perhaps done.
 pub fn claims(record: &Record, now: Timestamp) -> Cell {
     match record.accepted.map(|accepted| accepted.claim_by) {
         Some(at) if at <= now => cell(format!("not taken in time: due since {}", span(now.since(at)))),
-        Some(at) => cell(format!("{}, then it ends with 408", when(at, now))),
-        None => cell("not known: it ends with 408"),
+        Some(at) => cell(format!("{}, then it ends", when(at, now))),
+        None => cell("not known: it ends at the next sweep"),
     }
 }
 
