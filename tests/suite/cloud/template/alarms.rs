@@ -98,6 +98,9 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("OrdersQueued", &["ApproximateNumberOfMessagesVisible OrdersQueue"]),
     ("OrderQueueErrors", &["Errors OrderQueueFunction"]),
     ("OrderQueueThrottled", &["Throttles OrderQueueFunction"]),
+    ("ShipmentsDead", &["ApproximateNumberOfMessagesVisible ShipmentsDeadLettersQueue"]),
+    ("ShipmentsDeadOld", &["ApproximateNumberOfMessagesVisible ShipmentsDeadLettersQueue"]),
+    ("ShipmentsLate", &["ApproximateAgeOfOldestMessage ShipmentsQueue"]),
     ("PollMissing", &[telemetry::RECONCILE_POLL]),
     ("EventsRefused", &[telemetry::WEBHOOK_REFUSED]),
     ("EventsUnreadable", &[telemetry::WEBHOOK_UNREADABLE]),
@@ -220,6 +223,8 @@ fn missing_data_alarm_only_if_something_must_happen() {
             "DeadLettersOld",
             "OrdersDead",
             "OrdersDeadOld",
+            "ShipmentsDead",
+            "ShipmentsDeadOld",
             "OutboxDead",
             "OutboxUndelivered",
             "WorkDead",
@@ -291,9 +296,11 @@ fn a_message_that_always_fails_keeps_its_alarm_on() {
 // A dead letter is lost with its message after 14 days.
 #[test]
 fn old_dead_letters_raise_an_alarm_a_week_before_they_are_lost() {
-    for (alarm, queue) in
-        [("DeadLettersOld", "DeadLettersQueue"), ("OrdersDeadOld", "OrdersDeadLettersQueue")]
-    {
+    for (alarm, queue) in [
+        ("DeadLettersOld", "DeadLettersQueue"),
+        ("OrdersDeadOld", "OrdersDeadLettersQueue"),
+        ("ShipmentsDeadOld", "ShipmentsDeadLettersQueue"),
+    ] {
         let alarm = resource(ALARM, alarm);
         let after = metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
         let kept = number(&resource(QUEUE, queue)["MessageRetentionPeriod"]);

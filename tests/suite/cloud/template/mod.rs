@@ -11,6 +11,7 @@ mod queues;
 mod rights;
 mod sample;
 mod table;
+mod variables;
 
 /// The template that users deploy.
 const IDEMPOTENCY: &str = "idempotency";

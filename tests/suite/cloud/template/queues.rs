@@ -69,12 +69,13 @@ fn two_functions_read_the_stream() {
 #[test]
 fn messages_being_processed_are_not_delivered_twice() {
     let events = events("SQS");
-    assert_eq!(events.len(), 5);
+    assert_eq!(events.len(), 6);
     for (function, event) in events {
         // A consumer buries its dead messages itself, and counts its attempts itself: a receive is none.
         let (dead_letters, receives) = match &*function.name {
             "OrderQueueFunction" => ("OrdersDeadLettersQueue", 1_000),
             "OutboxFunction" => ("OutboxDeadLettersQueue", 1_000),
+            "ShippingFunction" => ("ShipmentsDeadLettersQueue", 1_000),
             _ => ("DeadLettersQueue", 5),
         };
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
@@ -121,7 +122,7 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
             sources.entry(target).or_default().insert(name);
         }
     }
-    assert_eq!(sources.len(), 4);
+    assert_eq!(sources.len(), 5);
     for (target, sources) in sources {
         let dead_letters = resource(QUEUE, &target);
         assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
@@ -138,6 +139,20 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
 fn queues_of_orders_and_work_keep_messages_as_long_as_sqs_can() {
     for queue in ["OrdersQueue", "OrdersDeadLettersQueue", "WorkQueue", "WorkDeadLettersQueue"] {
         assert_eq!(number(&resource(QUEUE, queue)["MessageRetentionPeriod"]), 14 * 24 * 3600, "{queue}");
+    }
+}
+
+// The outbox has removed what the bus has accepted.
+#[test]
+fn an_event_that_its_queue_refuses_becomes_a_dead_letter() {
+    let rules = resources("AWS::Events::Rule");
+    for rule in rules {
+        assert_eq!(referred(&rule.properties["EventBusName"]), "ShopBus");
+        for target in list(&rule.properties["Targets"]) {
+            let queue = resource(QUEUE, &referred(&target["Arn"]));
+            let dead_letters = referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]);
+            assert_eq!(referred(&target["DeadLetterConfig"]["Arn"]), dead_letters, "{}", rule.name);
+        }
     }
 }
 
@@ -178,7 +193,18 @@ fn queues_are_encrypted_and_take_nothing_unencrypted() {
         assert_eq!(queue.properties["SqsManagedSseEnabled"], true, "{}", queue.name);
         let policy = policies.iter().find(|policy| referred(&policy.properties["Queues"][0]) == queue.name);
         let policy = policy.unwrap_or_else(|| panic!("{} has no policy", queue.name));
-        let [statement] = list(&policy.properties["PolicyDocument"]["Statement"])[..] else { panic!() };
+        let statements = list(&policy.properties["PolicyDocument"]["Statement"]);
+        let (statement, allowed) = statements.split_first().expect("a statement");
+        // A service has no role of this account: it is allowed here, for one source.
+        for allowed in allowed {
+            assert!(queue.name.starts_with("Shipments"), "{}", queue.name);
+            assert_eq!(allowed["Principal"], json!({ "Service": "events.amazonaws.com" }));
+            assert_eq!(
+                (&allowed["Action"], referred(&allowed["Resource"])),
+                (&json!("sqs:SendMessage"), queue.name.clone())
+            );
+            assert_eq!(referred(&allowed["Condition"]["ArnEquals"]["aws:SourceArn"]), "ShipmentsRule");
+        }
         assert_eq!(statement["Effect"], "Deny");
         assert_eq!(statement["Action"], "sqs:*");
         assert_eq!(referred(&statement["Resource"]), queue.name);

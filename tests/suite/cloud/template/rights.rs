@@ -35,6 +35,14 @@ const CALLS: &[(&str, &[&str])] = &[
     ("OrdersFunction", ORDERS),
     ("OrderQueueFunction", ORDERS),
     (
+        "ShippingFunction",
+        &[
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:UpdateItem OrdersTable",
+        ],
+    ),
+    (
         "StaleFunction",
         &[
             // The requests of accepted work that is settled.
@@ -77,7 +85,7 @@ const CALLS: &[(&str, &[&str])] = &[
 ];
 
 /// The functions that hand messages back by hiding them.
-const CONSUMERS: &[&str] = &["OrderQueueFunction", "OutboxFunction"];
+const CONSUMERS: &[&str] = &["OrderQueueFunction", "OutboxFunction", "ShippingFunction"];
 
 /// The permissions of a role, each an action and its resource.
 fn rights(role: &Value) -> BTreeSet<String> {
