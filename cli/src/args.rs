@@ -233,6 +233,13 @@ pub struct List {
     /// Which records to list
     #[arg(long, value_enum, default_value_t = Listed::Unresolved)]
     pub state: Listed,
+    /// Accepted work that waits for a worker, instead. Read by a scan of the whole table, which ends at --limit
+    #[arg(long, conflicts_with_all = ["state", "escalated", "undelivered"])]
+    pub pending: bool,
+    /// Operations whose messages should have been delivered, instead: after 15 minutes. Read by a scan of the whole table, which
+    /// ends at --limit
+    #[arg(long, conflicts_with_all = ["state", "escalated"])]
+    pub undelivered: bool,
     /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
@@ -391,6 +398,12 @@ pub struct Redrive {
     /// The queue that questions and reports are moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
+    /// The FIFO queue that deliveries of the outbox are moved to
+    #[arg(long, value_name = "URL", value_parser = url, env = "OUTBOX_QUEUE_URL")]
+    pub to_outbox: Option<String>,
+    /// The queue that accepted work is moved to
+    #[arg(long, value_name = "URL", value_parser = url, env = "WORK_QUEUE_URL")]
+    pub to_work: Option<String>,
     /// Delete messages of any kind for good instead of moving them; --id, --kind or --record must pick them
     #[arg(long)]
     pub drop: bool,

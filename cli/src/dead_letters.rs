@@ -1,6 +1,6 @@
 //! Receives dead letters from their queue, hides them from others meanwhile, and shows them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use aws_sdk_sqs::{Client, types::Message};
 use lambda_idempotency::{
@@ -52,10 +52,16 @@ pub struct Looked {
     pub more: bool,
 }
 
+/// The attributes of a message that a consumer of this library has sent to its dead letters.
+const REASON: &str = "idempotency-reason";
+const CONSUMERS_ATTRIBUTES: [&str; 2] = [REASON, "idempotency-message-id"];
+
 #[derive(Clone, Copy, PartialEq)]
 pub enum Queue {
     Checks,
     Reconcile,
+    Outbox,
+    Work,
 }
 
 impl Queue {
@@ -63,6 +69,8 @@ impl Queue {
         match self {
             Self::Checks => "checks",
             Self::Reconcile => "reconcile",
+            Self::Outbox => "outbox",
+            Self::Work => "work",
         }
     }
 }
@@ -75,14 +83,24 @@ impl DeadLetter {
         }
         let body = message.body().unwrap_or_default();
         let Explained { reason } = serde_json::from_str(body).unwrap_or_default();
+        let attributes = message.message_attributes();
+        let buried = attributes.and_then(|attributes| attributes.get(REASON)?.string_value());
+        let reason = reason.or_else(|| buried.map(str::to_owned));
         let internal::MessageSummary { kind, record, queue, .. } = internal::MessageSummary::read(body);
         let queue = match queue {
             Some("checks") => Some(Queue::Checks),
             Some("reconcile") => Some(Queue::Reconcile),
+            Some("outbox") => Some(Queue::Outbox),
+            Some("work") => Some(Queue::Work),
             _ => None,
         };
-        // Ours have no attributes. Those of a consumer have, and their bodies are what anybody sent.
-        let is_ours = message.message_attributes().is_none_or(HashMap::is_empty);
+        // Those of `stale` and `reconcile` have no attributes. Those of a consumer have, and their bodies are what anybody sent: only a
+        // delivery and accepted work, which the outbox and a worker consume, go back. They name what to do, and cannot do anything else.
+        let consumed = matches!(queue, Some(Queue::Outbox | Queue::Work));
+        let is_ours = attributes.is_none_or(|attributes| match consumed {
+            true => attributes.keys().all(|name| CONSUMERS_ATTRIBUTES.contains(&&**name)),
+            false => attributes.is_empty(),
+        });
         let destination = record.clone().zip(queue).filter(|_| is_ours);
         let kind = kind.unwrap_or_else(|| internal::MessageSummary::NO_KIND.to_owned());
         Self { message, kind, reason, record, state: None, destination }

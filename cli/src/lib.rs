@@ -24,6 +24,7 @@ mod resume;
 mod settle;
 mod show;
 mod sweep;
+mod undelivered;
 mod values;
 mod watch;
 

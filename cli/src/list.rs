@@ -18,7 +18,8 @@ use crate::{
     context::Context,
     failure::Failure,
     output::{Screen, cell, span, state_cell},
-    record::{RecordJson, asks_next, escalates, is_escalated},
+    record::{RecordJson, asks_next, attempts, claims, escalates, is_escalated},
+    undelivered,
 };
 
 /// The number of items per step of a scan.
@@ -32,12 +33,16 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
         ));
     }
     let tenant = tenant(args.tenant.as_deref())?;
+    if args.undelivered {
+        return undelivered::list(context, tenant.as_ref(), args.limit).await;
+    }
     let indexed = async |kind: fn(&Record) -> bool| {
         let wanted = |record: &Record| kind(record) && (!args.escalated || is_escalated(record));
         let [records] = unresolved(context, tenant.as_ref(), [&wanted], args.limit).await?;
         Ok::<_, Failure>(records)
     };
     let mut records = match args.state {
+        _ if args.pending => scanned(context, tenant.as_ref(), args.limit, None, is_pending).await?,
         Listed::Unresolved => indexed(|_| true).await?,
         Listed::Unknown => indexed(is_unknown).await?,
         Listed::BetweenWorkers => indexed(is_between_workers).await?,
@@ -71,6 +76,10 @@ pub const fn is_unknown(record: &Record) -> bool {
 
 pub const fn is_between_workers(record: &Record) -> bool {
     matches!(record.state, State::BetweenWorkers { .. })
+}
+
+const fn is_pending(record: &Record) -> bool {
+    matches!(record.state, State::Pending { .. })
 }
 
 /// The unknown outcomes and operations between workers of each of these kinds: escalated ones first, then by age, oldest first. One
@@ -113,11 +122,22 @@ pub async fn stale(
     limit: usize,
     units_per_second: Option<f64>,
 ) -> Result<Vec<Record>, Failure> {
+    scanned(context, tenant, limit, units_per_second, |record| is_stale(context, record)).await
+}
+
+/// The records of this kind among those that a scan finds, oldest first.
+async fn scanned(
+    context: &Context,
+    tenant: Option<&Tenant>,
+    limit: usize,
+    units_per_second: Option<f64>,
+    is_wanted: impl Fn(&Record) -> bool,
+) -> Result<Vec<Record>, Failure> {
     let (mut records, mut from) = (Vec::new(), None);
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
-        records.extend(page.records.into_iter().filter(|record| ours(record) && is_stale(context, record)));
+        records.extend(page.records.into_iter().filter(|record| ours(record) && is_wanted(record)));
         from = page.next;
         if from.is_none() || records.len() > limit {
             break;
@@ -158,7 +178,10 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
                 let cause = record.last_failure.as_ref().map_or("", Note::as_str);
                 (cause, String::new(), escalates(reconcile_at, now))
             }
-            State::Pending { .. } => ("not taken", String::new(), cell("")),
+            State::Pending { .. } => {
+                let failure = record.last_failure.as_ref().map_or("no worker yet", Note::as_str);
+                (failure, String::new(), claims(record, now))
+            }
             _ => ("lease expired", String::new(), cell("")),
         };
         table.add_row([
@@ -167,7 +190,7 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
             state_cell(record.state.name()),
             cell(span(now.since(since(record)))),
             cell(cause),
-            cell(record.attempts),
+            cell(attempts(record)),
             cell(asked),
             next,
         ]);

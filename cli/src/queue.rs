@@ -21,6 +21,19 @@ pub async fn send(client: &Client, url: &str, body: &str) -> Result<(), Failure>
     sent.map(|_| ()).map_err(|error| failed(url, &error))
 }
 
+/// Sends a message into this group of a FIFO queue. A second one with this id within five minutes is dropped.
+pub async fn send_in_group(
+    client: &Client,
+    url: &str,
+    body: &str,
+    group: &str,
+    id: &str,
+) -> Result<(), Failure> {
+    let request = client.send_message().queue_url(url).message_body(body);
+    let sent = request.message_group_id(group).message_deduplication_id(id).send().await;
+    sent.map(|_| ()).map_err(|error| failed(url, &error))
+}
+
 /// A failure that names the queue.
 pub fn failed(url: &str, error: &(dyn Error + 'static)) -> Failure {
     Failure::Error(format!("queue {url}: {}", Failure::from_error(error)))

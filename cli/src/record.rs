@@ -59,6 +59,9 @@ pub struct RecordJson {
     failed_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
+    /// Of an operation that is executed later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted: Option<AcceptedJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unknown: Option<UnknownJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +71,17 @@ pub struct RecordJson {
     phases: Option<PhasesJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     response: Option<ResponseJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AcceptedJson {
+    /// The id of the item with its request.
+    request: String,
+    /// Until when a worker may claim it.
+    claim_by: Option<String>,
+    max_attempts: u32,
+    /// How many of its executions certainly did nothing.
+    did_nothing: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -162,6 +176,12 @@ impl From<&Record> for RecordJson {
             completed_at: None,
             failed_at: None,
             expires_at: record.state.expires_at().and_then(iso),
+            accepted: record.accepted.map(|accepted| AcceptedJson {
+                request: accepted.request.to_string(),
+                claim_by: iso(accepted.claim_by),
+                max_attempts: accepted.max_attempts,
+                did_nothing: accepted.did_nothing,
+            }),
             unknown: None,
             between_workers: None,
             phases: record.phases.as_ref().map(|phases| PhasesJson {
@@ -201,7 +221,7 @@ impl From<&Record> for RecordJson {
                     escalated: *reconcile_at == Timestamp::MAX,
                 });
             }
-            // Pending has no fields of its own.
+            // Pending has no fields of its own: see `accepted`.
             _ => {}
         }
         json
@@ -231,7 +251,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     let at = |time: Timestamp| cell(when(time, now));
     let mut fields = vec![
         ("state", state_cell(record.state.name())),
-        ("attempts", cell(record.attempts)),
+        ("attempts", cell(executions(record))),
         ("created", at(record.created_at)),
     ];
     if record.began_at != record.created_at {
@@ -243,6 +263,7 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         None => {}
     }
     match &record.state {
+        State::Pending { .. } => fields.push(("claim until", claims(record, now))),
         State::InProgress { lease_until } => fields.push(("lease until", at(*lease_until))),
         State::FailedRetryable { failed_at, .. } => {
             fields.push(("failed", at(*failed_at)));
@@ -311,6 +332,34 @@ fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     let begun = |at| format!("perhaps made since {}", when(at, now));
     fields.extend(phases.begun.map(|at| ("next call", cell(begun(at)))));
     fields
+}
+
+/// How many executions there were; of an operation that is executed later, of how many at most.
+pub fn attempts(record: &Record) -> String {
+    match record.accepted {
+        Some(accepted) => format!("{} of {}", record.attempts, accepted.max_attempts),
+        None => record.attempts.to_string(),
+    }
+}
+
+/// The same; of an operation that is executed later, also how many of them certainly did nothing.
+fn executions(record: &Record) -> String {
+    let attempts = attempts(record);
+    match record.accepted {
+        Some(accepted) if record.attempts > 0 => {
+            format!("{attempts}, of which {} certainly did nothing", accepted.did_nothing)
+        }
+        _ => attempts,
+    }
+}
+
+/// Until when a worker may claim accepted work. Then it ends with the answer 408, or is escalated if something was perhaps done.
+pub fn claims(record: &Record, now: Timestamp) -> Cell {
+    match record.accepted.map(|accepted| accepted.claim_by) {
+        Some(at) if at <= now => cell(format!("not taken in time: due since {}", span(now.since(at)))),
+        Some(at) => cell(format!("{}, then it ends", when(at, now))),
+        None => cell("not known: it ends at the next sweep"),
+    }
 }
 
 /// When an operation between workers is escalated, or that it is.

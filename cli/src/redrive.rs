@@ -131,7 +131,12 @@ async fn perform(
             tracing::debug!(key = %key.hash(), kind = dead_letter.kind, "moves a message");
             let what = format!("redrive-{} to {}", dead_letter.kind, to.name());
             context.operator.note(key, &what, who, reason).await?;
-            queue::send(&queue.client, url, dead_letter.body()).await?;
+            let (body, group, id) = (dead_letter.body(), key.hash().to_string(), dead_letter.id());
+            match to {
+                // In the group of its record, behind what was asked for since.
+                Queue::Outbox => queue::send_in_group(&queue.client, url, body, &group, &id).await?,
+                _ => queue::send(&queue.client, url, body).await?,
+            }
         }
         (Act::Drop, Some(key)) => {
             tracing::debug!(key = %key.hash(), kind = dead_letter.kind, "drops a message");
@@ -186,6 +191,8 @@ fn url<'a>(args: &'a Redrive, from: &DeadLetterQueue<'_>, to: Queue) -> Result<&
     let (url, option) = match to {
         Queue::Checks => (&args.to_checks, "--to-checks"),
         Queue::Reconcile => (&args.to_reconcile, "--to-reconcile"),
+        Queue::Outbox => (&args.to_outbox, "--to-outbox"),
+        Queue::Work => (&args.to_work, "--to-work"),
     };
     match url.as_deref() {
         Some(url) if url == from.url => {

@@ -3,8 +3,8 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_idempotency::{
     internal::terminal::harmless_text,
-    record::{Answer, Record, State},
-    store::{AuditLine, Store},
+    record::{Answer, Place, Record, State},
+    store::{AuditLine, Outbox, Store},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -16,6 +16,7 @@ use crate::{
     find,
     output::{cell, cell_of_lines, iso, when},
     record::{RecordJson, fields},
+    undelivered::{MessageJson, line},
 };
 
 pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
@@ -25,6 +26,8 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     };
     let record = context.load(&key).await?;
     let lines = context.store.audit_lines(&key).await?;
+    let messages = context.store.undelivered(&key).await?;
+    let has_request = has_request(context, &record).await?;
     let (answer, without) = match args.body {
         true => match answer(context, &record).await {
             Ok(answer) => (Some(answer), Ok(())),
@@ -36,6 +39,12 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     if context.screen.is_json() {
         let lines: Vec<_> = lines.iter().map(line_json).collect();
         let mut document = json!({ "record": RecordJson::from(&record), "audit": lines });
+        if !messages.is_empty() {
+            document["undelivered"] = json!(messages.iter().map(MessageJson::from).collect::<Vec<_>>());
+        }
+        if let Some(has_request) = has_request {
+            document["has_request"] = json!(has_request);
+        }
         if !args.phase.is_empty() {
             let keys =
                 args.phase.iter().map(|phase| (phase.clone(), Value::from(downstream_key(&record, phase))));
@@ -52,6 +61,8 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     let labels: Vec<_> = args.phase.iter().map(|phase| format!("downstream key of `{phase}`")).collect();
     let mut fields = fields(&record, now);
     fields.extend(labels.iter().zip(&args.phase).map(|(label, phase)| (label.as_str(), derived(phase))));
+    fields.extend(has_request.map(|is_there| ("request", cell(request(&record, is_there)))));
+    fields.extend(messages.iter().map(|message| ("undelivered", cell(line(message, now)))));
     fields.extend(lines.iter().map(|line| ("audit", cell_of_lines(line_text(line, now)))));
     context.screen.print_table(&context.screen.fields(fields))?;
     match answer {
@@ -60,6 +71,23 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
         }
         Some(Answer { body, .. }) => context.screen.write(&[b"\n", &body[..], b"\n"].concat()),
         None => without,
+    }
+}
+
+/// Whether the request of accepted work is there; `None` if the record was not accepted.
+async fn has_request(context: &Context, record: &Record) -> Result<Option<bool>, Failure> {
+    let Some(accepted) = record.accepted else { return Ok(None) };
+    let request = context.store.load_body(&record.key, accepted.request, Place::BodyItem).await?;
+    Ok(Some(request.is_some()))
+}
+
+fn request(record: &Record, is_there: bool) -> &'static str {
+    let is_needed = record.accepted.is_some_and(|accepted| record.needs_request(accepted.request));
+    match (is_there, is_needed) {
+        (true, true) => "kept, until the record is settled",
+        (true, false) => "not needed any more: a sweep deletes it",
+        (false, false) => "deleted, as the record is settled",
+        (false, true) => "missing: no worker can execute it",
     }
 }
 

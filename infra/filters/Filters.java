@@ -1,7 +1,10 @@
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.regex.Pattern;
 import software.amazon.event.ruler.Machine;
@@ -11,8 +14,12 @@ import software.amazon.event.ruler.Machine;
  * {@code java -cp 'folder-of-jars/*' infra/filters/Filters.java infra/idempotency.yaml}.
  */
 class Filters {
-    /** A change, and whether the stale function must see it. */
-    record Change(boolean delivered, String what, String sk, String before, String after) {
+    /** Who reads the stream, by the names of their functions in the template. */
+    static final String STALE = "StaleFunction";
+    static final String OUTBOX = "OutboxFunction";
+
+    /** A change, and which functions must see it. */
+    record Change(Set<String> readers, String what, String sk, String before, String after) {
         /** The change as Lambda passes it to a filter, without {@code eventName}, which Lambda does not look at. */
         String json() {
             return """
@@ -33,73 +40,109 @@ class Filters {
     }
 
     static final List<Change> CHANGES = List.of(
-        record(true, "a reservation", null, "in_progress"),
-        record(true, "accepted work", null, "pending"),
-        record(true, "accepted work that a worker takes", "pending", "in_progress"),
-        record(true, "a heartbeat", "in_progress", "in_progress"),
-        record(true, "a take-over of released work", "failed_retryable", "in_progress"),
-        record(true, "a key that is used anew after its time", "completed", "in_progress"),
-        record(true, "a completion", "in_progress", "completed"),
-        record(true, "a release", "in_progress", "failed_retryable"),
-        record(true, "an outcome that becomes unknown", "in_progress", "unknown"),
-        record(true, "an execution that ends between two phases", "in_progress", "between_workers"),
-        record(true, "a phase that is kept", "in_progress", "in_progress"),
-        record(true, "a retry that resumes", "between_workers", "in_progress"),
-        record(true, "abandoned work", "pending", "completed"),
-        record(true, "a state of a later version", null, "paused"),
-        record(true, "a record that comes into a state of a later version", "completed", "paused"),
-        record(true, "an item without a state", null, ""),
-        record(true, "a record that loses its state", "completed", ""),
-        record(true, "a deletion by time to live", "completed", null),
-        record(true, "a deletion of what is in progress", "in_progress", null),
+        record("a reservation", null, "in_progress", STALE),
+        record("accepted work", null, "pending", STALE, OUTBOX),
+        record("accepted work under a key that is used anew after its time", "completed", "pending", STALE, OUTBOX),
+        record("accepted work that a worker takes", "pending", "in_progress", STALE),
+        record("accepted work that a worker did not do", "in_progress", "pending", STALE, OUTBOX),
+        record("accepted work that is found out not to be done", "unknown", "pending", STALE, OUTBOX),
+        record("abandoned work", "pending", "completed", STALE),
+        record("a heartbeat", "in_progress", "in_progress", STALE),
+        record("a take-over of released work", "failed_retryable", "in_progress", STALE),
+        record("a key that is used anew after its time", "completed", "in_progress", STALE),
+        record("a completion", "in_progress", "completed", STALE),
+        record("a release", "in_progress", "failed_retryable", STALE),
+        record("an outcome that becomes unknown", "in_progress", "unknown", STALE),
+        record("an execution that ends between two phases", "in_progress", "between_workers", STALE),
+        record("a phase that is kept", "in_progress", "in_progress", STALE),
+        record("a retry that resumes", "between_workers", "in_progress", STALE),
+        record("a state of a later version", null, "paused", STALE),
+        record("a record that comes into a state of a later version", "completed", "paused", STALE),
+        record("an item without a state", null, "", STALE),
+        record("a record that loses its state", "completed", "", STALE),
+        record("a deletion by time to live", "completed", null, STALE),
+        record("a deletion of what is in progress", "in_progress", null, STALE),
 
-        record(false, "a question about an unknown outcome", "unknown", "unknown"),
-        record(false, "an unknown outcome that was executed", "unknown", "completed"),
-        record(false, "an unknown outcome that was not executed", "unknown", "failed_retryable"),
-        record(false, "an unknown outcome that a retry may resume", "unknown", "between_workers"),
-        record(false, "a phase that is reported between workers", "between_workers", "between_workers"),
-        record(false, "what an operator settles between workers", "between_workers", "completed"),
-        record(false, "a release that the provider contradicts", "failed_retryable", "completed"),
-        record(false, "a response that is removed", "completed", "completed"),
-        record(false, "a single transaction", null, "completed"),
-        new Change(false, "a body item", "body#1", null, ""),
-        new Change(false, "a body's deletion by time to live", "body#1", "", null),
-        new Change(false, "an audit line", "audit#1", null, ""),
-        new Change(false, "an audit line that has a state", "audit#1", null, "in_progress"),
-        new Change(false, "the deletion of one", "audit#1", "in_progress", null));
+        record("a question about an unknown outcome", "unknown", "unknown"),
+        record("an unknown outcome that was executed", "unknown", "completed"),
+        record("an unknown outcome that was not executed", "unknown", "failed_retryable"),
+        record("an unknown outcome that a retry may resume", "unknown", "between_workers"),
+        record("a phase that is reported between workers", "between_workers", "between_workers"),
+        record("what an operator settles between workers", "between_workers", "completed"),
+        record("a release that the provider contradicts", "failed_retryable", "completed"),
+        record("a response that is removed", "completed", "completed"),
+        record("a single transaction", null, "completed"),
 
-    static Change record(boolean delivered, String what, String before, String after) {
-        return new Change(delivered, what, "record", before, after);
+        item("a message that is published", "message#1800000000000#0000000000", null, "", OUTBOX),
+        item("the removal of a message that was delivered", "message#1800000000000#0000000000", "", null),
+        item("a body item", "body#1", null, ""),
+        item("a body's deletion by time to live", "body#1", "", null),
+        item("an audit line", "audit#1", null, ""),
+        item("an audit line that has a state", "audit#1", null, "in_progress"),
+        item("an audit line of accepted work", "audit#1", null, "pending"),
+        item("the deletion of one", "audit#1", "in_progress", null));
+
+    static Change record(String what, String before, String after, String... readers) {
+        return item(what, "record", before, after, readers);
     }
 
-    public static void main(String[] arguments) throws Exception {
-        var found = Pattern.compile("- Pattern: '(.*)'").matcher(Files.readString(Path.of(arguments[0])));
-        var machine = Machine.builder().build();
-        Set<String> idle = new TreeSet<>();
-        while (found.find()) {
-            idle.add(found.group(1));
-            machine.addRule(found.group(1), found.group(1));
+    static Change item(String what, String sk, String before, String after, String... readers) {
+        return new Change(Set.of(readers), what, sk, before, after);
+    }
+
+    /** The filters of each function, by its name: those that follow the line which begins the function. */
+    static Map<String, List<String>> filters(String template) {
+        var found = new TreeMap<String, List<String>>();
+        var line = Pattern.compile("(?m)^  (\\w+):$|- Pattern: '(.*)'").matcher(template);
+        for (String resource = ""; line.find(); ) {
+            if (line.group(1) != null) {
+                resource = line.group(1);
+            } else {
+                found.computeIfAbsent(resource, any -> new ArrayList<>()).add(line.group(2));
+            }
         }
-        var failed = idle.isEmpty();
+        return found;
+    }
+
+    /** Whether the filters of this function deliver the changes that it must see, and no others. */
+    static boolean areRight(String function, List<String> filters) throws Exception {
+        var machine = Machine.builder().build();
+        for (var filter : filters) {
+            machine.addRule(filter, filter);
+        }
+        Set<String> idle = new TreeSet<>(filters);
+        var right = true;
+        var delivered = 0;
         for (var change : CHANGES) {
             var matched = machine.rulesForJSONEvent(change.json());
-            if (matched.isEmpty() == change.delivered()) {
-                failed = true;
-                System.err.println((change.delivered() ? "not delivered: " : "delivered: ") + change.what());
+            var needed = change.readers().contains(function);
+            delivered += needed ? 1 : 0;
+            if (matched.isEmpty() == needed) {
+                right = false;
+                System.err.println(function + (needed ? ": not delivered: " : ": delivered: ") + change.what());
             }
             if (matched.size() == 1) {
                 idle.removeAll(matched);
             }
         }
         for (var filter : idle) {
-            failed = true;
-            System.err.println("redundant, because other filters deliver the same changes: " + filter);
+            right = false;
+            System.err.println(function + ": redundant, because other filters deliver the same changes: " + filter);
         }
-        if (failed) {
-            System.err.println("the filters of " + arguments[0] + " are wrong");
+        System.out.println("the filters of " + function + " deliver " + delivered + " kinds of changes of " + CHANGES.size());
+        return right;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        var filters = filters(Files.readString(Path.of(arguments[0])));
+        // More than two readers of a shard are throttled.
+        var right = filters.keySet().equals(Set.of(STALE, OUTBOX));
+        for (var function : filters.entrySet()) {
+            right &= areRight(function.getKey(), function.getValue());
+        }
+        if (!right) {
+            System.err.println("the filters of " + arguments[0] + " are wrong: " + filters.keySet());
             System.exit(1);
         }
-        System.out.println("the filters deliver " + CHANGES.stream().filter(Change::delivered).count()
-            + " kinds of changes and leave out " + CHANGES.stream().filter(change -> !change.delivered()).count());
     }
 }

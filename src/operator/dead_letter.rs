@@ -15,7 +15,7 @@ pub struct MessageSummary {
     pub kind: Option<String>,
     /// The record that it is about.
     pub record: Option<RecordKey>,
-    /// The queue whose function can process it, `checks` or `reconcile`; `None` if none can: it needs an operator, or
+    /// The queue whose function can process it, such as `checks` or `outbox`; `None` if none can: it needs an operator, or
     /// cannot be read.
     pub queue: Option<&'static str>,
 }
@@ -25,15 +25,17 @@ impl MessageSummary {
     pub const NO_KIND: &str = "(none)";
 
     /// Each kind of message that the functions send, or that Lambda sends for them.
-    pub const KINDS: [&str; 9] = [
+    pub const KINDS: [&str; 11] = [
         "ask",
         "check",
         "contradiction",
         "deferred_report",
+        "deliver",
         FAILED_RUN,
         "poison",
         "provider_report",
         "sweep",
+        "work",
         Self::NO_KIND,
     ];
 

@@ -7,9 +7,11 @@ mod hostile;
 mod listing;
 mod open;
 mod phases;
+mod queues;
 mod redrive;
 mod settling;
 mod table;
+mod waiting;
 
 use std::fs;
 

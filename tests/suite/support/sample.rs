@@ -75,6 +75,11 @@ impl Sample {
         Function::refuses_to_start(function, &self.variables(more)).await
     }
 
+    /// The values of the variables that it gives to every function.
+    pub fn values(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.variables.iter().map(|(name, value)| (*name, &**value))
+    }
+
     fn variables<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
         let variables = self.variables.iter().map(|(name, value)| (*name, &**value));
         variables.chain(more.iter().copied()).collect()

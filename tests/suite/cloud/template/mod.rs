@@ -6,10 +6,12 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};
 
 mod alarms;
+mod dashboard;
 mod queues;
 mod rights;
 mod sample;
 mod table;
+mod variables;
 
 /// The template that users deploy.
 const IDEMPOTENCY: &str = "idempotency";
@@ -147,6 +149,43 @@ fn the_sample_passes_only_parameters_that_the_nested_template_has() {
     // Parameters for a change of stacks or a restore, and those that an operator must be able to set.
     for name in ["ExistingTableName", "ExistingTableStream", "AlarmTopicArn", "DeletionProtection"] {
         assert_eq!(nested["Properties"]["Parameters"][name], json!({ "Ref": name }));
+    }
+}
+
+// A deployment without the outbox has none of its parts, and nothing else refers to them.
+#[test]
+fn the_outbox_and_accepted_work_can_be_left_out() {
+    let template = template(IDEMPOTENCY);
+    assert_eq!(template["Conditions"]["HasOutbox"], json!({ "Fn::Equals": [{ "Ref": "Outbox" }, "on"] }));
+    let is_part = |name: &str| name.starts_with("Outbox") || name.starts_with("Work");
+    let (mut resources, mut outputs) = (0, 0);
+    for (name, resource) in members(&template["Resources"]) {
+        resources += u32::from(is_part(name));
+        let condition = if is_part(name) { json!("HasOutbox") } else { Value::Null };
+        assert!(resource["Condition"] == condition || name == "IdempotencyTable", "{name}");
+    }
+    for (name, output) in members(&template["Outputs"]).filter(|(name, _)| is_part(name)) {
+        outputs += 1;
+        assert_eq!(output["Condition"], "HasOutbox", "{name}");
+    }
+    assert!(resources > 20 && outputs > 8, "{resources} {outputs}");
+    let others = members(&template["Resources"]).filter(|(name, _)| !is_part(name));
+    for (name, resource) in others {
+        assert!(!refers_unconditionally(resource, &is_part), "{name}");
+    }
+}
+
+/// Whether it refers to such a resource outside of `Fn::If`.
+fn refers_unconditionally(value: &Value, to: &impl Fn(&str) -> bool) -> bool {
+    let refers = |name: &Value| name.as_str().is_some_and(to);
+    match value {
+        Value::Object(members) => members.iter().any(|(name, value)| match &**name {
+            "Fn::If" if value[0] == "HasOutbox" => false,
+            "Ref" | "Fn::GetAtt" => refers(value),
+            _ => refers_unconditionally(value, to),
+        }),
+        Value::Array(values) => values.iter().any(|value| refers_unconditionally(value, to)),
+        _ => false,
     }
 }
 

@@ -51,22 +51,31 @@ fn a_failed_scheduled_run_becomes_a_dead_letter() {
 // T19
 #[test]
 fn a_batch_of_changes_that_cannot_be_read_becomes_a_dead_letter() {
-    let [(function, event)] = &events("DynamoDB")[..] else { panic!("one reader of the stream") };
-    assert_eq!(function.name, "StaleFunction");
-    assert_eq!(event["BisectBatchOnFunctionError"], true);
-    assert!(number(&event["MaximumRetryAttempts"]) > 0);
-    assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
-    assert_eq!(referred(&event["DestinationConfig"]["OnFailure"]["Destination"]), "DeadLettersQueue");
+    for (_, event) in events("DynamoDB") {
+        assert_eq!(event["BisectBatchOnFunctionError"], true);
+        assert!(number(&event["MaximumRetryAttempts"]) > 0);
+        assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
+        assert_eq!(referred(&event["DestinationConfig"]["OnFailure"]["Destination"]), "DeadLettersQueue");
+    }
+}
+
+// https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html: more than two readers of a shard are throttled.
+#[test]
+fn two_functions_read_the_stream() {
+    let readers = events("DynamoDB").into_iter().map(|(function, _)| function.name);
+    assert_eq!(readers.collect::<Vec<_>>(), ["OutboxFunction", "StaleFunction"]);
 }
 
 #[test]
 fn messages_being_processed_are_not_delivered_twice() {
     let events = events("SQS");
-    assert_eq!(events.len(), 4);
+    assert_eq!(events.len(), 6);
     for (function, event) in events {
         // A consumer buries its dead messages itself, and counts its attempts itself: a receive is none.
         let (dead_letters, receives) = match &*function.name {
             "OrderQueueFunction" => ("OrdersDeadLettersQueue", 1_000),
+            "OutboxFunction" => ("OutboxDeadLettersQueue", 1_000),
+            "ShippingFunction" => ("ShipmentsDeadLettersQueue", 1_000),
             _ => ("DeadLettersQueue", 5),
         };
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
@@ -94,7 +103,7 @@ fn a_fifo_queue_has_fifo_dead_letters_and_a_fifo_name() {
             assert_eq!(dead_letters["FifoQueue"] == true, is_fifo, "{name}");
         }
     }
-    assert_eq!(fifo, 2);
+    assert_eq!(fifo, 4);
     for (_, event) in events("SQS") {
         // https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
         assert!(number(&event["BatchSize"]) <= 10);
@@ -113,7 +122,7 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
             sources.entry(target).or_default().insert(name);
         }
     }
-    assert_eq!(sources.len(), 2);
+    assert_eq!(sources.len(), 5);
     for (target, sources) in sources {
         let dead_letters = resource(QUEUE, &target);
         assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
@@ -125,11 +134,25 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
     }
 }
 
-// A held order waits in its queue until its outcome is settled.
+// What is held waits in its queue until its outcome is settled.
 #[test]
-fn a_queue_of_orders_keeps_its_messages_as_long_as_sqs_can() {
-    for queue in ["OrdersQueue", "OrdersDeadLettersQueue"] {
+fn queues_of_orders_and_work_keep_messages_as_long_as_sqs_can() {
+    for queue in ["OrdersQueue", "OrdersDeadLettersQueue", "WorkQueue", "WorkDeadLettersQueue"] {
         assert_eq!(number(&resource(QUEUE, queue)["MessageRetentionPeriod"]), 14 * 24 * 3600, "{queue}");
+    }
+}
+
+// The outbox has removed what the bus has accepted.
+#[test]
+fn an_event_that_its_queue_refuses_becomes_a_dead_letter() {
+    let rules = resources("AWS::Events::Rule");
+    for rule in rules {
+        assert_eq!(referred(&rule.properties["EventBusName"]), "ShopBus");
+        for target in list(&rule.properties["Targets"]) {
+            let queue = resource(QUEUE, &referred(&target["Arn"]));
+            let dead_letters = referred(&queue["RedrivePolicy"]["deadLetterTargetArn"]);
+            assert_eq!(referred(&target["DeadLetterConfig"]["Arn"]), dead_letters, "{}", rule.name);
+        }
     }
 }
 
@@ -140,13 +163,27 @@ fn each_reader_of_a_queue_has_reserved_concurrency() {
     for (function, event) in events("SQS") {
         *pollers.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
     }
-    // One more for the scheduled run. `stale` needs at least one for a shard of the stream.
+    // One more for the scheduled run. `stale` and `outbox` need at least one for a shard of the stream.
     let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
     assert_eq!(number(&reserved("ReconcileFunction")), pollers["ReconcileFunction"] + 1);
     assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));
-    let parameter = &super::template(super::IDEMPOTENCY)["Parameters"]["StaleConcurrency"];
+    let parameters = &super::template(super::IDEMPOTENCY)["Parameters"];
+    let parameter = &parameters["StaleConcurrency"];
     assert_eq!(number(&parameter["MinValue"]), pollers["StaleFunction"] + 1 + 1);
     assert!(number(&parameter["Default"]) >= pollers["StaleFunction"] + 1 + 4);
+    // It has no schedule.
+    assert_eq!(reserved("OutboxFunction"), json!({ "Ref": "OutboxConcurrency" }));
+    let parameter = &parameters["OutboxConcurrency"];
+    assert_eq!(number(&parameter["MinValue"]), pollers["OutboxFunction"] + 1);
+    assert!(number(&parameter["Default"]) >= pollers["OutboxFunction"] + 4);
+}
+
+// The worker is the user's, with a time-out of its own: at most Lambda's.
+#[test]
+fn the_queue_of_work_suits_a_worker_of_any_timeout() {
+    assert_eq!(resource(QUEUE, "WorkQueue")["VisibilityTimeout"], json!({ "Ref": "WorkVisibilitySeconds" }));
+    let parameter = &super::template(super::IDEMPOTENCY)["Parameters"]["WorkVisibilitySeconds"];
+    assert_eq!((number(&parameter["Default"]), number(&parameter["MinValue"])), (6 * 900, 6));
 }
 
 #[test]
@@ -156,7 +193,18 @@ fn queues_are_encrypted_and_take_nothing_unencrypted() {
         assert_eq!(queue.properties["SqsManagedSseEnabled"], true, "{}", queue.name);
         let policy = policies.iter().find(|policy| referred(&policy.properties["Queues"][0]) == queue.name);
         let policy = policy.unwrap_or_else(|| panic!("{} has no policy", queue.name));
-        let [statement] = list(&policy.properties["PolicyDocument"]["Statement"])[..] else { panic!() };
+        let statements = list(&policy.properties["PolicyDocument"]["Statement"]);
+        let (statement, allowed) = statements.split_first().expect("a statement");
+        // A service has no role of this account: it is allowed here, for one source.
+        for allowed in allowed {
+            assert!(queue.name.starts_with("Shipments"), "{}", queue.name);
+            assert_eq!(allowed["Principal"], json!({ "Service": "events.amazonaws.com" }));
+            assert_eq!(
+                (&allowed["Action"], referred(&allowed["Resource"])),
+                (&json!("sqs:SendMessage"), queue.name.clone())
+            );
+            assert_eq!(referred(&allowed["Condition"]["ArnEquals"]["aws:SourceArn"]), "ShipmentsRule");
+        }
         assert_eq!(statement["Effect"], "Deny");
         assert_eq!(statement["Action"], "sqs:*");
         assert_eq!(referred(&statement["Resource"]), queue.name);

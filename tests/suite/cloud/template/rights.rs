@@ -35,11 +35,30 @@ const CALLS: &[(&str, &[&str])] = &[
     ("OrdersFunction", ORDERS),
     ("OrderQueueFunction", ORDERS),
     (
-        "StaleFunction",
+        "ShippingFunction",
         &[
             "dynamodb:GetItem IdempotencyTable",
             "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:UpdateItem OrdersTable",
+        ],
+    ),
+    (
+        "StaleFunction",
+        &[
+            // The requests of accepted work that is settled.
+            "dynamodb:DeleteItem IdempotencyTable",
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
             "dynamodb:Scan IdempotencyTable",
+        ],
+    ),
+    (
+        "OutboxFunction",
+        &[
+            "dynamodb:DeleteItem IdempotencyTable",
+            // The check at start-up.
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:Query IdempotencyTable",
         ],
     ),
     (
@@ -65,11 +84,17 @@ const CALLS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The functions that hand messages back by hiding them.
+const CONSUMERS: &[&str] = &["OrderQueueFunction", "OutboxFunction", "ShippingFunction"];
+
 /// The permissions of a role, each an action and its resource.
 fn rights(role: &Value) -> BTreeSet<String> {
     assert!(role["ManagedPolicyArns"].is_null(), "managed policies are not in the template");
     let policies = list(&role["Policies"]);
     let statements = policies.iter().flat_map(|policy| list(&policy["PolicyDocument"]["Statement"]));
+    // One under a condition, as if the condition held.
+    let statements = statements
+        .map(|statement| if statement["Fn::If"].is_null() { statement } else { &statement["Fn::If"][1] });
     let rights = statements.flat_map(|statement| {
         assert_eq!(statement["Effect"], "Allow");
         let resources: Vec<_> = list(&statement["Resource"]).into_iter().map(referred).collect();
@@ -95,10 +120,15 @@ fn needed(function: &Resource) -> BTreeSet<String> {
     for (name, value) in members(&properties["Environment"]["Variables"]) {
         if name.ends_with("_QUEUE_URL") {
             let queue = referred(value);
-            // A function that knows the address of a queue sends to it; one that receives from it hides what it hands back. Both is
-            // `reconcile`, which puts off its messages by sending them anew.
-            let hides = received.contains(&queue) && function.name == "OrderQueueFunction";
-            need(&[if hides { "sqs:ChangeMessageVisibility" } else { "sqs:SendMessage" }], &queue);
+            // A function that knows the address of a queue sends to it; a consumer that receives from it hides what it hands back. The
+            // other functions put off messages by sending them anew. `outbox` sends wakes and consumes them.
+            let hides = received.contains(&queue) && CONSUMERS.contains(&&*function.name);
+            if hides {
+                need(&["sqs:ChangeMessageVisibility"], &queue);
+            }
+            if !hides || function.name == "OutboxFunction" {
+                need(&["sqs:SendMessage"], &queue);
+            }
         }
     }
     let mut failures = vec![&properties["EventInvokeConfig"]];

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use lambda_idempotency::outbox::{Destination, Topics};
 use serde_json::json;
 
-use super::{FUNCTION, members, resource, resources};
+use super::{FUNCTION, NESTED, SAMPLE, list, members, referred, resource, resources, template};
 use crate::support::{embedded, orders::OrdersApi, payments_api::PaymentsApi};
 
 /// The functions that have this variable, with its value.
@@ -52,6 +53,45 @@ async fn the_template_routes_what_the_functions_serve() {
         });
         assert_eq!(routed.collect::<BTreeSet<_>>(), served.collect::<BTreeSet<_>>());
     }
+}
+
+// T56: a topic that a publisher has and the outbox lacks would never be delivered.
+#[test]
+fn publishers_and_the_outbox_have_one_list_of_topics() {
+    let lists = with_variable(Topics::VARIABLE);
+    let names = lists.iter().map(|(name, _)| &**name).collect::<BTreeSet<_>>();
+    assert_eq!(names, ["OrderQueueFunction", "OrdersFunction", "OutboxFunction"].into());
+    for (function, list) in lists {
+        assert_eq!(referred(&list), "OutboxTopics", "{function}");
+    }
+    let written =
+        &template(SAMPLE)["Resources"][NESTED]["Properties"]["Parameters"]["OutboxTopics"]["Fn::Sub"];
+    let written = written.as_str().expect("the list").replace("${ShopBus}", "ShopBus");
+    let topics = Topics::parse(&written).expect("it is a list");
+    assert!(topics.topic("order.placed").is_ok());
+
+    // The outbox may send to each target, and to nothing else.
+    let targets = topics.destinations().map(|(topic, destination)| match destination {
+        Destination::EventBus(bus) => ("events:PutEvents", bus.clone()),
+        other => panic!("{topic}: {other:?}"),
+    });
+    let policy = resource("AWS::IAM::Policy", "OutboxTargets");
+    assert_eq!(referred(&policy["Roles"][0]), "OutboxRole");
+    let allowed = list(&policy["PolicyDocument"]["Statement"]).into_iter().map(|statement| {
+        (statement["Action"].as_str().expect("one action"), referred(&statement["Resource"]))
+    });
+    assert_eq!(allowed.collect::<BTreeSet<_>>(), targets.collect());
+}
+
+// The tenant is in the event: whoever can put one can act for each tenant.
+#[test]
+fn only_the_outbox_may_put_events() {
+    let policy = resource("AWS::Events::EventBusPolicy", "ShopBusPolicy");
+    let statement = &policy["Statement"];
+    assert_eq!((&statement["Effect"], &statement["Principal"]), (&json!("Deny"), &json!("*")));
+    assert_eq!(statement["Action"], "events:PutEvents");
+    assert_eq!(referred(&statement["Resource"]), "ShopBus");
+    assert_eq!(referred(&statement["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]), "OutboxRole");
 }
 
 // T50: during a provider's incident, a charge that is not found may exist.

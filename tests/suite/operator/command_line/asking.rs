@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     WHY,
-    redrive::{Queues, RECONCILE},
+    queues::{Queues, RECONCILE},
     table,
 };
 

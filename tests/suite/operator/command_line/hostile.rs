@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{
     WHY, answer,
-    redrive::{DEAD, Queues, RECONCILE},
+    queues::{DEAD, Queues, RECONCILE},
     table,
 };
 use crate::support::guarded::{RETENTION, record_key};

@@ -1,121 +1,13 @@
 //! Dead letters go back to their queues, or stay. None is lost.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex},
-};
-
-use axum::{Json, Router, body::Bytes, http::HeaderMap, http::StatusCode};
 use serde_json::{Value, json};
 
-use super::{WHY, table};
+use super::{
+    WHY,
+    queues::{CHECKS, DEAD, OUTBOX, Queues, RECONCILE, WORK},
+    table,
+};
 use crate::support::command::Ran;
-
-/// As much of SQS as is needed to move messages: queues of messages, each hidden or visible.
-#[derive(Clone, Default)]
-pub struct Queues(Arc<Mutex<State>>);
-
-#[derive(Default)]
-struct State {
-    queues: BTreeMap<String, Vec<Message>>,
-    refuse_sending: bool,
-    sent: usize,
-}
-
-#[derive(Clone)]
-struct Message {
-    id: String,
-    body: String,
-    hidden: bool,
-}
-
-pub const DEAD: &str = "http://queues/dead-letters";
-pub const CHECKS: &str = "http://queues/checks";
-pub const RECONCILE: &str = "http://queues/reconcile";
-
-impl Queues {
-    pub fn with_dead_letters(bodies: &[Value]) -> Self {
-        let queues = Self::default();
-        for body in bodies {
-            // A string stands for a body that is not JSON.
-            let body = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
-            queues.0.lock().unwrap().put(DEAD, body);
-        }
-        queues
-    }
-
-    pub async fn serve(&self) -> String {
-        let queues = self.clone();
-        let handle = async move |headers: HeaderMap, body: Bytes| {
-            let target = headers["x-amz-target"].to_str().expect("a target").to_owned();
-            let request = serde_json::from_slice(&body).expect("a request in JSON");
-            queues.0.lock().unwrap().answer(&target, &request)
-        };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let address = format!("http://{}", listener.local_addr().expect("its address"));
-        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(handle)).await });
-        address
-    }
-
-    /// From now on no queue accepts a message.
-    pub fn refuse_sending(&self) {
-        self.0.lock().unwrap().refuse_sending = true;
-    }
-
-    /// The message bodies in a queue, and whether all of them can be received now.
-    pub fn of(&self, queue: &str) -> (Vec<String>, bool) {
-        let state = self.0.lock().unwrap();
-        let messages = state.queues.get(queue).cloned().unwrap_or_default();
-        let visible = messages.iter().all(|message| !message.hidden);
-        (messages.into_iter().map(|message| message.body).collect(), visible)
-    }
-}
-
-impl State {
-    fn put(&mut self, queue: &str, body: String) {
-        self.sent += 1;
-        let message = Message { id: format!("message-{}", self.sent), body, hidden: false };
-        self.queues.entry(queue.to_owned()).or_default().push(message);
-    }
-
-    fn answer(&mut self, target: &str, request: &Value) -> (StatusCode, Json<Value>) {
-        let queue = request["QueueUrl"].as_str().expect("a queue").to_owned();
-        let messages = self.queues.entry(queue.clone()).or_default();
-        let handle = request["ReceiptHandle"].as_str().unwrap_or_default();
-        let answer = match target.rsplit('.').next() {
-            Some("ReceiveMessage") => {
-                let most = request["MaxNumberOfMessages"].as_u64().expect("how many") as usize;
-                let visible = messages.iter_mut().filter(|message| !message.hidden).take(most);
-                let received: Vec<_> = visible
-                    .map(|message| {
-                        message.hidden = true;
-                        json!({ "MessageId": message.id, "ReceiptHandle": message.id, "Body": message.body })
-                    })
-                    .collect();
-                json!({ "Messages": received })
-            }
-            Some("SendMessage") if self.refuse_sending => {
-                let error =
-                    json!({ "__type": "com.amazonaws.sqs#QueueDoesNotExist", "message": "no such queue" });
-                return (StatusCode::BAD_REQUEST, Json(error));
-            }
-            Some("SendMessage") => {
-                self.put(&queue, request["MessageBody"].as_str().expect("a body").to_owned());
-                json!({ "MessageId": format!("message-{}", self.sent) })
-            }
-            Some("DeleteMessage") => {
-                messages.retain(|message| message.id != handle);
-                json!({})
-            }
-            Some("ChangeMessageVisibility") => {
-                messages.iter_mut().filter(|message| message.id == handle).for_each(|m| m.hidden = false);
-                json!({})
-            }
-            other => panic!("no such call: {other:?}"),
-        };
-        (StatusCode::OK, Json(answer))
-    }
-}
 
 async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) -> Ran {
     let address = queues.serve().await;
@@ -124,6 +16,7 @@ async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) 
 }
 
 const TO: [&str; 4] = ["--to-checks", CHECKS, "--to-reconcile", RECONCILE];
+const TO_CONSUMERS: [&str; 4] = ["--to-outbox", OUTBOX, "--to-work", WORK];
 
 #[tokio::test]
 async fn dead_letters_go_back_to_their_queues_and_unrecognised_ones_stay() {
@@ -175,7 +68,7 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
         assert!(ran.stderr.contains(text) && ran.stderr.lines().count() == 1, "{ran:?}");
         assert_eq!(queues.of(DEAD), before);
     }
-    queues.0.lock().unwrap().refuse_sending = true;
+    queues.refuse_sending();
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!(ran.code, Some(1), "{ran:?}");
     assert!(
@@ -394,4 +287,50 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     );
     let printed = table.cli.json(&dead_letters).await;
     assert_eq!(printed, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
+}
+
+// The outbox and a worker are consumers: they send their dead letters with a reason. Anybody may have sent what another consumer got.
+#[tokio::test]
+async fn deliveries_and_accepted_work_go_back_and_other_consumers_messages_stay() {
+    let table = table().await;
+    let record = table.unknown("k-1").await;
+    let name = table.name("k-1");
+    let deliver = json!({ "version": 1, "kind": "deliver", "key": name });
+    let work = json!({ "version": 1, "kind": "work", "key": name, "request": "0".repeat(32) });
+    let ask = json!({ "version": 1, "kind": "ask", "key": name });
+    let queues = Queues::default();
+    let reason = "it was tried 20 times: the target of the topic order.placed failed";
+    for body in [&deliver, &work, &ask] {
+        queues.bury(body, &[("idempotency-reason", reason), ("idempotency-message-id", "m-1")]);
+    }
+    queues.bury(&work, &[("idempotency-reason", reason), ("producer", "shop")]);
+    let address = queues.serve().await;
+    let dead_letters = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let listed = table.cli.json(&dead_letters).await["dead_letters"].clone();
+    let seen =
+        listed.as_array().unwrap().iter().map(|letter| (&letter["kind"], &letter["to"])).collect::<Vec<_>>();
+    let (deliver_, work_, ask_) = (json!("deliver"), json!("work"), json!("ask"));
+    let (outbox, null) = (json!("outbox"), Value::Null);
+    assert_eq!(seen, [(&deliver_, &outbox), (&work_, &work_), (&ask_, &null), (&work_, &null)]);
+    assert_eq!((&listed[0]["reason"], &listed[0]["record"]), (&json!(reason), &json!(name)));
+    let shown = table.cli.run(&[&dead_letters[..], &["--kind", "deliver"]].concat()).await;
+    assert!(shown.stdout.contains(reason) && shown.stdout.contains("outbox"), "{shown:?}");
+
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    ran.assert_refused(2, "give --to-outbox too");
+    let ran = redrive(&queues, &table, &[&TO[..], &TO_CONSUMERS, &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert_eq!(queues.of(OUTBOX), (vec![deliver.to_string()], true));
+    assert_eq!(queues.of(WORK), (vec![work.to_string()], true));
+    assert_eq!(queues.of(DEAD), (vec![ask.to_string(), work.to_string()], true));
+    // Behind what was asked for this record since.
+    assert_eq!(queues.groups(OUTBOX), [(json!(record.key.hash().to_string()), json!("message-1"))]);
+    assert_eq!(queues.groups(WORK), [(Value::Null, Value::Null)]);
+    let lines = table.cli.json(&["show", &name]).await["audit"].clone();
+    let lines: Vec<_> = lines.as_array().unwrap().iter().map(|line| line["what"].as_str().unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert!(
+        ["redrive-deliver to outbox", "redrive-work to work"].iter().all(|what| lines.contains(what)),
+        "{lines:?}"
+    );
 }

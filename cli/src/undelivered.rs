@@ -1,0 +1,124 @@
+//! Messages that were published and not delivered yet: those of one record, and the records that have some. Never their bodies.
+
+use std::collections::BTreeMap;
+
+use lambda_idempotency::{
+    key::{RecordKey, Tenant},
+    store::{Outbox, OutboxMessage, Unsettled},
+    time::Timestamp,
+};
+use serde::Serialize;
+
+use crate::{
+    context::Context,
+    failure::Failure,
+    output::{cell, iso, span, when},
+};
+
+/// The number of items per step of a scan.
+const STEP: u32 = 1000;
+
+/// A message in JSON.
+#[derive(Debug, Serialize)]
+pub struct MessageJson {
+    /// Its place among the messages of its record.
+    number: u32,
+    topic: String,
+    /// What its consumer uses as its key.
+    id: String,
+    published_at: Option<String>,
+}
+
+impl From<&OutboxMessage> for MessageJson {
+    fn from(message: &OutboxMessage) -> Self {
+        Self {
+            number: message.sequence,
+            topic: message.topic.clone(),
+            id: message.id(),
+            published_at: iso(message.published_at),
+        }
+    }
+}
+
+/// A message for an operator.
+pub fn line(message: &OutboxMessage, now: Timestamp) -> String {
+    let (number, topic, id) = (message.sequence, &message.topic, message.id());
+    format!("{number}: {topic}, published {}, id {id}", when(message.published_at, now))
+}
+
+/// A record that has published messages which should have been delivered.
+#[derive(Debug, Serialize)]
+struct Undelivered {
+    tenant: String,
+    operation: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<String>,
+    key: String,
+    hash: String,
+    /// How many.
+    messages: usize,
+    /// The first one: it holds up the others.
+    first: MessageJson,
+}
+
+/// Lists the records whose messages should have been delivered, those first whose first message is oldest. Scans the whole table, until
+/// there are more than `limit`.
+pub async fn list(context: &Context, tenant: Option<&Tenant>, limit: usize) -> Result<(), Failure> {
+    let (mut counted, mut from) = (BTreeMap::<String, (RecordKey, usize)>::new(), None);
+    loop {
+        let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
+        let ours = |key: &RecordKey| tenant.is_none_or(|tenant| key.tenant() == tenant);
+        for key in page.undelivered.into_iter().filter(ours) {
+            counted.entry(key.partition_key()).or_insert((key, 0)).1 += 1;
+        }
+        from = page.next;
+        if from.is_none() || counted.len() > limit {
+            break;
+        }
+    }
+    let more = counted.len() > limit;
+    let mut found = Vec::new();
+    for (key, messages) in counted.into_values().take(limit) {
+        // Read again: they may have been delivered meanwhile.
+        if let Some(first) = context.store.undelivered(&key).await?.into_iter().next() {
+            found.push((first, messages));
+        }
+    }
+    found.sort_by_key(|(first, _)| first.published_at);
+    print(context, &found)?;
+    if more {
+        eprintln!("There are more: raise --limit.");
+    }
+    Ok(())
+}
+
+fn print(context: &Context, found: &[(OutboxMessage, usize)]) -> Result<(), Failure> {
+    if context.screen.is_json() {
+        let found = found.iter().map(|(first, messages)| Undelivered {
+            tenant: first.key.tenant().as_str().to_owned(),
+            operation: first.key.operation().to_string(),
+            scope: first.key.scope().map(|scope| scope.to_string()),
+            key: first.key.idempotency_key().as_str().to_owned(),
+            hash: first.key.hash().to_string(),
+            messages: *messages,
+            first: first.into(),
+        });
+        return context.screen.print_json(&found.collect::<Vec<_>>(), false);
+    }
+    if found.is_empty() {
+        return context.screen.print("None.");
+    }
+    let mut table = context.screen.table(["record", "in logs", "messages", "for", "first", "topic", "id"]);
+    for (first, messages) in found {
+        table.add_row([
+            cell(first.key.partition_key()),
+            cell(first.key.hash()),
+            cell(messages),
+            cell(span(context.now().since(first.published_at))),
+            cell(first.sequence),
+            cell(&first.topic),
+            cell(first.id()),
+        ]);
+    }
+    context.screen.print_table(&table)
+}
