@@ -34,6 +34,16 @@ const CALLS: &[(&str, &[&str])] = &[
     ),
     ("OrdersFunction", ORDERS),
     ("OrderQueueFunction", ORDERS),
+    ("ReportsFunction", &["dynamodb:GetItem IdempotencyTable", "dynamodb:PutItem IdempotencyTable"]),
+    (
+        "ReportWorkerFunction",
+        &[
+            // The request that was accepted.
+            "dynamodb:DeleteItem IdempotencyTable",
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+        ],
+    ),
     (
         "ShippingFunction",
         &[
@@ -85,7 +95,8 @@ const CALLS: &[(&str, &[&str])] = &[
 ];
 
 /// The functions that hand messages back by hiding them.
-const CONSUMERS: &[&str] = &["OrderQueueFunction", "OutboxFunction", "ShippingFunction"];
+const CONSUMERS: &[&str] =
+    &["OrderQueueFunction", "OutboxFunction", "ReportWorkerFunction", "ShippingFunction"];
 
 /// The permissions of a role, each an action and its resource.
 fn rights(role: &Value) -> BTreeSet<String> {

@@ -19,6 +19,7 @@ const MORE: &[(&str, &str)] = &[
     ("RUST_LOG", "info"),
     ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/shipments-dead-letters"),
     ("SHIPMENTS_QUEUE_URL", "http://127.0.0.1:9/shipments"),
+    ("WORK_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/work-dead-letters"),
     ("WORK_QUEUE_URL", "http://127.0.0.1:9/work"),
 ];
 
