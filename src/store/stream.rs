@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::item::{MESSAGE, RECORD};
 use crate::{
     key::{OperationName, RecordKey},
-    record::State,
+    record::{State, UnknownCause},
     time::Timestamp,
 };
 
@@ -154,12 +154,13 @@ pub(crate) struct Published {
 }
 
 /// Accepted work that a stream record shows to wait for a worker, if no message of its queue waits for it: it is new, was found later to have
-/// done nothing, or an operator lets it resume. A worker that ends without an end hands its own message back.
+/// done nothing, an operator lets it resume, or its worker is dead. A worker that lives hands its own message back.
 pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     #[derive(Deserialize)]
     struct Pending {
         state: AttributeValue,
         request_id: AttributeValue,
+        last_failure: Option<AttributeValue>,
     }
     #[derive(Deserialize)]
     struct Before {
@@ -172,7 +173,9 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     let pending: Pending = serde_json::from_str(member(change, "NewImage")?).ok()?;
     let before = member(change, "OldImage").and_then(|old| serde_json::from_str::<Before>(old).ok());
     let AttributeValue::B(request) = &pending.request_id else { return None };
-    let worked = before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
+    // The message of a dead one is hidden for as long as its queue hides any: six times as long as a worker has.
+    let is_dead = pending.last_failure.is_some_and(|why| is(&why, UnknownCause::LeaseExpired.name()));
+    let worked = !is_dead && before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
     let waits = is(&pending.state, State::PENDING) || is(&pending.state, State::BETWEEN_WORKERS);
     (waits && !worked).then(|| Waiting { key, request: hex::encode(request), sequence_number })
 }

@@ -60,6 +60,13 @@ async fn the_stream_queues_accepted_work_for_a_worker(endpoint: &str) {
         assert_eq!(deliverer.stream(&[change(&reports, 2, Some(before)).await], MINUTE).await, []);
         assert_eq!(asked(&work).len(), queued, "{before}");
     }
+    // Unless it is dead: its message stays hidden for long.
+    let mut dead: Value =
+        serde_json::from_str(change(&reports, 2, Some("in_progress")).await.get()).expect("JSON");
+    dead["dynamodb"]["NewImage"]["last_failure"] = json!({ "S": "lease_expired" });
+    let dead = serde_json::value::to_raw_value(&dead).expect("JSON");
+    assert_eq!(deliverer.stream(&[dead], MINUTE).await, []);
+    assert_eq!(asked(&work).len(), 1);
     assert!(reports.work(&reports.asked("r-1").await).await);
     assert_eq!(deliverer.stream(&[change(&reports, 3, Some("in_progress")).await], MINUTE).await, []);
     assert_eq!(asked(&work), [json!(null); 0]);
