@@ -19,7 +19,7 @@ use crate::{key::OperationName, store::StoreError};
 pub use memory::MemoryQueue;
 #[cfg(feature = "sqs")]
 pub use sqs::SqsQueue;
-#[cfg(feature = "lambda")]
+#[cfg(feature = "sqs")]
 pub(crate) use sqs::acceptable;
 
 /// A queue to send to.

@@ -135,6 +135,11 @@ impl Ended {
             (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.
             (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            // It counts once, also if its report comes again: accepted work that it left to operators stays theirs.
+            (
+                State::Unknown { cause: UnknownCause::PerhapsExecuted, .. },
+                Self::NotExecuted(_) | Self::NotBegun,
+            ) if own && seen.accepted.is_some() => false,
             (State::Unknown { .. }, _) if own => true,
             // Another execution's. A refusal says how this one ended, and no other.
             (State::Unknown { .. }, Self::Completed(answer)) => answer.head.is_effect() && knows_more,

@@ -91,7 +91,7 @@ impl Setting {
         Self { name: "one attempt", max_attempts: 1, ..Self::CALLS },
         Self { name: "commits", handler: Handler::Commits, workers: 3, ..Self::CALLS },
         // Without faults of the store: a report of "nothing done" that is repeated counts twice.
-        Self { name: "runs again", handler: Handler::RunsAgain, store_faults: false, ..Self::CALLS },
+        Self { name: "runs again", handler: Handler::RunsAgain, ..Self::CALLS },
         Self { name: "resumes", handler: Handler::Resumes, operator: true, ..Self::CALLS },
         Self { name: "lies", provider_lies: true, store_faults: false, ..Self::CALLS },
         Self { name: "webhooks", provider_lies: true, webhook: true, store_faults: false, ..Self::CALLS },
