@@ -42,9 +42,9 @@ pub enum Work {
 }
 
 impl Accepted {
-    /// Accepted by the write of this revision, after executions of which so many certainly did nothing.
-    pub(super) fn by(revision: Revision, claim_by: Timestamp, max_attempts: u32, did_nothing: u32) -> Self {
-        Self { request: BodyId::from(*revision.as_bytes()), claim_by, max_attempts, did_nothing }
+    /// Accepted by the write of this revision.
+    pub(super) fn by(revision: Revision, claim_by: Timestamp, max_attempts: u32) -> Self {
+        Self { request: BodyId::from(*revision.as_bytes()), claim_by, max_attempts, did_nothing: 0 }
     }
 
     /// One more execution is known to have done nothing. The provider and an operator speak of all of them, because they have one

@@ -49,7 +49,7 @@ impl Record {
         now: Timestamp,
     ) -> Self {
         let state = State::Pending { released_by: None };
-        let accepted = Some(Accepted::by(revision, claim_by, max_attempts, 0));
+        let accepted = Some(Accepted::by(revision, claim_by, max_attempts));
         Self { attempts: 0, accepted, state, ..Self::reserve(reservation, revision, now) }
     }
 
@@ -164,8 +164,11 @@ impl Record {
         }
         let certain = self.is_undone_by_the_next_write();
         let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
-        let released = self.settled(Verdict::NotExecuted, by, revision, now);
-        Transition::to(released).failed(Some(Note::new(NOT_EXECUTED)))
+        let released = Transition::to(self.settled(Verdict::NotExecuted, by, revision, now));
+        match released.state {
+            State::Unknown { .. } => released,
+            _ => released.failed(Some(Note::new(NOT_EXECUTED))),
+        }
     }
 
     /// Refused before anything was done: a [release](Self::released) that counts as absent at once, so that the key is free for

@@ -165,7 +165,14 @@ impl Ended {
         }
         Some(match self {
             Self::Completed(answer) => seen.completed(worker, revision, answer.clone(), now),
-            Self::NotExecuted(because) => seen.released(revision, now).failed(because.clone()),
+            Self::NotExecuted(because) => {
+                let released = seen.released(revision, now);
+                match released.state {
+                    // It says why it was left to operators.
+                    State::Unknown { .. } if seen.accepted.is_some() => released,
+                    _ => released.failed(because.clone()),
+                }
+            }
             Self::NotBegun => seen.not_begun(revision, now),
             Self::Interrupted(because) => seen.interrupted(revision, now).failed(because.clone()),
             Self::PerhapsExecuted(because) => {

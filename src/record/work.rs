@@ -62,9 +62,9 @@ impl Record {
         revision: Revision,
     ) -> Option<Transition> {
         let State::FailedRetryable { by, .. } = self.state else { return None };
-        let earlier = self.attempts.saturating_sub(u32::from(by == SettledBy::Assumption));
         let max_attempts = self.attempts.saturating_add(max_attempts);
-        let accepted = Some(Accepted::by(revision, claim_by, max_attempts, earlier));
+        // Of earlier executions, only the last word is known.
+        let accepted = Some(Accepted::by(revision, claim_by, max_attempts).without(by, self.attempts));
         let state = State::Pending { released_by: Some(by) };
         Some(Transition::to(Self { revision, accepted, settled_note: None, state, ..self.clone() }))
     }

@@ -151,8 +151,8 @@ impl Stale {
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Step::Stop(CheckOutcome::Gone) };
             if let Some(next) = current.expire_or_abandon(revision, now) {
-                let outcome = match current.state {
-                    State::Pending { .. } => CheckOutcome::Abandoned,
+                let outcome = match (&current.state, &next.state) {
+                    (State::Pending { .. }, _) | (_, State::Completed { .. }) => CheckOutcome::Abandoned,
                     _ => CheckOutcome::LeaseExpired,
                 };
                 return Step::Write(next.into(), outcome);

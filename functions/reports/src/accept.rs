@@ -4,16 +4,14 @@ use bytes::Bytes;
 use http::{Response, header::CONTENT_TYPE};
 use lambda_idempotency::{domain::Table, engine::SingleTransaction, record::Answer};
 use payments::problem;
-use serde_json::json;
 
-use crate::report::{NewReport, key};
+use crate::{report::NewReport, row};
 
 /// Accepts a report that can be written, together with its row.
 pub(crate) async fn accept(reports: Table, transaction: SingleTransaction, body: Bytes) -> Response<Bytes> {
     let Some(report) = NewReport::parse(&body) else { return refused() };
-    let row = key(transaction.tenant().as_str(), &transaction.record_key().hash());
-    let row = reports.update(row, "SET seconds = :seconds, #state = :accepted");
-    let row = row.name("#state", "state").value(":seconds", report.seconds).value(":accepted", "accepted");
+    let id = transaction.record_key().hash();
+    let row = row::accepted(&reports, transaction.tenant().as_str(), &id, report.seconds);
     match transaction.write(row) {
         // The client gets the status of the operation.
         Ok(()) => response(202, Bytes::new()),
@@ -33,10 +31,4 @@ fn response(status: u16, body: Bytes) -> Response<Bytes> {
     let problem = http::HeaderValue::from_static("application/problem+json");
     response.headers_mut().insert(CONTENT_TYPE, problem);
     response
-}
-
-/// What is written for a report that is complete.
-pub(crate) fn written(reports: &Table, tenant: &str, id: &str) -> lambda_idempotency::domain::DomainWrite {
-    let row = reports.update(key(tenant, &id), "SET #state = :written ADD times :one");
-    row.name("#state", "state").value(":written", json!("written")).value(":one", 1)
 }

@@ -11,6 +11,7 @@
 
 mod accept;
 mod report;
+mod row;
 
 use std::time::Duration;
 

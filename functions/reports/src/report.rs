@@ -1,6 +1,6 @@
 //! Writes a report, page by page.
 
-use std::{fmt::Display, time::Duration};
+use std::time::Duration;
 
 use axum::{
     body::Bytes,
@@ -14,9 +14,9 @@ use lambda_idempotency::{
     record::Answer,
 };
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::accept;
+use crate::row;
 
 /// How many pages a report has.
 const PAGES: u32 = 10;
@@ -53,11 +53,6 @@ impl NewReport {
     }
 }
 
-/// The key of a report's row.
-pub(crate) fn key(tenant: &str, id: &impl Display) -> Value {
-    json!({ "pk": tenant, "sk": format!("report#{id}") })
-}
-
 pub(crate) async fn create(State(reports): State<Table>, execution: Execution, body: Bytes) -> Response {
     match NewReport::parse(&body) {
         Some(report) => write(&reports, &execution, &report).await.into_response(),
@@ -84,7 +79,7 @@ async fn write(reports: &Table, execution: &Execution, report: &NewReport) -> Re
         report.at(execution, &format!("page_{page}"));
     }
     let (tenant, id) = (execution.tenant().as_str(), execution.record_key().hash().to_string());
-    execution.write(accept::written(reports, tenant, &id))?;
+    execution.write(row::written(reports, tenant, &id))?;
     let body = json!({ "id": id, "seconds": report.seconds, "pages": PAGES }).to_string();
     Ok(Answer::json(201, body))
 }

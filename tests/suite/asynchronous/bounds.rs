@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    Finding,
+    Finding, Operation,
     internal::{CheckOutcome, Stale},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
@@ -13,7 +13,7 @@ use lambda_idempotency::{
 use macro_rules_attribute::apply;
 
 use super::{BOUND, MINUTE, Reports, executed::reconciled, operation};
-use crate::support::{faults::Fault, guarded::Guarded, on_each_store};
+use crate::support::{faults::Fault, guarded::Guarded, http::PAY, on_each_store};
 
 /// Whether it waits for an operator.
 async fn is_escalated(reports: &Reports) -> bool {
@@ -103,7 +103,7 @@ async fn effects_in_a_transaction_end_with_408_by_certainty(endpoint: &str) {
     let stale = Stale::new(reports.guarded.store(), checks, sweeps, dead_letters);
     let stale = stale.world(reports.guarded.clock.clone());
     let checked = stale.check(&reports.key("r-1")).await.expect("the store answers");
-    assert_eq!(checked, CheckOutcome::LeaseExpired);
+    assert_eq!(checked, CheckOutcome::Abandoned);
     let State::Completed { answer, .. } = reports.record("r-1").await.state else { panic!("not completed") };
     assert_eq!((answer.head, reports.runs.count()), (Head::Abandoned, 0));
 }
@@ -129,4 +129,20 @@ async fn a_deferred_report_of_the_last_execution_ends_the_work(endpoint: &str) {
         .await
         .expect("it is applied");
     reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+// T43: before the deployment, one execution was assumed undone, and the next one did nothing.
+#[apply(on_each_store)]
+async fn what_was_executed_before_counts_by_its_last_word(endpoint: &str) {
+    let at_once = Reports::of(Guarded::on(endpoint).await, Operation::new(PAY));
+    at_once.post("r-1", r#""perhaps""#).await;
+    at_once.guarded.clock.advance(MINUTE * 20);
+    reconciled(&at_once, Finding::NotFound).await;
+    assert_eq!(at_once.nothing().post("r-1", r#""perhaps""#).await.status, 503);
+    assert_eq!(at_once.state("r-1").await, "failed_retryable");
+    let reports = Reports::of(at_once.guarded, operation());
+    assert_eq!(reports.post("r-1", r#""perhaps""#).await.status, 202);
+    reports.guarded.clock.advance(BOUND);
+    assert!(!reports.work(&reports.asked("r-1").await).await);
+    assert!(is_escalated(&reports).await);
 }

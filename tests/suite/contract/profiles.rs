@@ -5,8 +5,8 @@ use lambda_idempotency::{
     engine::Execution,
     http::{Outcome, ProblemType, Profile},
     operation::{Operation, ServerErrors},
-    record::{Record, State},
-    store::{Store, memory::MemoryStore},
+    record::Record,
+    store::{Store, conformance::samples, memory::MemoryStore},
 };
 use macro_rules_attribute::apply;
 
@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::support::{
     embedded,
     faults::{ANY, Fault},
-    guarded::Guarded,
+    guarded::{Guarded, fingerprints},
     http::{
         Answer, Counter, Gate, Guard, PAY, TENANT, api, dynamodb, guard, guard_of, order, pay, pay_other,
         record, record_key, send, state, unkeyed,
@@ -99,7 +99,8 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
 async fn pending(store: &impl Store, like: &str, key: &str) -> Record {
     let mut record = record(store, like).await.unwrap();
     record.key = record_key(TENANT, PAY, key);
-    record.state = State::Pending { released_by: None };
+    let accepted = samples::pending(record.key.clone(), fingerprints("{}"), record.created_at);
+    (record.state, record.accepted) = (accepted.state, accepted.accepted);
     record
 }
 

@@ -34,7 +34,14 @@ const CALLS: &[(&str, &[&str])] = &[
     ),
     ("OrdersFunction", ORDERS),
     ("OrderQueueFunction", ORDERS),
-    ("ReportsFunction", &["dynamodb:GetItem IdempotencyTable", "dynamodb:PutItem IdempotencyTable"]),
+    (
+        "ReportsFunction",
+        &[
+            "dynamodb:GetItem IdempotencyTable",
+            "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:UpdateItem OrdersTable",
+        ],
+    ),
     (
         "ReportWorkerFunction",
         &[
@@ -42,6 +49,7 @@ const CALLS: &[(&str, &[&str])] = &[
             "dynamodb:DeleteItem IdempotencyTable",
             "dynamodb:GetItem IdempotencyTable",
             "dynamodb:PutItem IdempotencyTable",
+            "dynamodb:UpdateItem OrdersTable",
         ],
     ),
     (
