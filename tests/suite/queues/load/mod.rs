@@ -43,7 +43,7 @@ use crate::support::{
 };
 
 /// The figure: `MESSAGES=100000`.
-const MESSAGES: usize = 1_500;
+const MESSAGES: usize = 1_000;
 
 /// How many consumers each queue has.
 const FIFO_CONSUMERS: usize = 5;
