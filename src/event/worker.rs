@@ -32,7 +32,7 @@ impl Consumer {
 
     /// The function that executes what was accepted by [asynchronous](crate::Operation::asynchronous) operations: for
     /// [`lambda::run`](crate::lambda::run). `service` is the guarded router that accepted it, `store` the store of its records. Leave out layers
-    /// around it that verify callers or bound their time: a request is verified when it is accepted, and nobody waits for its answer.
+    /// around it that verify callers or bound their time: a request is verified when it is accepted, and no client waits for its answer.
     ///
     /// A handler gets method, URI, body, what the request says of its media types and languages, and what the authorizer of API Gateway
     /// verified; of `lambda_http`'s extensions, the request context with the authorizer alone.
@@ -49,7 +49,8 @@ impl Consumer {
     /// | interrupted between phases | the same; after [some attempts](Self::max_attempts) it goes to the dead letters |
     /// | unknown | it is held until reconciliation asks next, but half an hour at most |
     ///
-    /// A route that is gone, or is not guarded, goes to the dead letters. Nothing is run, and the record ends with 408 in time.
+    /// A message whose route is gone goes to the dead letters: nothing is run, and the record ends with 408 in time. Pass the guarded router: a
+    /// handler without its guard is run, and only then does the message go to the dead letters.
     pub fn work<S, R>(self, store: impl Store, service: S) -> impl SqsFunction
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + Sync + 'static,

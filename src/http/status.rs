@@ -122,7 +122,7 @@ pub async fn operation_status(
     if record.expired(now) {
         return problem(ProblemType::OperationExpired);
     }
-    // Its client has only been told that it was accepted.
+    // Its client has only got the 202.
     if let (Some(_), State::Completed { answer, expires_at, .. }) = (record.accepted, &record.state) {
         return match body_in(store, key, answer).await {
             Ok(body) => {

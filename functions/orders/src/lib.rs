@@ -8,7 +8,7 @@
 //!
 //! A second function takes orders from a FIFO queue, through the same router: see [`queue`].
 //!
-//! An order that is confirmed publishes `order.placed`, for whoever ships it. The message commits with the order, and with its answer.
+//! An order that is confirmed publishes `order.placed`, for the service that ships it. The message commits with the order, and with its answer.
 //!
 //! The client of the payment provider is that of the function `payments`.
 
