@@ -1,6 +1,6 @@
 //! EventBridge: an event bus in this process's memory, at an address of its own.
 //!
-//! It answers `PutEvents`, and has one rule: events whose `detail-type` is `order.placed` go to the queue `shipments`. It differs from
+//! It answers `PutEvents` and `DescribeEventBus`, and has one rule: events whose `detail-type` is `order.placed` go to the queue `shipments`. It differs from
 //! EventBridge:
 //!
 //! 1. It refuses an event for a bus of another name. EventBridge accepts it, and drops it.
@@ -172,11 +172,15 @@ impl Bus {
         Ok(id)
     }
 
+    /// Whether this is its name, or an ARN that ends with it.
+    fn is_called(&self, name: &str) -> bool {
+        name.rsplit('/').next() == Some(&self.name)
+    }
+
     /// Accepts an entry of a call.
     async fn accept(&self, entry: Entry) -> Result<String, Refused> {
         let Entry { source, detail_type, detail, event_bus_name } = entry;
-        // A name, or an ARN that ends with it.
-        if event_bus_name.rsplit('/').next() != Some(&self.name) {
+        if !self.is_called(&event_bus_name) {
             return Err(refused("InvalidArgument", &format!("there is no event bus {event_bus_name:?}")));
         }
         let detail = RawValue::from_string(detail);
@@ -237,12 +241,34 @@ impl Delivered {
     }
 }
 
-/// The API: `PutEvents`.
+/// The API: `PutEvents` and `DescribeEventBus`.
 async fn answer(State(bus): State<Arc<Bus>>, headers: HeaderMap, body: Bytes) -> Response {
-    if headers.get("x-amz-target").is_none_or(|target| target != "AWSEvents.PutEvents") {
-        return failure("UnknownOperationException", "this event bus answers PutEvents alone");
+    match headers.get("x-amz-target").and_then(|target| target.to_str().ok()) {
+        Some("AWSEvents.PutEvents") => put_events(&bus, &body).await,
+        Some("AWSEvents.DescribeEventBus") => describe(&bus, &body),
+        _ => failure("UnknownOperationException", "this event bus answers PutEvents and DescribeEventBus"),
     }
-    let Ok(PutEvents { entries }) = serde_json::from_slice(&body) else {
+}
+
+fn describe(bus: &Bus, body: &[u8]) -> Response {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct DescribeEventBus {
+        name: String,
+    }
+    match serde_json::from_slice(body) {
+        Ok(DescribeEventBus { name }) if bus.is_called(&name) => {
+            json_1_1(StatusCode::OK, json!({ "Name": bus.name }))
+        }
+        Ok(DescribeEventBus { name }) => {
+            failure("ResourceNotFoundException", &format!("there is no event bus {name}"))
+        }
+        Err(_) => failure("SerializationException", "the request is not one of DescribeEventBus"),
+    }
+}
+
+async fn put_events(bus: &Bus, body: &[u8]) -> Response {
+    let Ok(PutEvents { entries }) = serde_json::from_slice(body) else {
         return failure("SerializationException", "the request is not one of PutEvents");
     };
     if !(1..=MAX_ENTRIES).contains(&entries.len()) {

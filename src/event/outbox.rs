@@ -54,7 +54,9 @@ async fn configured() -> Result<Deliverer, Error> {
             Destination::Queue(url) => deliverer.target(topic, SqsTarget::new(&aws, url.clone())),
             #[cfg(feature = "eventbridge")]
             Destination::EventBus(name) => {
-                deliverer.target(topic, crate::outbox::EventBus::new(&aws, name.clone()))
+                let bus = crate::outbox::EventBus::new(&aws, name.clone());
+                bus.check().await?;
+                deliverer.target(topic, bus)
             }
             #[cfg(not(feature = "eventbridge"))]
             Destination::EventBus(_) => {

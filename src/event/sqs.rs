@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     config::{ConfigError, text},
-    queue::{QueueError, SqsQueue, acceptable},
+    queue::{QueueError, acceptable, in_last_seconds},
 };
 
 /// How many entries a batch has at most
@@ -75,7 +75,11 @@ impl SqsSource {
 
     /// The queues of these URLs.
     pub fn new(config: &SdkConfig, queue: impl Into<Arc<str>>, dead_letters: impl Into<Arc<str>>) -> Self {
-        Self { client: SqsQueue::client(config), url: queue.into(), dead_letters: dead_letters.into() }
+        Self {
+            client: Client::new(&in_last_seconds(config)),
+            url: queue.into(),
+            dead_letters: dead_letters.into(),
+        }
     }
 }
 

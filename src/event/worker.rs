@@ -35,7 +35,7 @@ impl Consumer {
     /// around it that verify callers or bound their time: a request is verified when it is accepted, and no client waits for its answer.
     ///
     /// A handler gets method, URI, body, what the request says of its media types and languages, and what the authorizer of API Gateway
-    /// verified; of `lambda_http`'s extensions, the request context with the authorizer alone.
+    /// verified; of `lambda_http`'s extensions, query and path parameters, and the request context with the authorizer alone.
     ///
     /// The guard of the route takes the record over, runs its handler with the accepted request, and keeps the answer. A message stays in the
     /// queue until its record is settled:

@@ -32,6 +32,9 @@ use crate::{
 /// The longest body of a request that is accepted. It lies in one item beside its record.
 const MAX_ACCEPTED: usize = 300 * 1024;
 
+/// The 202, or the response of what refuses to accept; none if it panicked.
+type Reply = Option<Response<Bytes>>;
+
 /// Accepts a request, or answers as a duplicate of it is answered.
 pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) -> HttpAnswer {
     let (parts, parsed) = match guard.parse(request).await {
@@ -50,28 +53,23 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
     };
     let body = Bytes::copy_from_slice(body.as_ref());
     let accept = guard.settings.accept.clone();
-    let compute = move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Response<Bytes>>> {
+    let compute = move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Reply>> {
         let (accept, parts, body, kept) = (accept.clone(), parts.clone(), body.clone(), kept.clone());
         Box::pin(async move {
             let response = match accept {
                 Some(accept) => {
                     let decided = AssertUnwindSafe(async { accept(transaction, parts, body).await });
-                    match decided.catch_unwind().await {
-                        Ok(response) => response,
-                        Err(_) => {
-                            tracing::error!("what accepts a request panicked: nothing is accepted");
-                            let failed = Response::builder().status(StatusCode::INTERNAL_SERVER_ERROR);
-                            failed.body(Bytes::new()).unwrap_or_default()
-                        }
-                    }
+                    decided.catch_unwind().await.ok()
                 }
-                None => {
-                    Response::builder().status(StatusCode::ACCEPTED).body(Bytes::new()).unwrap_or_default()
-                }
+                None => Some(Response::default()),
             };
-            match response.status().is_success() {
-                true => Computed::Accepted(kept, response),
-                false => Computed::Nothing(response),
+            match response {
+                Some(response) if response.status().is_success() => Computed::Accepted(kept, Some(response)),
+                Some(response) => Computed::Nothing(Some(response)),
+                None => {
+                    tracing::error!("what accepts a request panicked: nothing is accepted");
+                    Computed::Nothing(None)
+                }
             }
         })
     };
@@ -83,14 +81,14 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
 impl Guard {
     fn accepted(
         &self,
-        outcome: SingleTransactionOutcome<Response<Bytes>>,
+        outcome: SingleTransactionOutcome<Reply>,
         key: &RecordKey,
         mount: &str,
         refusal: Option<Problem>,
     ) -> HttpAnswer {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
-            Committed { reply, .. } => {
+            Committed { reply: Some(reply), .. } => {
                 let mut accepted = self.waiting(key, mount, State::PENDING, Duration::ZERO);
                 let (chosen, body) = reply.into_parts();
                 if !body.is_empty() {
@@ -106,12 +104,7 @@ impl Guard {
                 accepted.extensions_mut().insert(Ended::from(Became::Kept));
                 accepted
             }
-            Nothing(reply)
-                if reply.status() == StatusCode::INTERNAL_SERVER_ERROR && reply.body().is_empty() =>
-            {
-                self.problem(ProblemType::NotGuarded)
-            }
-            Nothing(reply) => {
+            Nothing(Some(reply)) => {
                 let (mut parts, body) = reply.into_parts();
                 parts.extensions.insert(Outcome::NotExecuted);
                 parts.extensions.insert(Ended::from(Became::NotBegun));
@@ -119,6 +112,7 @@ impl Guard {
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
             Found(found) => self.instead(found, key, mount, refusal),
+            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::NotGuarded),
             Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }

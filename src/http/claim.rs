@@ -44,6 +44,9 @@ struct Kept {
     rest: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     http: Option<Value>,
+    /// What API Gateway found in the path, by the names in its route.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    path: Vec<(String, String)>,
     fingerprint: String,
     fingerprint_rule: u32,
 }
@@ -74,6 +77,7 @@ impl Kept {
             headers: kept.filter_map(text).collect(),
             rest,
             http,
+            path: parts.path_parameters().iter().map(|(name, value)| (name.into(), value.into())).collect(),
             fingerprint: hex::encode(fingerprint.digest()),
             fingerprint_rule: fingerprint.rule(),
         }
@@ -120,5 +124,8 @@ pub(crate) fn read(key: RecordKey, request: BodyId, kept: &Bytes) -> Option<Requ
         built.extensions_mut().insert(context);
     }
     built.extensions_mut().insert(Claim { key, request, fingerprints });
-    Some(built)
+    let query: lambda_http::aws_lambda_events::query_map::QueryMap =
+        read.uri.split_once('?').map_or("", |(_, query)| query).parse().ok()?;
+    let path: std::collections::HashMap<String, String> = read.path.into_iter().collect();
+    Some(built.with_query_string_parameters(query).with_path_parameters(path))
 }

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
-use aws_sdk_eventbridge::{Client, config::Builder, types::PutEventsRequestEntry};
+use aws_config::SdkConfig;
+use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 
-use super::Target;
+use super::{Target, Topics};
 use crate::{
-    queue::QueueError,
+    config::ConfigError,
+    error_chain::error_chain,
+    queue::{QueueError, in_last_seconds},
     store::OutboxMessage,
-    time_budget::{CLIENT_BACKOFF, QUEUE_CALL_TIMEOUT, QUEUE_TRY},
 };
 
 /// An EventBridge event bus: `detail-type` is the topic, `source` the operation's name, and `detail` a
 /// [CloudEvent](OutboxMessage::to_cloud_event). EventBridge gives each event an id of its own, another one at each delivery: a consumer's key
-/// is the CloudEvent's. Needs `events:PutEvents` on it.
+/// is the CloudEvent's. Needs `events:PutEvents` and `events:DescribeEventBus` on it.
 #[derive(Clone, Debug)]
 pub struct EventBus {
     client: Client,
@@ -25,14 +26,23 @@ pub struct EventBus {
 impl EventBus {
     /// The bus of this name or ARN.
     pub fn new(config: &SdkConfig, name: impl Into<Arc<str>>) -> Self {
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(QUEUE_TRY)
-            .operation_attempt_timeout(QUEUE_TRY)
-            .operation_timeout(QUEUE_CALL_TIMEOUT)
-            .build();
-        let retries = RetryConfig::standard().with_initial_backoff(CLIENT_BACKOFF);
-        let config = Builder::from(config).timeout_config(timeouts).retry_config(retries).build();
-        Self { client: Client::from_conf(config), name: name.into() }
+        Self { client: Client::new(&in_last_seconds(config)), name: name.into() }
+    }
+
+    /// Looks whether there is this bus: EventBridge accepts events for a bus that does not exist, and drops them. If it does not answer, or
+    /// may not say, a warning is logged.
+    ///
+    /// # Errors
+    /// If it does not exist.
+    pub async fn check(&self) -> Result<(), ConfigError> {
+        let name = &*self.name;
+        let Err(error) = self.client.describe_event_bus().name(name).send().await else { return Ok(()) };
+        if error.as_service_error().is_some_and(|error| error.is_resource_not_found_exception()) {
+            return Err(ConfigError::Topics(Topics::VARIABLE, format!("there is no event bus {name}")));
+        }
+        let cause = error_chain(&error);
+        tracing::warn!(bus = name, cause, "whether there is this event bus is not known");
+        Ok(())
     }
 }
 

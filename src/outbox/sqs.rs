@@ -8,7 +8,7 @@ use aws_sdk_sqs::Client;
 
 use super::Target;
 use crate::{
-    queue::{QueueError, SqsQueue, acceptable},
+    queue::{QueueError, acceptable, in_last_seconds},
     store::OutboxMessage,
 };
 
@@ -23,7 +23,7 @@ pub struct SqsTarget {
 impl SqsTarget {
     /// The queue of this URL.
     pub fn new(config: &SdkConfig, url: impl Into<Arc<str>>) -> Self {
-        Self { client: SqsQueue::client(config), url: url.into() }
+        Self { client: Client::new(&in_last_seconds(config)), url: url.into() }
     }
 }
 

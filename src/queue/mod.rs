@@ -20,7 +20,7 @@ pub use memory::MemoryQueue;
 #[cfg(feature = "sqs")]
 pub use sqs::SqsQueue;
 #[cfg(feature = "sqs")]
-pub(crate) use sqs::acceptable;
+pub(crate) use sqs::{acceptable, in_last_seconds};
 
 /// A queue to send to.
 ///

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
-use aws_sdk_sqs::{Client, config::Builder};
+use aws_sdk_sqs::Client;
 
 use super::{FifoQueue, Queue, QueueError};
 use crate::{
@@ -33,19 +33,19 @@ impl SqsQueue {
 
     /// The queue of this URL, with time-outs that suit a worker's last seconds.
     pub fn new(config: &SdkConfig, url: impl Into<Arc<str>>) -> Self {
-        Self { client: Self::client(config), url: url.into() }
+        Self { client: Client::new(&in_last_seconds(config)), url: url.into() }
     }
+}
 
-    pub(crate) fn client(config: &SdkConfig) -> Client {
-        let timeouts = TimeoutConfig::builder()
-            .connect_timeout(QUEUE_TRY)
-            .operation_attempt_timeout(QUEUE_TRY)
-            .operation_timeout(QUEUE_CALL_TIMEOUT)
-            .build();
-        let retries = RetryConfig::standard().with_initial_backoff(CLIENT_BACKOFF);
-        let config = Builder::from(config).timeout_config(timeouts).retry_config(retries).build();
-        Client::from_conf(config)
-    }
+/// Time-outs that suit a worker's last seconds.
+pub(crate) fn in_last_seconds(config: &SdkConfig) -> SdkConfig {
+    let timeouts = TimeoutConfig::builder()
+        .connect_timeout(QUEUE_TRY)
+        .operation_attempt_timeout(QUEUE_TRY)
+        .operation_timeout(QUEUE_CALL_TIMEOUT)
+        .build();
+    let retries = RetryConfig::standard().with_initial_backoff(CLIENT_BACKOFF);
+    config.to_builder().timeout_config(timeouts).retry_config(retries).build()
 }
 
 #[async_trait]

@@ -178,13 +178,17 @@ async fn an_acceptance_that_panics_accepts_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let guard = guard_of(guarded.store(), operation()).accept(|_, _, body: Bytes| async move {
         assert_ne!(&*body, br#""panic""#);
-        Response::builder().status(201).header("retry-after", "60").body(Bytes::new()).expect("a response")
+        let status = if &*body == br#""refuse""# { 500 } else { 201 };
+        Response::builder().status(status).header("retry-after", "60").body(Bytes::new()).expect("a response")
     });
     let app = api(guard, |_, _| async {});
     let post = async |body: &str| {
         send(&app, http::order("r-1").body(format!("\"{body}\"").into()).expect("a request")).await
     };
     post("panic").await.assert_problem(500, "not-guarded");
+    // Its own refusal is the client's answer as it is.
+    let refused = post("refuse").await;
+    assert_eq!((refused.status, refused.header("retry-after"), &*refused.body), (500, Some("60"), &b""[..]));
     assert_eq!(guarded.number_of_items().await, 0);
     // Each answer of class 2xx accepts. The client gets 202, with what else was chosen.
     let accepted = post("report").await;

@@ -23,7 +23,7 @@ use lambda_idempotency::{
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use super::{MINUTE, operation};
 use crate::support::{
@@ -67,6 +67,8 @@ async fn report(execution: Execution, request: Request<Body>) -> impl IntoRespon
         "headers": headers,
         "account": context["accountId"],
         "deadline": execution.deadline().is_some(),
+        "note": request.query_string_parameters().first("note"),
+        "shop": request.path_parameters().first("shop"),
     });
     (StatusCode::CREATED, seen.to_string())
 }
@@ -93,7 +95,8 @@ fn order(context: RequestContext) -> Request<Body> {
         .header("x-api-key", "secret")
         .header("content-type", "application/json")
         .extension(context);
-    order.body(r#""Sales""#.into()).expect("a request")
+    let path = HashMap::from([("shop".to_owned(), "tea".to_owned())]);
+    order.body(r#""Sales""#.into()).map(|order| order.with_path_parameters(path)).expect("a request")
 }
 
 async fn work(guarded: &Guarded, router: Router) -> (Vec<String>, MemorySource) {
@@ -135,6 +138,8 @@ async fn a_worker_gets_the_request_without_its_credentials(endpoint: &str) {
                 "headers": ["content-type"],
                 "account": null,
                 "deadline": true,
+                "note": "a b",
+                "shop": "tea",
             })
         );
     }

@@ -31,6 +31,10 @@ async fn the_transcripts_of_readme_and_walkthrough_are_reproduced() {
     const QUEUE: &str = "## Orders from a queue";
     let send = [block(WALKTHROUGH, QUEUE, "```sh\nsend()")];
     assert_eq!(run(&cloud, WALKTHROUGH, QUEUE, &send).await, 6);
+    assert_eq!(run(&cloud, WALKTHROUGH, "## Messages", &order).await, 3);
+    const REPORTS: &str = "## Reports, which take longer";
+    let report = [block(WALKTHROUGH, REPORTS, "```sh\nreport()")];
+    assert_eq!(run(&cloud, WALKTHROUGH, REPORTS, &report).await, 2);
 }
 
 #[tokio::test]

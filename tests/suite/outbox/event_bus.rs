@@ -12,6 +12,7 @@ use crate::support::{
     embedded,
     guarded::{Guarded, completed, owned, request, written},
     local_cloud::LocalCloud,
+    sample::Sample,
 };
 
 /// The address and the name of the bus, which the local cloud prints.
@@ -56,6 +57,37 @@ async fn an_event_bus_is_handed_messages_as_cloud_events() {
     let another = EventBus::new(&config, "another").deliver(&messages[0]).await.expect_err("no such bus");
     assert!(error_chain(&another).contains("InvalidArgument"), "{another}");
     assert_eq!(cloud.delivered().await.len(), 6);
+}
+
+// T56: EventBridge accepts events for a bus that does not exist, and drops them.
+#[tokio::test]
+async fn the_outbox_does_not_start_without_its_event_bus() {
+    let cloud = LocalCloud::start(&[]).await;
+    let (address, name) = bus(&cloud);
+    let config = connect(&address).sdk_config();
+    let arn = format!("arn:aws:events:eu-central-1:123456789012:event-bus/{name}");
+    for name in [&name, &arn] {
+        EventBus::new(&config, &**name).check().await.expect("it exists");
+    }
+    // It may not be allowed to ask, or EventBridge may be away.
+    let away = connect("http://localhost:9").sdk_config();
+    EventBus::new(&away, &*name).check().await.expect("it may exist");
+
+    let sample = Sample::new(&name, "http://localhost:9").await;
+    let queue = "http://localhost:9/wakes.fifo";
+    let log = sample
+        .refuses_to_start(
+            "outbox",
+            &[
+                ("AWS_ENDPOINT_URL_EVENTBRIDGE", &address),
+                ("OUTBOX_TOPICS", "order.placed=bus:another"),
+                ("OUTBOX_QUEUE_URL", queue),
+                ("OUTBOX_DEAD_LETTERS_QUEUE_URL", queue),
+            ],
+        )
+        .await;
+    let message = "the environment variable OUTBOX_TOPICS: there is no event bus another";
+    assert!(log.contains(message), "{log}");
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod event_bus;
 mod foreign;
 mod kills;
 mod published;
+mod queues;
 mod reports;
 mod shipped;
 mod wakes;

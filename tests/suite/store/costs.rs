@@ -1,19 +1,24 @@
 //! What each case costs in round trips and capacity units: the table in docs/costs.md and in the documentation, row by row.
 
+use axum::{body::Bytes, http::Response};
 use lambda_idempotency::{
     domain::Table,
     engine::{Committed, Execution},
     internal::{FinishOutcome, Report, Request},
-    operation::OnLeaseExpiry,
+    operation::{OnLeaseExpiry, Operation},
+    outbox::Topics,
+    store::Outbox,
 };
 use macro_rules_attribute::apply;
 use serde_json::json;
 
 use crate::support::{
+    embedded,
     guarded::{
         GRACE, Guarded, LEASE, body_of, completed, fingerprints, operation, outcome_of, owned, random,
         replayed, request, written,
     },
+    http::{self, PAY, api, guard_of, send},
     meter::size,
     on_each_store,
     random::Random,
@@ -201,4 +206,47 @@ async fn each_of_many_retries_of_a_key_costs_one_write_unit(endpoint: &str) {
     }
     assert_eq!(cost(&guarded), (RETRIES, f64::from(RETRIES), 0.0));
     assert_eq!(outcome_of(&executor.reserve(&other).await), "replay");
+}
+
+// On the embedded store alone: DynamoDB Local counts no second item of a table in a transaction.
+#[tokio::test]
+async fn a_message_costs_no_round_trip_and_three_write_units() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let topics = Topics::parse("order.placed=own").expect("a list");
+    let topic = topics.topic("order.placed").expect("it is listed");
+    for (messages, write_units) in [(1, 5.0), (3, 9.0)] {
+        let (executor, request) = (guarded.executor(), request());
+        let ours = owned(executor.reserve(&request).await);
+        (0..messages).for_each(|n| ours.execution().publish(&topic, &n).expect("it is a message"));
+        written(executor.finish(ours, completed(PAYMENT)).await);
+        assert_eq!(cost(&guarded), (2, write_units, 0.0));
+
+        let store = guarded.store();
+        let waiting = store.undelivered(&request.key).await.expect("the store answers");
+        cost(&guarded);
+        for message in &waiting {
+            store.remove(message).await.expect("the store answers");
+        }
+        assert_eq!(cost(&guarded), (messages, f64::from(messages), 0.0));
+    }
+}
+
+// As above.
+#[tokio::test]
+async fn an_accepted_request_costs_one_round_trip_and_four_write_units() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let operation = Operation::new(PAY).asynchronous(LEASE);
+    let table = tables::domain_table(&guarded.undisturbed).await;
+    for (rows, write_units) in [(0, 4.0), (2, 8.0)] {
+        let table = table.clone();
+        let guard = guard_of(guarded.store(), operation.clone()).accept(move |transaction, _, _| {
+            let written =
+                (0..rows).try_for_each(|n| transaction.write(table.put(json!({ "id": n.to_string() }))));
+            let status = if written.is_ok() { 202 } else { 500 };
+            async move { Response::builder().status(status).body(Bytes::new()).expect("a response") }
+        });
+        let order = http::order(&format!("r-{rows}")).body(PAYMENT.into()).expect("a request");
+        assert_eq!(send(&api(guard, |_, _| async {}), order).await.status, 202);
+        assert_eq!(cost(&guarded), (1, write_units, 0.0));
+    }
 }

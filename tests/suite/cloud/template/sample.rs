@@ -71,14 +71,17 @@ fn publishers_and_the_outbox_have_one_list_of_topics() {
     assert!(topics.topic("order.placed").is_ok());
 
     // The outbox may send to each target, and to nothing else.
-    let targets = topics.destinations().map(|(topic, destination)| match destination {
-        Destination::EventBus(bus) => ("events:PutEvents", bus.clone()),
+    let targets = topics.destinations().flat_map(|(topic, destination)| match destination {
+        Destination::EventBus(bus) => ["PutEvents", "DescribeEventBus"].map(|action| (action, bus.clone())),
         other => panic!("{topic}: {other:?}"),
     });
+    let targets = targets.map(|(action, bus)| (format!("events:{action}"), bus));
     let policy = resource("AWS::IAM::Policy", "OutboxTargets");
     assert_eq!(referred(&policy["Roles"][0]), "OutboxRole");
-    let allowed = list(&policy["PolicyDocument"]["Statement"]).into_iter().map(|statement| {
-        (statement["Action"].as_str().expect("one action"), referred(&statement["Resource"]))
+    let allowed = list(&policy["PolicyDocument"]["Statement"]).into_iter().flat_map(|statement| {
+        let actions = list(&statement["Action"]).into_iter();
+        actions
+            .map(|action| (action.as_str().expect("an action").to_owned(), referred(&statement["Resource"])))
     });
     assert_eq!(allowed.collect::<BTreeSet<_>>(), targets.collect());
 }

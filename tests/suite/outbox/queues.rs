@@ -1,0 +1,79 @@
+//! The target for SQS queues, on a FIFO queue and on a standard one.
+
+use std::collections::BTreeSet;
+
+use aws_sdk_sqs::types::Message;
+use lambda_idempotency::{
+    internal::error_chain,
+    outbox::{SqsTarget, Target},
+    store::OutboxMessage,
+};
+use serde_json::{Value, json};
+
+use super::{topic, undelivered};
+use crate::support::{
+    embedded,
+    guarded::{Guarded, completed, owned, request, written},
+    sqs::{Queue, Sqs},
+};
+
+/// What two operations published, in the order of each.
+async fn published() -> Vec<OutboxMessage> {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let mut published = Vec::new();
+    for _ in 0..2 {
+        let request = request();
+        let ours = owned(guarded.executor().reserve(&request).await);
+        for n in 0..2 {
+            // SQS refuses the first character, but not its escape.
+            let body = json!({ "n": n, "text": "\u{FFFE}\u{1F600}" });
+            ours.execution().publish(&topic(), &body).expect("it is a message");
+        }
+        written(guarded.executor().finish(ours, completed("done")).await);
+        published.extend(undelivered(&guarded, &request.key).await);
+    }
+    published
+}
+
+/// What is in the queue, oldest first, with the group of each message.
+async fn received(queue: &Queue) -> Vec<(String, Value)> {
+    let arrived = queue.receive().await;
+    let event = |message: &Message| serde_json::from_str(message.body().expect("a body")).expect("JSON");
+    let group = |message: &Message| queue.record(message)["attributes"]["MessageGroupId"].to_string();
+    arrived.iter().map(|message| (group(message), event(message))).collect()
+}
+
+fn event(message: &OutboxMessage) -> Value {
+    serde_json::from_str(&message.to_cloud_event()).expect("JSON")
+}
+
+#[tokio::test]
+#[cfg_attr(not(dynamodb_local), ignore = "ElasticMQ needs Java 17 and Maven")]
+async fn elasticmq_is_handed_each_message_as_a_cloud_event() {
+    let (sqs, messages) = (Sqs::elasticmq(), published().await);
+    let (fifo, standard) = (sqs.queue("placed.fifo", 60).await, sqs.queue("placed", 60).await);
+    for queue in [&fifo, &standard] {
+        let target = SqsTarget::new(&sqs.config(), &*queue.url);
+        // Each twice: its deliverer died before the message was removed.
+        for message in messages.iter().flat_map(|message| [message, message]) {
+            target.deliver(message).await.expect("the queue accepts it");
+        }
+    }
+    // A FIFO queue takes a message once, and keeps those of an operation in order.
+    let arrived = received(&fifo).await;
+    assert_eq!(arrived.len(), 4, "{arrived:?}");
+    for operation in messages.chunks(2) {
+        let of_operation =
+            |event: &Value| event["idempotencykey"] == *operation[0].key.idempotency_key().as_str();
+        let (groups, events): (BTreeSet<_>, Vec<_>) =
+            arrived.iter().filter(|(_, event)| of_operation(event)).cloned().unzip();
+        assert_eq!((groups.len(), events), (1, operation.iter().map(event).collect()));
+    }
+    let arrived = received(&standard).await;
+    let ids: BTreeSet<_> = arrived.iter().map(|(_, event)| event["id"].to_string()).collect();
+    assert_eq!((arrived.len(), ids.len()), (8, 4));
+
+    let gone = SqsTarget::new(&sqs.config(), standard.url.replace("placed", "gone"));
+    let error = gone.deliver(&messages[0]).await.expect_err("there is no such queue");
+    assert!(error_chain(&error).contains("does not exist"), "{}", error_chain(&error));
+}
