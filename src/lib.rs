@@ -80,7 +80,7 @@
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // Without `http`, much of the engine has no caller. Without `internal`, what only the packages of this repository use has none.
-#![cfg_attr(not(all(feature = "http", feature = "internal")), allow(dead_code, unused_imports))]
+#![cfg_attr(not(all(feature = "internal", feature = "lambda")), allow(dead_code, unused_imports))]
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

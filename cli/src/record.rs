@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use comfy_table::Cell;
 use lambda_idempotency::{
+    key::RecordKey,
     record::{Evidence, Head, KeptAnswer, Phase, Record, Reference, SettledBy, State},
     time::Timestamp,
 };
@@ -11,9 +12,9 @@ use serde::Serialize;
 
 use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 
-/// A record in JSON, with the names of the table's attributes.
+/// A record's key in JSON, with the names of the table's attributes.
 #[derive(Debug, Serialize)]
-pub struct RecordJson {
+pub struct KeyJson {
     tenant: String,
     operation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -21,6 +22,25 @@ pub struct RecordJson {
     key: String,
     /// The key's name in logs and metrics.
     hash: String,
+}
+
+impl From<&RecordKey> for KeyJson {
+    fn from(key: &RecordKey) -> Self {
+        Self {
+            tenant: key.tenant().as_str().to_owned(),
+            operation: key.operation().to_string(),
+            scope: key.scope().map(|scope| scope.to_string()),
+            key: key.idempotency_key().as_str().to_owned(),
+            hash: key.hash().to_string(),
+        }
+    }
+}
+
+/// A record in JSON, with the names of the table's attributes.
+#[derive(Debug, Serialize)]
+pub struct RecordJson {
+    #[serde(flatten)]
+    key: KeyJson,
     state: &'static str,
     revision: String,
     attempt: String,
@@ -152,11 +172,7 @@ struct ResponseJson {
 impl From<&Record> for RecordJson {
     fn from(record: &Record) -> Self {
         let mut json = Self {
-            tenant: record.key.tenant().as_str().to_owned(),
-            operation: record.key.operation().to_string(),
-            scope: record.key.scope().map(|scope| scope.to_string()),
-            key: record.key.idempotency_key().as_str().to_owned(),
-            hash: record.key.hash().to_string(),
+            key: (&record.key).into(),
             state: record.state.name(),
             revision: record.revision.to_string(),
             attempt: record.attempt.to_string(),

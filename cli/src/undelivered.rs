@@ -13,6 +13,7 @@ use crate::{
     context::Context,
     failure::Failure,
     output::{cell, iso, span, when},
+    record::KeyJson,
 };
 
 /// The number of items per step of a scan.
@@ -49,12 +50,8 @@ pub fn line(message: &OutboxMessage, now: Timestamp) -> String {
 /// A record that has published messages which should have been delivered.
 #[derive(Debug, Serialize)]
 struct Undelivered {
-    tenant: String,
-    operation: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    scope: Option<String>,
-    key: String,
-    hash: String,
+    #[serde(flatten)]
+    key: KeyJson,
     /// How many.
     messages: usize,
     /// The first one: it holds up the others.
@@ -95,11 +92,7 @@ pub async fn list(context: &Context, tenant: Option<&Tenant>, limit: usize) -> R
 fn print(context: &Context, found: &[(OutboxMessage, usize)]) -> Result<(), Failure> {
     if context.screen.is_json() {
         let found = found.iter().map(|(first, messages)| Undelivered {
-            tenant: first.key.tenant().as_str().to_owned(),
-            operation: first.key.operation().to_string(),
-            scope: first.key.scope().map(|scope| scope.to_string()),
-            key: first.key.idempotency_key().as_str().to_owned(),
-            hash: first.key.hash().to_string(),
+            key: (&first.key).into(),
             messages: *messages,
             first: first.into(),
         });
