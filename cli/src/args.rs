@@ -315,6 +315,9 @@ pub struct Settle {
     /// Keep this header too, as the operation's guard does (Operation::keep_header); may be repeated
     #[arg(long, value_name = "NAME", requires = "response")]
     pub keep_header: Vec<String>,
+    /// Publish this message with the answer: a topic of OUTBOX_TOPICS, and JSON or @FILE with JSON; may be repeated, in their order
+    #[arg(long, value_name = "TOPIC=JSON|@FILE", requires = "response")]
+    pub publish: Vec<String>,
     /// How long the settled record is kept, if longer than the record itself says (`kept for` in `show`): 90m, 1h30m, 24h, 7d
     #[arg(long, value_parser = span, conflicts_with = "phase")]
     pub retain: Option<Duration>,

@@ -7,7 +7,7 @@ use std::{
 
 use lambda_idempotency::{
     internal::{
-        Correction, CorrectionError,
+        Correction, CorrectionError, Message,
         terminal::{harmless, harmless_text},
     },
     key::RecordKey,
@@ -48,7 +48,13 @@ impl Change {
         let remark = (self.remark)(&seen, context.now());
         let mut plan = plan(context, &seen, &planned, remark.as_deref());
         match &self.correction {
-            Correction::Executed { answer, .. } => plan.push_str(&body(answer)),
+            Correction::Executed { answer, messages, .. } => {
+                plan.push_str(&body(answer));
+                for Message { topic, body } in messages {
+                    let (topic, body) = (topic.name(), harmless_text(body.get()));
+                    plan.push_str(&format!("\nIt publishes {topic}:\n\n{body}\n"));
+                }
+            }
             Correction::PhaseExecuted { result, .. } => {
                 plan.push_str(&format!("\nThe handler gets this result:\n\n{}\n", harmless_text(result)));
             }

@@ -63,9 +63,9 @@ pub fn read(path: &Path, more: &[String], also: &[String]) -> Result<Answer, Fai
     parse(&text, more, &also).map_err(wrong)
 }
 
-/// The result of a phase that an operator gives to `settle --result`: JSON, or `@` and the name of a file with JSON.
-pub fn result(given: &str) -> Result<String, Failure> {
-    let wrong = |what: String| Failure::Usage(format!("--result: {what}"));
+/// What an operator gives to this option: JSON, or `@` and the name of a file with JSON.
+pub fn json(option: &str, given: &str) -> Result<String, Failure> {
+    let wrong = |what: String| Failure::Usage(format!("{option}: {what}"));
     let mut text = given.to_owned();
     if let Some(path) = given.strip_prefix('@') {
         text.clear();

@@ -1,7 +1,12 @@
 //! `settle`: settles an unknown outcome after an operator has found out whether the operation was executed.
 
+use std::fmt;
+
+use serde_json::value::RawValue;
+
 use lambda_idempotency::{
-    internal::{Correction, terminal::harmless},
+    internal::{Correction, Message, terminal::harmless},
+    outbox::Topics,
     record::{Record, State},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -24,7 +29,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     let (key, retain) = (args.record.record_key()?, args.retain);
     let (what, correction, remark): (_, _, Remark) = match (&args.phase, &args.result, &args.response) {
         (Some(phase), Some(result), _) => {
-            let (phase, result) = (phase.clone(), response::result(result)?);
+            let (phase, result) = (phase.clone(), response::json("--result", result)?);
             ("executed", Correction::PhaseExecuted { phase, result }, resumed)
         }
         (Some(phase), None, _) => {
@@ -33,7 +38,8 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
         }
         (None, _, Some(file)) => {
             let answer = response::read(file, &args.header, &args.keep_header)?;
-            ("completed", Correction::Executed { answer, retain }, left_out)
+            let messages = messages(&args.publish)?;
+            ("completed", Correction::Executed { answer, retain, messages }, left_out)
         }
         (None, _, None) => ("not executed", Correction::NotExecuted { retain }, late_effect),
     };
@@ -46,6 +52,24 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     Change { key, question, correction, remark }.make(&context, &args.change).await
 }
 
+/// The messages of `--publish`. Each topic is in the list by which they are delivered.
+fn messages(publish: &[String]) -> Result<Vec<Message>, Failure> {
+    let wrong = |what: &dyn fmt::Display| Failure::Usage(format!("--publish: {what}"));
+    let topics = match publish {
+        [] => return Ok(Vec::new()),
+        _ => Topics::from_env().map_err(|error| wrong(&error))?,
+    };
+    let message = |argument: &String| {
+        let (topic, body) =
+            argument.split_once('=').ok_or_else(|| wrong(&"write TOPIC=JSON or TOPIC=@FILE"))?;
+        let topic = topics.topic(topic).map_err(|error| wrong(&error))?;
+        let body =
+            RawValue::from_string(response::json("--publish", body)?).map_err(|error| wrong(&error))?;
+        Ok(Message { topic, body })
+    };
+    publish.iter().map(message).collect()
+}
+
 fn resumed(_: &Record, _: Timestamp) -> Option<String> {
     Some("the next retry with this key uses the result when its handler gets to the phase".into())
 }
@@ -53,7 +77,7 @@ fn resumed(_: &Record, _: Timestamp) -> Option<String> {
 /// What settling a record does not do.
 fn left_out(_: &Record, _: Timestamp) -> Option<String> {
     Some(
-        "makes no domain writes: if the operation has any, write those rows yourself after it is settled"
+        "makes no domain writes, and publishes only what --publish says: if the operation has rows, write them yourself after it is settled"
             .to_owned(),
     )
 }

@@ -166,7 +166,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let deliverer = functions.iter().find(|function| function.definition.name == "outbox");
     bus.deliverer(deliverer.expect("it is one of this cloud's").clone());
     announce(&url, &store, &queues, &bus, &provider, settings);
-    let operate = operate(&store, &queues);
+    let operate = operate(&store, &queues, &bus);
     // Ends with this function, before the processes are ended.
     let _triggers = triggers::start(&functions, &store, queues.clone(), settings).await;
     let cloud = Cloud {
@@ -182,10 +182,11 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
 }
 
-/// The variables with which the operators' command line finds tables and queues, without the proxies of the functions.
-fn operate(store: &Store, queues: &Queues) -> String {
+/// The variables with which the operators' command line finds tables, queues and topics, without the proxies of the functions.
+fn operate(store: &Store, queues: &Queues, bus: &Bus) -> String {
     let mut variables = store.environment(&store.endpoint);
     variables.extend(queues.environment());
+    variables.extend(bus.environment());
     variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect()
 }
 

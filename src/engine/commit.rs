@@ -26,7 +26,7 @@ pub(crate) fn completing(mut next: Transition, writes: &[DomainWrite], now: Time
 }
 
 /// A transition with the writes that commit with it. Its record counts the messages among them.
-pub(super) fn with_writes(mut next: Transition, writes: &[DomainWrite], now: Timestamp) -> Change {
+pub(crate) fn with_writes(mut next: Transition, writes: &[DomainWrite], now: Timestamp) -> Change {
     let companion = |write: &DomainWrite| match write.message() {
         None => Companion::Domain(write.clone()),
         Some((topic, body)) => Companion::Message(OutboxMessage {

@@ -39,7 +39,7 @@ pub(crate) mod tests;
 
 pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::{Placed, body_in};
-pub(crate) use commit::completing;
+pub(crate) use commit::{completing, with_writes};
 pub(crate) use delivery::{DOUBLE_EXECUTION, Escalation};
 pub use execution::Execution;
 pub(crate) use executor::{Executor, Request};

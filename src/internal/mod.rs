@@ -22,7 +22,7 @@ pub use crate::{
     error_chain::error_chain,
     fingerprint::{digest::Fingerprint, fingerprints::Fingerprints},
     key::scope::Scope,
-    operator::{Correction, CorrectionError, MessageSummary, Operator, PhaseCorrectionError},
+    operator::{Correction, CorrectionError, Message, MessageSummary, Operator, PhaseCorrectionError},
     record::settle::SettleError,
     stale::{CheckOutcome, Stale},
 };

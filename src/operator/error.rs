@@ -1,6 +1,6 @@
 //! Why a record was not corrected.
 
-use crate::{record::SettleError, store::StoreError};
+use crate::{domain::DomainWriteError, record::SettleError, store::StoreError};
 
 /// Why a record was not corrected. Nothing was changed, unless the error says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,9 @@ pub enum CorrectionError {
     /// The body is too large to be kept.
     #[error("the body is too large to be kept")]
     BodyTooLarge,
+    /// A message cannot be published.
+    #[error(transparent)]
+    Message(#[from] DomainWriteError),
     /// The body could not be kept.
     #[error("the body cannot be kept")]
     Body(#[source] StoreError),

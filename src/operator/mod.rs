@@ -13,10 +13,12 @@ mod phase;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
+use serde_json::value::RawValue;
 use tracing::Instrument;
 
 use crate::{
-    engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied},
+    domain::{DomainWrite, DomainWriteError, Topic, Writes},
+    engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied, with_writes},
     key::RecordKey,
     record::{
         Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy, State, Transition,
@@ -42,6 +44,8 @@ pub enum Correction {
         answer: Answer,
         /// How long it is kept, if longer than its record says.
         retain: Option<Duration>,
+        /// What it publishes.
+        messages: Vec<Message>,
     },
     /// It was not executed, and will not be: the next retry runs it.
     NotExecuted {
@@ -68,7 +72,24 @@ pub enum Correction {
     ExpireLease,
 }
 
+/// A message that an operator publishes for an operation.
+#[derive(Clone, derive_more::Debug)]
+#[debug("Message({})", topic.name())]
+pub struct Message {
+    /// What it is about.
+    pub topic: Topic,
+    /// Its body, as JSON.
+    pub body: Box<RawValue>,
+}
+
 impl Correction {
+    /// What it publishes.
+    fn messages(&self) -> Result<Vec<DomainWrite>, DomainWriteError> {
+        let Self::Executed { messages, .. } = self else { return Ok(Vec::new()) };
+        let messages = messages.iter().map(|message| message.topic.message(&message.body));
+        Ok(Writes::of(messages.collect(), None)?.into_vec())
+    }
+
     const fn retain(&self) -> Option<Duration> {
         match self {
             Self::Executed { retain, .. } | Self::NotExecuted { retain } => *retain,
@@ -155,6 +176,7 @@ impl Operator {
     /// # Errors
     /// If the record cannot be corrected so.
     pub fn preview(&self, seen: &Record, correction: &Correction) -> Result<Record, CorrectionError> {
+        correction.messages()?;
         let placed = telemetry::record_span(&seen.key).in_scope(|| self.placed(seen, correction));
         let placed = placed.map(|placed| placed.answer);
         let next = corrected(correction, placed.as_ref(), seen, seen.revision, self.engine.world.now())?;
@@ -183,6 +205,7 @@ impl Operator {
         who: &str,
         reason: &str,
     ) -> Result<Record, CorrectionError> {
+        let messages = correction.messages()?;
         let answer = match self.placed(seen, correction) {
             Some(placed) => {
                 // Checked before the body is kept.
@@ -203,7 +226,7 @@ impl Operator {
                 Ok(next) => {
                     let next = next.settled_because(Note::new(&format!("{who}: {reason}")));
                     let line = [who, correction.name(), &correction.reason(reason)];
-                    Step::Write(with_line(current, next, line, now), None)
+                    Step::Write(with_line(current, next, &messages, line, now), None)
                 }
                 Err(error) => Step::Stop(Some(error)),
             }
@@ -282,11 +305,18 @@ fn is_bare(answer: &KeptAnswer) -> bool {
     answer.head.headers().is_empty() && matches!(answer.body, KeptBody::Omitted { .. })
 }
 
-/// The change with its audit line. A body item that `next` no longer names is deleted with it.
-fn with_line(seen: &Record, next: Transition, note: [&str; 3], now: Timestamp) -> Change {
-    let mut with = vec![Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)))];
-    with.extend(body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody));
-    Change::with(next, with)
+/// The change with what it publishes and its audit line. A body item that `next` no longer names is deleted with it.
+fn with_line(
+    seen: &Record,
+    next: Transition,
+    messages: &[DomainWrite],
+    note: [&str; 3],
+    now: Timestamp,
+) -> Change {
+    let line = Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)));
+    let left = body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody);
+    // Not as `completing` does: the record must not say that the operation's rows are committed.
+    left.into_iter().fold(with_writes(next, messages, now).and(line), Change::and)
 }
 
 /// The body item that a record names.

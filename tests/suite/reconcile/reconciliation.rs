@@ -740,9 +740,9 @@ async fn every_settlement_keeps_the_answer_for_the_records_retention(endpoint: &
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
     let answer = || Answer::json(201, "{}");
     for (correction, expected) in [
-        (Correction::Executed { answer: answer(), retain: None }, week),
+        (Correction::Executed { answer: answer(), retain: None, messages: Vec::new() }, week),
         (Correction::NotExecuted { retain: None }, week),
-        (Correction::Executed { answer: answer(), retain: Some(week * 2) }, week * 2),
+        (Correction::Executed { answer: answer(), retain: Some(week * 2), messages: Vec::new() }, week * 2),
     ] {
         let by_operator = unknown().await;
         let seen = guarded.record(&by_operator.key).await.expect("a record");
@@ -788,7 +788,7 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
         written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
         if by_operator {
             let seen = guarded.record(&request.key).await.expect("a record");
-            let correction = Correction::Executed { answer: answer(), retain: None };
+            let correction = Correction::Executed { answer: answer(), retain: None, messages: Vec::new() };
             operator.correct(&seen, &correction, "olga", "asked").await.expect("it is unknown");
         } else {
             reconciliation.ask(&request.key).await.expect("an answer");
@@ -808,7 +808,7 @@ async fn a_status_that_no_response_has_is_not_written(endpoint: &str) {
         let guarded = &reconciling.guarded;
         let seen = guarded.record(&request.key).await.expect("a record");
         let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
-        let correction = Correction::Executed { answer: answer(), retain: None };
+        let correction = Correction::Executed { answer: answer(), retain: None, messages: Vec::new() };
         let refused = operator.correct(&seen, &correction, "olga", "asked").await;
         assert!(matches!(refused, Err(CorrectionError::NoStatus)), "{refused:?}");
         assert!(matches!(operator.preview(&seen, &correction), Err(CorrectionError::NoStatus)));

@@ -287,7 +287,7 @@ async fn items_are_written_as_in_the_fixtures() {
     writer.executor_of(operation()).finish(ours, completed("{}")).await;
     writer.keep_items("completed_with_writes").await;
     writer.end("completed_by_operator", unsure()).await;
-    let executed = Correction::Executed { answer: paid(), retain: Some(RETENTION * 7) };
+    let executed = Correction::Executed { answer: paid(), retain: Some(RETENTION * 7), messages: Vec::new() };
     writer.correct("completed_by_operator", executed).await;
     writer.keep_items("completed_by_operator").await;
     writer.end("completed_and_forgotten", completed("{}")).await;
@@ -560,7 +560,8 @@ async fn messages_are_written_as_in_the_fixtures() {
     writer.keep_message("contradiction_gone");
 
     let late = writer.die("contradiction_with_report", operation()).await;
-    let refused = Correction::Executed { answer: Answer::json(402, "{}"), retain: None };
+    let refused =
+        Correction::Executed { answer: Answer::json(402, "{}"), retain: None, messages: Vec::new() };
     writer.correct("contradiction_with_report", refused).await;
     writer.executor_of(operation()).finish(late, Report::Completed(paid())).await;
     for (report, _) in writer.queue.take() {

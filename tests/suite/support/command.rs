@@ -12,6 +12,8 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_suite-idempotency");
 pub struct CommandLine {
     endpoint: String,
     table: String,
+    /// The list of topics, or nothing.
+    topics: String,
 }
 
 /// How a command ended.
@@ -24,12 +26,17 @@ pub struct Ran {
 
 impl CommandLine {
     pub fn new(endpoint: &str, table: &str) -> Self {
-        Self { endpoint: endpoint.to_owned(), table: table.to_owned() }
+        Self { endpoint: endpoint.to_owned(), table: table.to_owned(), topics: String::new() }
     }
 
     /// The same table through another endpoint.
     pub fn through(&self, endpoint: &str) -> Self {
         Self { endpoint: endpoint.to_owned(), ..self.clone() }
+    }
+
+    /// The same with this list of topics.
+    pub fn with_topics(&self, topics: &str) -> Self {
+        Self { topics: topics.to_owned(), ..self.clone() }
     }
 
     /// A command that can be configured further. It ends with the test.
@@ -42,6 +49,7 @@ impl CommandLine {
             .env("AWS_EC2_METADATA_DISABLED", "true")
             .env("USER", "olga")
             .env("IDEMPOTENCY_TABLE", &self.table)
+            .env("OUTBOX_TOPICS", &self.topics)
             .args(["--region", "eu-central-1", "--endpoint-url", &self.endpoint])
             .args(arguments)
             .stdin(Stdio::null())

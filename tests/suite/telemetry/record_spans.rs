@@ -277,7 +277,8 @@ async fn an_operators_corrections_have_spans() {
     let store = MemoryStore::new();
     let operator = Operator::new(store.clone());
     let headers = vec![("location".to_owned(), "x".repeat(70_000))];
-    let executed = Correction::Executed { answer: Answer::http(201, headers, "{}"), retain: None };
+    let executed =
+        Correction::Executed { answer: Answer::http(201, headers, "{}"), retain: None, messages: Vec::new() };
     for previewed in [true, false] {
         let (logs, key) = begin();
         let seen = unknown(&store, &key).await;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    Failure, Guard, Operation, RunError, key::Tenant, record::State, time_budget::DEFAULT_NOT_FOUND_GRACE,
+    Failure, Guard, Operation, RunError, key::Tenant, record::State, store::Outbox,
+    time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 use serde_json::json;
 
@@ -82,6 +83,54 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
     let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");
     assert_eq!(shown["record"]["settled_by"], json!("operator"));
+}
+
+// T63: what is completed by hand is published in the same transaction, or not at all.
+#[tokio::test]
+async fn an_operator_publishes_what_the_operation_would_have() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let name = table.name("k-1");
+    let (_folder, file) = answer(r#"{"status":201,"body":{"id":"ord_1"}}"#);
+    let settle = [&["settle", &name, "--completed", "--response", &file][..], &WHY].concat();
+    let publishing = |messages: &[&'static str]| {
+        let publish = messages.iter().flat_map(|message| ["--publish", message]);
+        settle.iter().copied().chain(publish).collect::<Vec<_>>()
+    };
+    let unset = table.cli.run(&publishing(&["order.placed={}"])).await;
+    unset.assert_refused(2, "--publish: the environment variable OUTBOX_TOPICS must be set");
+    let cli = table.cli.with_topics("order.placed=bus:shop");
+    for (message, why) in [
+        ("order.placed", "write TOPIC=JSON or TOPIC=@FILE"),
+        ("order.paid={}", "the list of topics has no order.paid: it has order.placed"),
+        ("order.placed={", "--publish: EOF"),
+        ("order.placed=@/nowhere", "--publish: /nowhere"),
+    ] {
+        cli.run(&publishing(&[message])).await.assert_refused(2, why);
+    }
+    let (_other, large) = answer(&format!("\"{}\"", "x".repeat(250 * 1024)));
+    let large = format!("order.placed=@{large}");
+    let ran = cli.run(&[&settle[..], &["--publish", &large]].concat()).await;
+    ran.assert_refused(1, "it is longer than 240 KiB");
+    assert_eq!(table.record("k-1").await.state.name(), "unknown");
+
+    table.unknown("k-2").await;
+    let name = table.name("k-2");
+    let settle = [&["settle", &name, "--completed", "--response", &file][..], &WHY].concat();
+    let publish = ["--publish", r#"order.placed={ "n": 1.0 }"#, "--publish", "order.placed=2"];
+    let ran = cli.run(&[&settle[..], &publish].concat()).await;
+    assert!(
+        ran.code == Some(0) && ran.stdout.contains("It publishes order.placed:\n\n{\"n\":1.0}"),
+        "{ran:?}"
+    );
+    let record = table.record("k-2").await;
+    assert!(!record.with_writes, "a late report of its rows must not be dropped");
+    let waiting = table.store.undelivered(&record.key).await.expect("the store answers");
+    let bodies: Vec<_> = waiting.iter().map(|message| (message.sequence, &*message.body)).collect();
+    assert_eq!(bodies, [(0, r#"{"n":1.0}"#), (1, "2")]);
+    // It is fenced: a second operator publishes nothing.
+    assert_eq!(cli.run(&[&settle[..], &publish].concat()).await.code, Some(3));
+    assert_eq!(table.store.undelivered(&record.key).await.expect("the store answers").len(), 2);
 }
 
 #[tokio::test]
