@@ -52,9 +52,15 @@ impl fmt::Debug for ConfigError {
     }
 }
 
+/// The value of a variable. Which ones a function reads is in its log: a template that forgets one changes what the function does.
+fn read(name: &'static str) -> Result<String, env::VarError> {
+    tracing::debug!(name, "reads an environment variable");
+    env::var(name)
+}
+
 /// The value of a required variable, which must not be empty.
 pub fn text(name: &'static str) -> Result<String, ConfigError> {
-    match env::var(name) {
+    match read(name) {
         Ok(value) if !value.trim().is_empty() => Ok(value),
         _ => Err(ConfigError::Missing(name)),
     }
@@ -82,7 +88,7 @@ fn optional<T: FromStr>(
     must_be: &'static str,
     is_valid: impl FnOnce(&T) -> bool,
 ) -> Result<Option<T>, ConfigError> {
-    match env::var(name) {
+    match read(name) {
         Err(env::VarError::NotPresent) => Ok(None),
         Ok(value) if value.is_empty() => Ok(None),
         value => {

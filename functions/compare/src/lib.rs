@@ -17,8 +17,6 @@ mod failure;
 mod pages;
 mod reports;
 
-use std::env;
-
 use futures_util::FutureExt;
 use lambda_idempotency::{lambda, world::SystemWorld};
 use lambda_runtime::{Error, LambdaEvent, service_fn};
@@ -43,7 +41,7 @@ pub async fn run() -> Result<(), Error> {
 
 async fn from_env() -> Result<Comparison, ConfigError> {
     let config = Config::from_env()?;
-    let reports = env::var("REPORTS").unwrap_or_default();
+    let reports = lambda::text("REPORTS").unwrap_or_default();
     Ok(Comparison {
         reports: Reports::parse(&reports).await?,
         ledger: Ledger::from_env(lambda::text("PAYMENTS_TABLE")?).await,

@@ -1,6 +1,8 @@
 //! Each function starts with the variables that the templates set, and no others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use super::{FUNCTION, members, resources, template};
 use crate::support::{embedded, function::Function, sample::Sample};
@@ -23,12 +25,27 @@ const MORE: &[(&str, &str)] = &[
     ("WORK_QUEUE_URL", "http://127.0.0.1:9/work"),
 ];
 
+/// What every function has: for its log and its metrics, which is read before there is a log.
+const OF_LOGS: [&str; 2] = ["METRICS_NAMESPACE", "RUST_LOG"];
+
+/// A comparison waits longer for a page of charges than a client for its payment.
+const OF_ONE_FUNCTION: &str = "PROVIDER_TIMEOUT_MS";
+
+/// The variables that a function has read, by its log.
+fn read(function: &Function) -> BTreeSet<String> {
+    let log = function.log();
+    let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let reads = lines.filter(|line| line["fields"]["message"] == "reads an environment variable");
+    reads.map(|line| line["fields"]["name"].as_str().expect("a name").to_owned()).collect()
+}
+
 // T56: a variable that the template forgets is found when the function starts in production, or later.
 #[tokio::test]
 async fn each_function_starts_with_the_variables_of_its_template() {
     let provider = TestProvider::start().await;
     let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
     let values: BTreeMap<_, _> = sample.values().chain(MORE.iter().copied()).collect();
+    let mut functions: Vec<(String, BTreeSet<String>, BTreeSet<String>)> = Vec::new();
     for function in resources(FUNCTION) {
         let globals = &template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
         let own = &function.properties["Environment"]["Variables"];
@@ -44,6 +61,18 @@ async fn each_function_starts_with_the_variables_of_its_template() {
             ["Binary"]
             .clone();
         let program = program.as_str().expect("a program");
-        Function::start(program, &set.chain(aws).collect::<Vec<_>>()).await;
+        let set: BTreeMap<_, _> = set.collect();
+        let debug = [("RUST_LOG", "lambda_idempotency=debug")];
+        let variables = set.iter().map(|(name, value)| (*name, *value)).chain(aws).chain(debug);
+        let started = Function::start(program, &variables.collect::<Vec<_>>()).await;
+        let set = set.into_keys().map(str::to_owned).filter(|name| !OF_LOGS.contains(&&**name)).collect();
+        functions.push((function.name, set, read(&started)));
+    }
+    // Also those with a default: what is set for one function alone would be stopped there alone.
+    let set_somewhere: BTreeSet<_> = functions.iter().flat_map(|(_, set, _)| set.clone()).collect();
+    for (name, set, read) in functions {
+        let is_needed = |read: &&String| set.contains(*read) || *read != OF_ONE_FUNCTION;
+        let needed: BTreeSet<_> = read.intersection(&set_somewhere).filter(is_needed).cloned().collect();
+        assert_eq!(set, needed, "{name}: what its template sets, and what it reads");
     }
 }
