@@ -204,20 +204,6 @@ fn every_output_that_the_sample_uses_exists() {
     }
 }
 
-#[test]
-fn every_variable_of_a_function_is_read() {
-    let sources = sources("src") + &sources("functions");
-    for function in resources(FUNCTION) {
-        let globals = &template(function.template)["Globals"]["Function"]["Environment"]["Variables"];
-        let own = &function.properties["Environment"]["Variables"];
-        for (name, _) in members(globals).chain(members(own)) {
-            // `RUST_LOG` is read by a crate.
-            let read = name == "RUST_LOG" || sources.contains(&format!("\"{name}\""));
-            assert!(read, "{}: nothing reads {name}", function.name);
-        }
-    }
-}
-
 /// `sam build` runs cargo-lambda in the function's folder, for the program that its metadata names.
 #[test]
 fn every_function_names_an_existing_program() {
@@ -234,19 +220,4 @@ fn every_function_names_an_existing_program() {
             assert!(text(&format!("{folder}/src/{main}.rs")).contains("fn main()"), "{function}");
         }
     }
-}
-
-/// All Rust source below this folder of the repository.
-fn sources(folder: &str) -> String {
-    let entries = fs::read_dir(format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"))).expect("a folder");
-    let texts = entries.map(|entry| {
-        let entry = entry.expect("an entry");
-        let path = format!("{folder}/{}", entry.file_name().display());
-        match entry.file_type().expect("a type").is_dir() {
-            true => sources(&path),
-            false if path.ends_with(".rs") => text(&path),
-            false => String::new(),
-        }
-    });
-    texts.collect()
 }
