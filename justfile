@@ -61,6 +61,7 @@ cli *arguments:
 bench:
     cargo bench --features internal --bench guard
     cargo bench -p local --bench payments
+    cargo bench -p local --bench deliveries
 
 # What would be published
 package:

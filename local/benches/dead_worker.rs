@@ -2,16 +2,14 @@
 //! right after the charge, and no client retries. Run `cargo bench -p local --bench dead_worker`; append `-- PROGRAM` for another
 //! build.
 
+mod cloud;
+
+use cloud::{Cloud, Outcome};
 use serde_json::{Value, json};
 use std::{
-    env,
-    error::Error,
-    io::{BufRead, BufReader},
-    process::{Child, Command, ExitCode, Stdio},
+    process::ExitCode,
     time::{Duration, Instant},
 };
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 const DEATHS: usize = 20;
 /// Shorter than the local cloud's defaults, so that a run is short.
@@ -25,30 +23,20 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<ExitCode> {
-    let program = env::args().skip(1).find(|argument| !argument.starts_with("--"));
     let millis = |span: Duration| span.as_millis().to_string();
-    let mut cloud = Cloud(
-        Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_local")))
-            .env("PORT", "0")
-            .env("FUNCTION_TIMEOUT_MS", millis(LEASE))
-            .env("LEASE_GRACE_MS", millis(GRACE))
-            .env("WINDOW_MS", millis(WINDOW))
-            // Nothing else may find the record or settle it.
-            .env("SWEEP_MS", millis(NEVER))
-            .env("POLL_MS", millis(NEVER))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?,
-    );
-    let mut output = BufReader::new(cloud.0.stdout.take().ok_or("no standard output")?);
-    let mut line = String::new();
-    output.read_line(&mut line)?;
-    let url = line.trim().strip_prefix("listening on ").ok_or("the local cloud does not start")?;
+    let cloud = Cloud::start(&[
+        ("FUNCTION_TIMEOUT_MS", millis(LEASE)),
+        ("LEASE_GRACE_MS", millis(GRACE)),
+        ("WINDOW_MS", millis(WINDOW)),
+        // Nothing else may find the record or settle it.
+        ("SWEEP_MS", millis(NEVER)),
+        ("POLL_MS", millis(NEVER)),
+    ])?;
     let http = reqwest::Client::new();
 
     let mut all = Vec::new();
     for number in 0..DEATHS {
-        let after = expired_after(&http, url, &format!("order-{number}")).await?;
+        let after = expired_after(&http, &cloud.url, &format!("order-{number}")).await?;
         println!("{number}: unknown {:.2} s after the end of the lease", after.as_secs_f64());
         all.push(after);
     }
@@ -92,15 +80,5 @@ async fn expired_after(http: &reqwest::Client, url: &str, key: &str) -> Outcome<
         if over.elapsed() > 10 * (GRACE + WINDOW + MAX_DELAY) {
             return Err(format!("{key}: never").into());
         }
-    }
-}
-
-/// The local cloud. Dropping this kills it, and its own processes end with it.
-struct Cloud(Child);
-
-impl Drop for Cloud {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

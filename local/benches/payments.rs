@@ -3,18 +3,16 @@
 //! Linux only: it reads the local cloud's processor time, without its functions, from `/proc`. On a busy machine that says more
 //! than the rate.
 
+mod cloud;
+
+use cloud::{Cloud, Outcome};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
 use std::{
-    env,
-    error::Error,
     fs,
-    io::{BufRead, BufReader},
-    process::{Child, Command, ExitCode, Stdio},
+    process::ExitCode,
     time::{Duration, Instant},
 };
-
-type Outcome<T> = Result<T, Box<dyn Error>>;
 
 /// The payments whose rate counts.
 const EARLY: (usize, usize) = (1_000, 2_000);
@@ -33,22 +31,12 @@ const TICK: Duration = Duration::from_millis(10);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Outcome<ExitCode> {
-    let program = env::args().skip(1).find(|argument| !argument.starts_with("--"));
-    let mut cloud = Cloud(
-        Command::new(program.as_deref().unwrap_or(env!("CARGO_BIN_EXE_local")))
-            .env("PORT", "0")
-            // A busy machine is slow, which must not count as a time-out.
-            .env("FUNCTION_TIMEOUT_MS", "60000")
-            .env("PROVIDER_TIMEOUT_MS", "50000")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?,
-    );
-    let mut output = BufReader::new(cloud.0.stdout.take().ok_or("no standard output")?);
-    let mut line = String::new();
-    output.read_line(&mut line)?;
-    let url = line.trim().strip_prefix("listening on ").ok_or("the local cloud does not start")?;
-    let (url, http) = (&format!("{url}/payments"), &reqwest::Client::new());
+    // A busy machine is slow, which must not count as a time-out.
+    let cloud = Cloud::start(&[
+        ("FUNCTION_TIMEOUT_MS", "60000".to_owned()),
+        ("PROVIDER_TIMEOUT_MS", "50000".to_owned()),
+    ])?;
+    let (url, http) = (&format!("{}/payments", cloud.url), &reqwest::Client::new());
 
     let payments = stream::iter(0..LATE.1).map(async |number| pay(http, url, number).await);
     let payments = payments.buffer_unordered(AT_ONCE);
@@ -95,16 +83,6 @@ async fn pay(http: &reqwest::Client, url: &str, number: usize) -> Outcome<()> {
     Err(format!("payment {number} is not made after {ATTEMPTS} attempts").into())
 }
 
-/// The local cloud. Dropping this kills it, and its own processes end with it.
-struct Cloud(Child);
-
-impl Drop for Cloud {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A point in the run.
 struct Checkpoint {
     time: Instant,
@@ -113,7 +91,7 @@ struct Checkpoint {
 
 impl Checkpoint {
     fn now(cloud: &Cloud) -> Outcome<Self> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", cloud.0.id()))?;
+        let stat = fs::read_to_string(format!("/proc/{}/stat", cloud.process.id()))?;
         // After the program's name, which may hold anything, come the state and ten numbers, then user and system time.
         let behind = stat.rsplit_once(')').ok_or("no such process")?.1;
         let ticks = behind.split_whitespace().skip(11).take(2).map(str::parse::<u32>);

@@ -76,6 +76,8 @@ pub struct Delivered {
     sequence: u64,
     topic: String,
     body: Box<RawValue>,
+    /// How long after its commit, in milliseconds.
+    age_ms: u64,
 }
 
 #[derive(Deserialize)]
@@ -217,11 +219,14 @@ impl Delivered {
             id: String,
             source: String,
             r#type: String,
+            time: String,
             idempotencykey: String,
             sequence: String,
             data: Box<RawValue>,
         }
         let event: CloudEvent = serde_json::from_str(event.detail.get()).ok()?;
+        let committed = DateTime::from_str(&event.time, Format::DateTime).ok()?.to_millis().ok()?;
+        let now = DateTime::from(SystemTime::now()).to_millis().ok()?;
         Some(Self {
             id: event.id,
             operation: event.source,
@@ -229,6 +234,8 @@ impl Delivered {
             sequence: event.sequence.parse().ok()?,
             topic: event.r#type,
             body: event.data,
+            // Its function's clock is this one.
+            age_ms: u64::try_from(now - committed).unwrap_or_default(),
         })
     }
 

@@ -70,6 +70,11 @@ pub struct Settings {
     #[arg(long = "window-ms", env = "WINDOW_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(300_000), help_heading = "Finding dead workers")]
     pub window: Duration,
+    /// For how long a change of the table is retried before it becomes a dead letter
+    // The template's.
+    #[arg(long = "record-age-ms", env = "RECORD_AGE_MS", default_value = "14400000")]
+    #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Finding dead workers")]
+    pub record_age: Duration,
     /// Time between two sweeps of the table by `stale`, and before the first
     #[arg(long = "sweep-ms", env = "SWEEP_MS", default_value = "30000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Finding dead workers")]

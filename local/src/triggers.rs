@@ -57,6 +57,7 @@ pub async fn start(
         region: store.region.clone(),
         filter,
         window,
+        max_age: settings.record_age,
         function: function(name),
         queues: queues.clone(),
     };

@@ -76,6 +76,7 @@ fn help_lists_every_variable_and_shows_no_secret() {
         "FUNCTION_DYNAMODB_ENDPOINT",
         "FUNCTION_PROVIDER_URL",
         "WINDOW_MS",
+        "RECORD_AGE_MS",
         "SWEEP_MS",
         "POLL_MS",
         "RECONCILE_FIRST_BACKOFF_MS",

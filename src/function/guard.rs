@@ -48,6 +48,9 @@ impl Guard {
 
     /// Sends reports that cannot be written in time to this queue, from which the reconcile function applies them. Without
     /// a queue they are logged and counted, and the record becomes `unknown` when its lease has expired.
+    ///
+    /// That function must [know the operation](crate::reconcile::Reconciliation::operation), and may make its domain writes. Otherwise the
+    /// reports become dead letters.
     pub fn defer_reports_to(self, queue: impl Queue) -> Self {
         Self { executor: self.executor.defer_reports_to(queue), ..self }
     }

@@ -111,6 +111,9 @@ impl<T> Idempotency<T> {
 
     /// Sends reports that cannot be written in time to this queue, from which the reconcile function applies them. Without
     /// a queue they are logged and counted, and the record becomes `unknown` when its lease has expired.
+    ///
+    /// That function must [know the operation](crate::reconcile::Reconciliation::operation), and may make its domain writes. Otherwise the
+    /// reports become dead letters.
     pub fn defer_reports_to(mut self, queue: impl Queue) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().defer_reports_to(queue);

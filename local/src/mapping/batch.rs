@@ -2,8 +2,8 @@
 //!
 //! 1. A batch that fails is retried, from the first failed record if the function names it.
 //! 2. A batch that fails twice is halved. That isolates a bad record, so that it does not delay the others for long.
-//! 3. A single record that fails five times goes to the dead-letter queue as in Lambda: by its place in the stream, without
-//!    its content.
+//! 3. A single record is retried until it is too old, however often it fails. Then it goes to the dead-letter queue as in Lambda: by its
+//!    place in the stream, without its content.
 
 use super::{Failure, invoke, record::Record, warn};
 use crate::{functions::Function, queues::Queues};
@@ -20,9 +20,8 @@ use uuid::Uuid;
 
 /// Failures after which a batch is halved.
 const HALVED_AFTER: u32 = 2;
-/// Failures after which a single record goes to the dead-letter queue.
-const MAX_FAILURES: u32 = 5;
 const FIRST_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
 
 /// A stream, and the destinations of its records.
 pub struct Stream {
@@ -33,6 +32,8 @@ pub struct Stream {
     pub filter: fn(&Raw) -> bool,
     /// How long records are gathered before they make a batch.
     pub window: Duration,
+    /// A record that fails when it is older goes to the dead-letter queue.
+    pub max_age: Duration,
     pub function: Arc<Function>,
     /// Its dead-letter queue gets the records that keep failing.
     pub queues: Arc<Queues>,
@@ -65,12 +66,12 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
         };
         failures += 1;
         warn(&stream.function, &format!("a batch of {} stream records failed: {reason}", records.len()));
-        if records.len() == 1 && failures == MAX_FAILURES {
-            let dead_letter = dead_letter(stream, shard, request_id, error, &records[0]);
+        if records.len() == 1 && records[0].age() > stream.max_age {
+            let dead_letter = dead_letter(stream, shard, request_id, (failures, error), &records[0]);
             bury(stream, &dead_letter.to_string()).await;
             continue;
         }
-        time::sleep(FIRST_BACKOFF * 2_u32.pow(failures - 1)).await;
+        time::sleep(backoff(failures)).await;
         if records.len() > 1 && failures >= HALVED_AFTER {
             let rest = records.split_off(records.len() / 2);
             parts.push((rest, 0));
@@ -78,6 +79,11 @@ pub async fn deliver(stream: &Stream, shard: &str, batch: Vec<Record>) {
         }
         parts.push((records, failures));
     }
+}
+
+/// How long a batch waits after this many failures.
+fn backoff(failures: u32) -> Duration {
+    FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(failures - 1)).min(MAX_BACKOFF)
 }
 
 /// Invokes the function, and returns the place of the first record that failed, if one did.
@@ -105,7 +111,7 @@ fn dead_letter(
     stream: &Stream,
     shard: &str,
     request_id: Uuid,
-    error: Option<&str>,
+    (failures, error): (u32, Option<&str>),
     record: &Record,
 ) -> Value {
     let time = |time: aws_smithy_types::DateTime| time.fmt(Format::DateTime).unwrap_or_default();
@@ -115,8 +121,8 @@ fn dead_letter(
         "requestContext": {
             "requestId": request_id.to_string(),
             "functionArn": format!("arn:aws:lambda:{}:123456789012:function:{name}", stream.region),
-            "condition": "RetryAttemptsExhausted",
-            "approximateInvokeCount": MAX_FAILURES,
+            "condition": "RecordAgeExceeded",
+            "approximateInvokeCount": failures,
         },
         "responseContext": { "statusCode": 200, "executedVersion": "$LATEST", "functionError": error },
         "version": "1.0",

@@ -3,7 +3,10 @@
 use aws_sdk_dynamodbstreams::types::{AttributeValue, Record as Raw};
 use aws_smithy_types::{DateTime, base64};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
 
 /// A record, ready for an event.
 pub struct Record {
@@ -51,6 +54,12 @@ impl Record {
             });
         }
         Self { sequence_number: sequence_number.to_owned(), created, event: event.to_string() }
+    }
+
+    /// How long ago it was created. DynamoDB rounds that down to a second.
+    pub fn age(&self) -> Duration {
+        let created = self.created.and_then(|created| SystemTime::try_from(created).ok());
+        created.and_then(|created| created.elapsed().ok()).unwrap_or_default()
     }
 }
 

@@ -17,7 +17,9 @@ use lambda_idempotency::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{BoxError, guarded::OPERATION, logs::Logs};
+use crate::support::{BoxError, guarded::OPERATION, logs::Logs, sample::Sample};
+
+const MESSAGES: &str = include_str!("../fixtures/formats/messages.json");
 
 /// The functions, with separate stores and queues.
 struct Functions {
@@ -287,4 +289,17 @@ async fn work_without_time_left_is_delivered_again() {
         let failures = stale_event(&stale, read, &with_left(left)).await.unwrap();
         assert_eq!((failures.identifiers().len(), checks.take().len()), (2, 1), "{left:?}");
     }
+}
+
+// T19: the reports of each guard of the sample that defers them.
+#[tokio::test]
+async fn deferred_reports_of_each_operation_reach_a_function_that_knows_it() {
+    let sample = Sample::new("payments", "http://127.0.0.1:1").await;
+    let mut reconcile = sample.start("reconcile", &[]).await;
+    let messages: Value = serde_json::from_str(MESSAGES).expect("JSON");
+    let report = messages["deferred_report"].to_string();
+    let operations = ["create-payment", "create-order", "create-report"];
+    let records = operations.map(|name| message(name, &report.replace("create-payment", name)));
+    let answer = reconcile.invoke(&json!({ "Records": records })).await.expect("an answer");
+    assert_eq!(answer, json!({ "batchItemFailures": [] }));
 }

@@ -1,7 +1,7 @@
 //! `kill -9` of workers at random moments under load of payments and transfers. No client is charged twice, money adds up, every client
 //! gets one answer, and every record is settled, even without retries.
 //!
-//! `KILLS` sets how many processes of the payments function are killed. `SEED` repeats a failed run's choices.
+//! `KILLS` sets how many processes are killed. `SEED` repeats a failed run's choices.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +18,7 @@ use crate::support::{
     payments::Answer,
     proxy::Proxy,
     random::{Random, Seed},
-    storm::{SPANS, Storm, number_of, progress},
+    storm::{SPANS, Storm, mostly, number_of, progress},
 };
 
 const CLIENTS: usize = 16;
@@ -48,7 +48,8 @@ async fn workers_killed_at_random_moments_charge_once_and_leave_nothing_open(end
 
     let storm = Storm::over(cloud);
     let clients = (0..CLIENTS).map(|number| storm.client(number, Random::new(seed.0 ^ number as u64)));
-    let blows = storm.kill("payments", kills, Random::new(seed.0));
+    let victims = mostly("payments");
+    let blows = storm.kill(&victims, kills, Random::new(seed.0), (async || storm.came(), 1));
     let movers = (0..MOVERS).map(|number| storm.mover(number, Random::new(!seed.0 ^ number as u64)));
     let ((), orders, moves) = tokio::join!(blows, join_all(clients), join_all(movers));
     let moves: Vec<_> = moves.into_iter().flatten().collect();

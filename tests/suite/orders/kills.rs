@@ -1,6 +1,6 @@
 //! `kill -9` of workers at random moments under load of orders. Each order happens once, whenever its client retries.
 //!
-//! `KILLS` sets how many processes of the orders function are killed. `SEED` repeats a failed run's choices.
+//! `KILLS` sets how many processes are killed. `SEED` repeats a failed run's choices.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
     books::Books,
     orders::{Placed, assert_once, is_final},
     random::{Random, Seed},
-    storm::{SPANS, Storm, number_of, progress},
+    storm::{SPANS, Storm, mostly, number_of, progress},
 };
 
 const CLIENTS: usize = 16;
@@ -38,7 +38,8 @@ async fn orders_whose_workers_are_killed_at_random_moments_happen_once(endpoint:
 
     let storm = Storm::over(cloud);
     let clients = (0..CLIENTS).map(|number| client(&storm, number, Random::new(seed.0 ^ number as u64)));
-    let blows = storm.kill("orders", kills, Random::new(seed.0));
+    let victims = mostly("orders");
+    let blows = storm.kill(&victims, kills, Random::new(seed.0), (async || storm.came(), 1));
     let ((), orders) = tokio::join!(blows, join_all(clients));
     let orders: Vec<_> = orders.into_iter().flatten().collect();
     let open = orders.iter().filter(|(_, is_answered)| !is_answered).count();

@@ -3,6 +3,5 @@
 mod crashes;
 mod interrupted;
 mod kills;
-mod load;
 mod outcomes;
 mod routes;

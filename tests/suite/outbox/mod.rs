@@ -4,6 +4,7 @@ mod deliveries;
 mod event_bus;
 mod foreign;
 mod kills;
+mod load;
 mod published;
 mod queues;
 mod reports;

@@ -180,12 +180,12 @@ impl Books {
         orders.map(|item| serde_dynamo::from_item(item).expect("a row")).collect()
     }
 
-    /// How often each report was written.
-    pub async fn reports(&self) -> Vec<u64> {
+    /// How often each report was written, by its id.
+    pub async fn reports(&self) -> BTreeMap<String, u64> {
         let items = self.scan(&format!("{}orders", self.prefix)).await;
-        let reports = items.iter().filter(|item| text(item, "sk").starts_with("report#"));
-        let times = reports.map(|item| item.get("times")?.as_n().ok()?.parse().ok());
-        times.map(Option::unwrap_or_default).collect()
+        let reports = items.iter().filter_map(|item| Some((text(item, "sk").strip_prefix("report#")?, item)));
+        let times = |item: &Item| item.get("times")?.as_n().ok()?.parse().ok();
+        reports.map(|(id, item)| (id.to_owned(), times(item).unwrap_or_default())).collect()
     }
 
     async fn scan(&self, table: &str) -> Vec<Item> {

@@ -1,9 +1,9 @@
 //! The outbox, the event bus and the shipments of a local cloud.
 
-use super::{books::Books, local_cloud::LocalCloud};
+use super::{books::Books, local_cloud::LocalCloud, orders::Placed, payments::Answer};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A message that the bus was handed.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -70,4 +70,27 @@ impl LocalCloud {
         let mut lists: BTreeMap<String, Vec<T>> = answer.json().await.expect("its documented form");
         lists.remove(name).expect("the list")
     }
+}
+
+/// Fails unless each confirmed order was published once, and shipped once, and nothing else was. Returns how often a message was delivered
+/// again.
+pub async fn assert_shipped_once(cloud: &LocalCloud, books: &Books, answered: &[(Placed, Answer)]) -> usize {
+    let confirmed = answered.iter().filter(|(_, answer)| answer.status == 201);
+    let confirmed: BTreeSet<_> = confirmed.map(|(order, _)| &*order.key).collect();
+    let delivered = cloud.delivered().await;
+    let keys: BTreeSet<_> = delivered.iter().map(|message| &*message.key).collect();
+    assert_eq!(keys, confirmed, "each confirmed order is delivered, and nothing else");
+    // One id for each order, however often it was delivered.
+    let ids: BTreeSet<_> = delivered.iter().map(|message| &message.id).collect();
+    assert_eq!(ids.len(), confirmed.len());
+    assert!(delivered.iter().all(|message| message.sequence == 0), "an order has one message");
+    let shipments = cloud.shipments().await;
+    let rows = books.orders().await;
+    let of_rows = rows.iter().filter(|row| row["status"] == "confirmed");
+    let of_rows: BTreeSet<_> = of_rows.map(|row| row["id"].as_str().expect("an id")).collect();
+    let shipped: BTreeSet<_> = shipments.iter().map(|shipment| &*shipment.order_id).collect();
+    assert_eq!(shipped, of_rows);
+    let twice = shipments.iter().filter(|shipment| shipment.times != 1);
+    assert_eq!(twice.collect::<Vec<_>>(), [&shipments[0]; 0], "each is shipped once");
+    delivered.len() - confirmed.len()
 }

@@ -1,5 +1,5 @@
 //! What the tests are built on: real stores, clients whose network fails on demand, and meters at the wire. Only [`clock`], [`guarded`],
-//! [`http`], [`messages`], [`mortal`], [`orders`], [`payments_api`], [`sample`] and [`seeded_world`] use the library's types.
+//! [`http`], [`messages`], [`mortal`], [`orders`], [`payments_api`], [`reports`], [`sample`] and [`seeded_world`] use the library's types.
 
 pub mod bank;
 pub mod books;
@@ -17,6 +17,7 @@ pub mod guarded;
 pub mod http;
 pub mod java;
 pub mod lambda;
+pub mod load;
 pub mod local_cloud;
 pub mod logs;
 pub mod meddling;
@@ -29,6 +30,7 @@ pub mod payments_api;
 pub mod process;
 pub mod proxy;
 pub mod random;
+pub mod reports;
 pub mod s3;
 pub mod sample;
 pub mod seeded_world;

@@ -15,6 +15,8 @@ pub struct Answer {
     pub status: u16,
     pub problem: Option<String>,
     pub replayed: bool,
+    /// The body could not be kept in time.
+    pub body_omitted: bool,
     pub location: Option<String>,
     pub body: Vec<u8>,
 }
@@ -24,10 +26,11 @@ impl Answer {
         let header = |name| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         let (status, location) = (response.status().as_u16(), header("location"));
         let replayed = header("idempotent-replayed").as_deref() == Some("true");
+        let body_omitted = header("idempotent-replayed-body").as_deref() == Some("omitted");
         let body = response.bytes().await.expect("the answer comes whole").to_vec();
         let document: Option<Value> = serde_json::from_slice(&body).ok();
         let problem = document.and_then(|document| Some(document.get("type")?.as_str()?.to_owned()));
-        Self { status, problem, replayed, location, body }
+        Self { status, problem, replayed, body_omitted, location, body }
     }
 
     /// Whether it is the operation's final answer: a payment, or a declined card. After any other answer, the client must be able to send

@@ -8,11 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// The longest time between two kills.
+/// The longest time between two kills, unless nothing gets done.
 const BETWEEN_KILLS: Duration = Duration::from_millis(150);
-
-/// The same for functions that no client waits for. Lambda tries a batch of a stream a few times: kills may interrupt some of them, not all.
-const BETWEEN_KILLS_AT_WORK: Duration = Duration::from_millis(500);
 
 /// Short durations, so that a storm is short.
 pub const SPANS: [(&str, &str); 11] = [
@@ -60,29 +57,34 @@ impl Storm {
         self.lost.get()
     }
 
-    /// Kills this many processes of the function, and then the storm is over. From time to time, also kills one of the functions that clean
-    /// up after it.
-    pub async fn kill(&self, victim: &str, kills: usize, mut random: Random) {
+    /// How many answers arrived.
+    pub fn came(&self) -> usize {
+        self.came.get()
+    }
+
+    /// Kills this many processes of these functions, at random, and then the storm is over. At least so much `more` is `done` between two of
+    /// them: otherwise a busy machine could kill each process before it has begun, and nothing would be interrupted.
+    pub async fn kill(
+        &self,
+        victims: &[&str],
+        kills: usize,
+        mut random: Random,
+        (done, more): (impl AsyncFn() -> usize, usize),
+    ) {
         let mut killed = Vec::new();
         while killed.len() < kills {
-            let came = self.came.get();
+            let before = done().await;
             tokio::time::sleep(random.up_to(BETWEEN_KILLS)).await;
-            // Without this wait, a busy machine could kill each process before it has begun. There would be no load.
-            while self.came.get() == came {
+            while done().await < before + more {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            let function = match random.below(12) {
-                0 => "stale",
-                1 => "reconcile",
-                _ => victim,
-            };
-            let mut living = self.cloud.processes(function).await;
+            let mut living = self.cloud.processes(random.of(victims)).await;
             living.retain(|process| !killed.contains(process));
             if living.is_empty() {
                 continue;
             }
             let process = random.of(&living);
-            if kill(process) && function == victim {
+            if kill(process) {
                 killed.push(process);
                 progress(&format!("\r{} of {kills} killed ", killed.len()));
             }
@@ -90,31 +92,13 @@ impl Storm {
         progress("\r");
         self.over.set(true);
     }
+}
 
-    /// Kills this many processes of a function that no client waits for, each once more is `done` than before. Then the storm is over.
-    pub async fn kill_at_work(
-        &self,
-        victim: &str,
-        kills: usize,
-        mut random: Random,
-        done: impl AsyncFn() -> usize,
-    ) {
-        let mut killed = 0;
-        while killed < kills {
-            let before = done().await;
-            tokio::time::sleep(random.up_to(BETWEEN_KILLS_AT_WORK)).await;
-            while done().await == before {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            let living = self.cloud.processes(victim).await;
-            if !living.is_empty() && kill(random.of(&living)) {
-                killed += 1;
-                progress(&format!("\r{killed} of {kills} killed "));
-            }
-        }
-        progress("\r");
-        self.over.set(true);
-    }
+/// Victims: this function, and now and then one of those that clean up after it.
+pub fn mostly(victim: &'static str) -> [&'static str; 12] {
+    let mut victims = [victim; 12];
+    victims[..2].copy_from_slice(&["stale", "reconcile"]);
+    victims
 }
 
 /// Returns whether the process still existed.

@@ -86,6 +86,9 @@ const CALLS: &[(&str, &[&str])] = &[
             "dynamodb:PutItem IdempotencyTable",
             "dynamodb:Query IdempotencyTable/index/reconcile",
             "dynamodb:PutItem PaymentsTable",
+            // The rows that commit with a deferred completion.
+            "dynamodb:PutItem OrdersTable",
+            "dynamodb:UpdateItem OrdersTable",
         ],
     ),
     (
