@@ -122,11 +122,12 @@ async fn outbox_event(
 
 /// The function that does what the messages of the queue of wakes ask for.
 pub fn deliveries(deliverer: Deliverer, source: impl Source) -> impl SqsFunction {
+    let world = deliverer.engine.world.clone();
     let work: Work = Arc::new(move |job| {
         let deliverer = deliverer.clone();
         Box::pin(async move { delivered(&deliverer, &job).await })
     });
-    Consumer::new(source, KeyFrom::body("/key")).max_attempts(MAX_TRIES).function(work)
+    Consumer { world, ..Consumer::new(source, KeyFrom::body("/key")) }.max_attempts(MAX_TRIES).function(work)
 }
 
 async fn delivered(deliverer: &Deliverer, Job { message, context, .. }: &Job) -> Done {

@@ -7,7 +7,7 @@ use lambda_idempotency::{
     key::RecordKey,
     reconcile::Finding,
     record::{BodyId, Place, Record, Revision},
-    store::{Companion, StoreErrorKind, Survey, WriteOutcome},
+    store::{Companion, OutboxMessage, Page, StoreErrorKind, Survey, WriteOutcome},
     time::Timestamp,
 };
 
@@ -28,6 +28,14 @@ pub enum Source {
     Events,
     /// The queue of dead letters.
     DeadLetters,
+    /// The queue whose messages are consumed.
+    Input,
+    /// The queue of accepted work.
+    Work,
+    /// The FIFO queue of wakes, which ask for the delivery of messages.
+    Wakes,
+    /// The table's stream, which the outbox function reads.
+    Stream,
 }
 
 /// One call.
@@ -44,15 +52,26 @@ pub enum Call {
     Load(KeyId),
     KeepBody(KeyId, BodyId, Bytes, Timestamp),
     LoadBody(KeyId, BodyId, Place),
+    DeleteBody(KeyId, BodyId),
+    /// The messages of this key that are not removed.
+    Undelivered(KeyId),
+    /// Remove a message that was delivered.
+    Remove(Box<OutboxMessage>),
+    /// A sweep reads the whole store.
+    Scan(Timestamp),
     Due(Timestamp),
     Survey,
     Send(Source, String, Duration),
+    /// Send a wake of this id, if none of it was sent just now.
+    Wake(String, String),
+    /// Hand a message over to its target.
+    Deliver(Box<OutboxMessage>),
     /// The provider is asked.
     Ask(KeyId),
     /// A consumer changes for how long messages are hidden.
     Hide(Vec<(Receipt, Duration)>),
-    /// A consumer sends a message of this key to the dead letters.
-    Bury(KeyId),
+    /// A consumer sends a message of this queue to the dead letters.
+    Bury(Source, String),
     /// A consumer's batch ends. These messages are done.
     EndBatch(Vec<Receipt>),
     /// Its message is done.
@@ -70,6 +89,9 @@ pub enum Reply {
     Kept(Result<Option<Place>, StoreErrorKind>),
     Body(Result<Option<Bytes>, StoreErrorKind>),
     Due(Result<Vec<RecordKey>, StoreErrorKind>),
+    Removed(Result<(), StoreErrorKind>),
+    Undelivered(Result<Vec<OutboxMessage>, StoreErrorKind>),
+    Page(Result<Page, StoreErrorKind>),
     Survey(Survey),
     Sent(bool),
     Effect(Effect),
@@ -155,8 +177,19 @@ impl Call {
     }
 
     pub const fn is_of_store(&self) -> bool {
-        use Call::{Due, KeepBody, Load, LoadBody, Write};
-        matches!(self, Write(..) | Load(_) | KeepBody(..) | LoadBody(..) | Due(_))
+        use Call::{DeleteBody, Due, KeepBody, Load, LoadBody, Remove, Scan, Undelivered, Write};
+        matches!(
+            self,
+            Write(..)
+                | Load(_)
+                | KeepBody(..)
+                | LoadBody(..)
+                | DeleteBody(..)
+                | Undelivered(_)
+                | Remove(_)
+                | Scan(_)
+                | Due(_)
+        )
     }
 
     /// How it may end, in an environment with these faults. The first is the usual one.
@@ -177,20 +210,20 @@ impl Call {
                 also(faults.freezes, &[Freezes, FreezesAfter]);
                 also(faults.clocks, &[ClockBack]);
             }
-            Self::Load(_) | Self::LoadBody(..) | Self::Due(_) => {
+            Self::Load(_) | Self::LoadBody(..) | Self::Due(_) | Self::Undelivered(_) | Self::Scan(_) => {
                 also(faults.store, &[Failed]);
                 also(faults.outages, &[Outage]);
                 also(faults.deaths, &[Dies]);
                 also(faults.freezes, &[FreezesAfter]);
                 also(faults.clocks, &[ClockBack]);
             }
-            Self::KeepBody(..) => {
+            Self::KeepBody(..) | Self::DeleteBody(..) | Self::Remove(_) => {
                 also(faults.store, &[Unanswered, Failed]);
                 also(faults.outages, &[Outage]);
                 also(faults.deaths, &[Dies, DiesAfter]);
                 also(faults.freezes, &[FreezesAfter]);
             }
-            Self::Send(..) | Self::Bury(_) | Self::Hide(_) => {
+            Self::Send(..) | Self::Wake(..) | Self::Deliver(_) | Self::Bury(..) | Self::Hide(_) => {
                 also(faults.queues, &[Unanswered, Failed]);
                 also(faults.deaths, &[Dies, DiesAfter]);
                 also(faults.freezes, &[Freezes, FreezesAfter]);
@@ -237,8 +270,14 @@ impl Call {
             Self::Acknowledge(_) => 11,
             Self::Sleep(_) => 12,
             Self::Hide(_) => 13,
-            Self::Bury(_) => 14,
+            Self::Bury(..) => 14,
             Self::EndBatch(_) => 15,
+            Self::DeleteBody(..) => 16,
+            Self::Undelivered(_) => 17,
+            Self::Remove(_) => 18,
+            Self::Scan(_) => 19,
+            Self::Wake(..) => 20,
+            Self::Deliver(_) => 21,
         }
     }
 }

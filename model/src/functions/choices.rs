@@ -3,7 +3,7 @@
 use super::{
     call::{Call, How, Source},
     execution::Choice,
-    universe::{CONSUMER, Gate, REQUEST, Universe},
+    universe::{Gate, Message, Process, REQUEST, Universe},
 };
 
 impl Universe {
@@ -37,7 +37,10 @@ impl Universe {
         }
         self.of_the_environment(&mut choices);
         if !is_urgent {
-            choices.extend(self.next_event().map(Choice::Advance));
+            let (is_awaited, faults) = (self.is_awaited(), self.scenario.faults);
+            let may_pass = !is_awaited || faults.queues && self.faults_left() > 0;
+            let passes = if is_awaited { Choice::Delay } else { Choice::Advance };
+            choices.extend(self.next_event().filter(|_| may_pass).map(passes));
         }
         if self.ends_calmly() {
             choices.truncate(1);
@@ -45,10 +48,17 @@ impl Universe {
         choices
     }
 
+    /// Whether a batch of the stream, what it led to, or a sweep can begin: it is late if time passes.
+    fn is_awaited(&self) -> bool {
+        let is_open = |message: &Message| message.source == Source::Stream && self.is_ready(message);
+        let is_open = || self.messages.iter().any(is_open) || !self.batches().is_empty();
+        self.scenario.has_stream() && (is_open() || self.is_swept())
+    }
+
     /// Whether the order of what is left does not matter: no request, no consumer, and no fault is left.
     fn ends_calmly(&self) -> bool {
-        let requests =
-            self.processes.iter().any(|process| [REQUEST, CONSUMER].contains(&process.name) && !process.over);
+        let is_one = |process: &Process| process.name == REQUEST || process.is_consumer();
+        let requests = self.processes.iter().any(|process| is_one(process) && !process.over);
         self.scenario.ends_calmly && self.faults_left() == 0 && !requests
     }
 
@@ -61,6 +71,9 @@ impl Universe {
         for message in self.messages.iter().filter(|message| self.is_ready(message)) {
             choices.push(Choice::Deliver(message.id));
             let is_first = message.source == Source::Reconcile && self.down_until == 0;
+            if message.source == Source::Stream && self.scenario.faults.losses && self.faults_left() > 0 {
+                choices.push(Choice::Lose(message.id));
+            }
             if self.scenario.long_outage && is_first && self.faults_left() > 0 {
                 choices.push(Choice::GoDown);
             }
@@ -69,6 +82,9 @@ impl Universe {
         let is_due = self.due_at().is_some_and(|at| at <= self.clock);
         if is_due && self.down_until <= self.clock && polls < usize::from(self.scenario.polls) {
             choices.push(Choice::Poll);
+        }
+        if self.is_swept() {
+            choices.push(Choice::Sweep);
         }
         choices.extend(self.batches().into_iter().map(|(first, second)| Choice::Receive(first, second)));
         choices.extend((0..self.later.len()).map(Choice::Land));

@@ -17,7 +17,7 @@ impl Universe {
             self.messages.iter().filter(|message| !message.taken).map(|message| message.visible_at);
         let later = self.later.iter().map(|later| later.by).filter(|by| *by != u64::MAX);
         let due = self.due_at().filter(|_| self.scenario.polls > 0);
-        let up = Some(self.down_until);
+        let (up, sweep) = (Some(self.down_until), self.sweep_at());
         let visible = self
             .input
             .messages
@@ -28,6 +28,7 @@ impl Universe {
             .chain(messages)
             .chain(visible)
             .chain(up)
+            .chain(sweep)
             .chain(later)
             .chain(due)
             .filter(|at| *at > self.clock)

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
+    accepted,
     call::{Call, Effect, Reply, Source},
     input::{InputMessage, Receipt},
     scenario::KeyId,
@@ -39,8 +40,8 @@ impl Body {
     }
 }
 
-/// The queue behind gates.
-struct GatedSource(Machine);
+/// A queue behind gates.
+struct GatedSource(Machine, Source);
 
 impl GatedSource {
     async fn does(&self, call: Call) -> Result<(), QueueError> {
@@ -64,8 +65,7 @@ impl event::Source for GatedSource {
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
-        let body: Body = serde_json::from_str(&message.body).map_err(QueueError::new)?;
-        self.does(Call::Bury(body.key())).await
+        self.does(Call::Bury(self.1, message.body)).await
     }
 }
 
@@ -78,7 +78,7 @@ fn record(message: &InputMessage, is_fifo: bool) -> Value {
     json!({
         "messageId": message.id.to_string(),
         "receiptHandle": message.receipt().to_string(),
-        "body": json!({ "id": KEYS[usize::from(message.key)] }).to_string(),
+        "body": message.body,
         "attributes": attributes,
         "messageAttributes": {},
         "eventSource": "aws:sqs",
@@ -89,28 +89,41 @@ fn record(message: &InputMessage, is_fifo: bool) -> Value {
 
 /// A consumer takes a batch.
 pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
-    let Some(input) = machine.universe.lock().scenario.input else { return };
-    let records: Vec<_> = batch.iter().map(|message| record(message, input.is_fifo)).collect();
+    let input = machine.universe.lock().scenario.input;
+    let Some(source) = batch.first().map(|message| message.source) else { return };
+    let is_fifo = source == Source::Wakes || input.is_some_and(|input| input.is_fifo);
+    let records: Vec<_> = batch.iter().map(|message| record(message, is_fifo)).collect();
     let event = json!({ "Records": records }).to_string();
     let event: Event = serde_json::from_str(&event).expect("JSON");
     let mut context = Context::default();
     context.deadline = machine.now().plus(TIME).as_millis();
 
-    let guard = Guard::new(
-        GatedStore(machine.clone()),
-        machine.operation(),
-        Tenant::parse(TENANT).expect("a tenant"),
-    )
-    .world(machine.clone())
-    .defer_reports_to(GatedQueue(machine.clone(), Source::Reconcile));
-    let consumer = Consumer::new(GatedSource(machine.clone()), KeyFrom::body("/id"))
-        .max_attempts(input.max_attempts)
-        .world(machine.clone());
-    let worker = machine.clone();
-    let mut function =
-        consumer.sqs(guard, move |execution, body: Body| work(worker.clone(), execution, body.key()));
+    let (event, queue) = (LambdaEvent::new(event, context), GatedSource(machine.clone(), source));
+    let ended = match (source, input) {
+        (Source::Work, _) => {
+            let consumer = Consumer::worker(queue).world(machine.clone());
+            consumer.work(GatedStore(machine.clone()), accepted::router(&machine)).call(event).await
+        }
+        (Source::Wakes, _) => event::deliveries(machine.deliverer(), queue).call(event).await,
+        (_, Some(input)) => {
+            let guard = Guard::new(
+                GatedStore(machine.clone()),
+                machine.operation(),
+                Tenant::parse(TENANT).expect("a tenant"),
+            )
+            .world(machine.clone())
+            .defer_reports_to(GatedQueue(machine.clone(), Source::Reconcile));
+            let consumer = Consumer::new(queue, KeyFrom::body("/id"))
+                .max_attempts(input.max_attempts)
+                .world(machine.clone());
+            let worker = machine.clone();
+            let work = move |execution, body: Body| work(worker.clone(), execution, body.key());
+            consumer.sqs(guard, work).call(event).await
+        }
+        _ => return,
+    };
     // If it fails, all messages come again.
-    let Ok(failures) = function.call(LambdaEvent::new(event, context)).await else { return };
+    let Ok(failures) = ended else { return };
     let back = failures.identifiers();
     let is_done = |message: &&InputMessage| !back.contains(&&*message.id.to_string());
     let done: Vec<_> = batch.iter().filter(is_done).map(InputMessage::receipt).collect();

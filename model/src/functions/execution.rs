@@ -16,7 +16,7 @@ use super::{
     properties::Violation,
     scenario::{Deadline, Scenario},
     services::Machine,
-    universe::{CONSUMER, GateId, MessageId, ProcessId, REQUEST, Shared},
+    universe::{CONSUMER, DELIVERER, GateId, MessageId, ProcessId, REQUEST, Shared, WORKER},
 };
 
 /// After how many choices an execution counts as endless.
@@ -37,10 +37,16 @@ pub enum Choice {
     GoDown,
     /// The schedule invokes the reconcile function.
     Poll,
+    /// The schedule begins a sweep.
+    Sweep,
+    /// A batch of the table's stream is lost.
+    Lose(MessageId),
     /// A late call is done.
     Land(usize),
     /// Time passes until then.
     Advance(u64),
+    /// The same, although a batch of the stream or a message waits: its queue is late.
+    Delay(u64),
     /// At rest: a last client asks, or messages come again, and nothing goes wrong any more.
     Last,
 }
@@ -50,7 +56,7 @@ impl Choice {
     pub const fn cost(self) -> u8 {
         match self {
             Self::Open(_, how) => how.cost(),
-            Self::GoDown => 1,
+            Self::GoDown | Self::Lose(_) | Self::Delay(_) => 1,
             _ => 0,
         }
     }
@@ -204,8 +210,9 @@ impl Execution {
                 if let Some(message) = message {
                     let name = match message.source {
                         Source::Checks => "stale",
-                        Source::Reconcile | Source::DeadLetters => "reconcile",
                         Source::Events => "webhook",
+                        Source::Stream => "outbox",
+                        _ => "reconcile",
                     };
                     let machine = self.machine(name, Some(id));
                     let process = machine.process;
@@ -218,7 +225,12 @@ impl Execution {
             Choice::Receive(first, second) => {
                 let ids: Vec<_> = [first].into_iter().chain(second).collect();
                 let batch = self.universe.lock().receive(&ids);
-                let machine = self.machine(CONSUMER, None);
+                let name = match batch.first().map(|message| message.source) {
+                    Some(Source::Work) => WORKER,
+                    Some(Source::Wakes) => DELIVERER,
+                    _ => CONSUMER,
+                };
+                let machine = self.machine(name, None);
                 let process = machine.process;
                 let digest = super::state::digest(&batch);
                 self.universe.lock().remember(process, digest);
@@ -236,18 +248,33 @@ impl Execution {
                 self.universe.lock().tell(|all| format!("{} begins", all.name(process)));
                 self.add(process, Box::pin(processes::poll(machine)));
             }
+            Choice::Sweep => {
+                let machine = self.machine("sweep", None);
+                let process = machine.process;
+                let mut universe = self.universe.lock();
+                (universe.sweeps, universe.swept_at) = (universe.sweeps + 1, universe.clock);
+                universe.tell(|all| format!("{} begins", all.name(process)));
+                drop(universe);
+                self.add(process, Box::pin(processes::sweep(machine)));
+            }
+            Choice::Lose(id) => self.universe.lock().lose(id),
             Choice::Land(place) => self.universe.lock().land(place),
             Choice::Last => {
                 self.has_last = true;
                 self.universe.lock().is_calm = true;
+                self.universe.lock().come_again();
                 if self.scenario.input.is_some() {
-                    self.universe.lock().come_again();
                     return self.run();
                 }
                 let is_late = self.scenario.answer_may_expire();
                 self.request(if is_late { Deadline::Later(0) } else { Deadline::None });
             }
             Choice::Advance(to) => self.universe.lock().advance(to),
+            Choice::Delay(to) => {
+                let mut universe = self.universe.lock();
+                universe.faults += 1;
+                universe.advance(to);
+            }
         }
         self.run();
     }

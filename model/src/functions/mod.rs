@@ -9,6 +9,7 @@
 //!    provider hold, and what each process was answered.
 //! 5. What must hold is in [`properties`].
 
+mod accepted;
 pub mod call;
 pub mod choices;
 mod clock;
@@ -16,11 +17,13 @@ mod consumer;
 pub mod execution;
 pub mod explore;
 pub mod input;
+mod outbox;
 mod perform;
 pub mod processes;
 pub mod properties;
 mod queues;
 mod reply;
+mod rest;
 pub mod scenario;
 pub mod scenarios;
 pub mod services;

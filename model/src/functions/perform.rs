@@ -7,7 +7,7 @@ use lambda_idempotency::store::{Survey, WriteOutcome};
 use super::{
     call::{Call, Effect, Reply, Source},
     properties::{self, Violation},
-    scenario::{Guarded, KeyId, Provider},
+    scenario::{Guarded, KeyId, Provider, THE_KEY},
     shelf::{Shelf, record_key},
     state::digest,
     universe::{ProcessId, Universe},
@@ -30,6 +30,15 @@ impl Universe {
                 let (id, clock) = (self.key_id(&record.key), self.clock);
                 let (outcome, then) = self.shelf_mut(id).write(*seen, record, with, clock);
                 then.violation.into_iter().for_each(|violation| self.violate(violation));
+                if let Some(batch) = then.stream {
+                    self.send(Source::Stream, batch, Duration::ZERO, self.shelf(id).stamp());
+                }
+                if self.shelf(id).lacks_request() {
+                    self.violate(Violation::RequestMissing);
+                }
+                if self.shelf(id).is_abandoned() && !self.shelf(id).effects.is_empty() {
+                    self.violate(Violation::FalseAbandonment);
+                }
                 if self.scenario.guarded != Guarded::Reserved && self.shelf(id).rows > 1 {
                     self.violate(Violation::TwoEffects);
                 }
@@ -56,6 +65,30 @@ impl Universe {
             Call::LoadBody(key, id, place) => {
                 Reply::Body(Ok(self.shelf(*key).load_body(&record_key(*key), *id, *place, self.clock)))
             }
+            Call::DeleteBody(key, id) => {
+                self.shelf_mut(*key).delete_body(&record_key(*key), *id);
+                if self.shelf(*key).lacks_request() {
+                    self.violate(Violation::RequestMissing);
+                }
+                Reply::Removed(Ok(()))
+            }
+            Call::Undelivered(key) => Reply::Undelivered(Ok(self.shelf(*key).undelivered())),
+            Call::Remove(message) => {
+                let key = self.key_id(&message.key);
+                self.shelf_mut(key).remove(message);
+                Reply::Removed(Ok(()))
+            }
+            Call::Deliver(message) => {
+                self.delivers(message);
+                Reply::Sent(true)
+            }
+            Call::Wake(body, id) => {
+                if !self.input.is_repeated(id.clone(), self.clock) {
+                    self.send(Source::Wakes, body.clone(), Duration::ZERO, 0);
+                }
+                Reply::Sent(true)
+            }
+            Call::Scan(now) => Reply::Page(Ok(self.shelf(THE_KEY).scan(*now))),
             Call::Due(now) => {
                 let is_due = |shelf: &Shelf| shelf.due_at().is_some_and(|at| at <= now.as_millis());
                 let due = self.shelves.iter().zip(0..).filter(|(shelf, _)| is_due(shelf));
@@ -69,8 +102,8 @@ impl Universe {
             }
             Call::Ask(key) => Reply::Found(Some(self.shelf(*key).found(self.scenario))),
             Call::Hide(hidden) => Reply::Sent(self.hide(hidden)),
-            Call::Bury(key) => {
-                self.bury(*key);
+            Call::Bury(source, body) => {
+                self.bury(*source, body.clone());
                 Reply::Sent(true)
             }
             Call::EndBatch(done) => {
@@ -98,6 +131,9 @@ impl Universe {
         self.shelf_mut(key).effects.push(process);
         if self.shelf(key).effects.len() > 1 {
             self.violate(Violation::TwoEffects);
+        }
+        if self.shelf(key).is_abandoned() {
+            self.violate(Violation::FalseAbandonment);
         }
         if self.scenario.webhook {
             self.send(Source::Events, String::new(), Duration::ZERO, u64::from(process));

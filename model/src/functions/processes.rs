@@ -18,11 +18,13 @@ use lambda_idempotency::{
 };
 
 use super::{
+    accepted,
     call::{Call, Effect, Reply, Source},
+    outbox::message,
     properties::Received,
     scenario::{Deadline, Guarded, THE_KEY},
     services::{GatedProvider, GatedQueue, GatedStore, Machine},
-    shelf::{PHASE, answer, record_key, row},
+    shelf::{PHASE, ROW, answer, record_key, row},
     universe::Message,
 };
 
@@ -47,6 +49,7 @@ impl Machine {
         if let Some(every) = scenario.heartbeat {
             operation = operation.heartbeat(Duration::from_secs(every)).max_lease(MAX_LEASE);
         }
+        operation = accepted::asynchronous(operation, scenario.accepts);
         match scenario.guarded {
             Guarded::Transactional => operation.effects_in_transaction(),
             Guarded::Resumed(_) => operation.on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN)),
@@ -96,6 +99,8 @@ impl Machine {
             queue(Source::Checks),
             queue(Source::DeadLetters),
         )
+        .outbox(self.wakes())
+        .work_to(queue(Source::Work))
         .world(self.clone())
     }
 
@@ -109,6 +114,9 @@ pub async fn request(machine: Machine, deadline: Deadline) {
     match deadline {
         Deadline::Later(seconds) => machine.sleep(Duration::from_secs(seconds)).await,
         _ => drop(machine.call(Call::Begin).await),
+    }
+    if machine.universe.lock().scenario.accepts.is_some() {
+        return machine.replies(accepted::request(&machine).await);
     }
     let (executor, request) = (machine.executor(), machine.request(deadline));
     let guarded = machine.universe.lock().scenario.guarded;
@@ -128,7 +136,7 @@ pub async fn request(machine: Machine, deadline: Deadline) {
 }
 
 /// The handler: asks the provider for the effect.
-async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Answer>) {
+pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Answer>) {
     let scenario = machine.universe.lock().scenario;
     if scenario.work > 0 {
         machine.sleep(Duration::from_secs(scenario.work)).await;
@@ -158,6 +166,9 @@ async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Ans
         Effect::NoAnswer => return (Report::PerhapsExecuted("handler_failed"), None),
         Effect::NotSent => return (Report::NotExecuted, None),
     };
+    for place in 0..if status == 201 { scenario.messages } else { 0 } {
+        let _ = execution.write(message(number, place));
+    }
     let answer = answer(status, number);
     (Report::Completed(answer.clone()), Some(answer))
 }
@@ -180,8 +191,12 @@ async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -
             }
         });
         let Some(number) = charge.await? else { return Ok(answer(402, machine.process + 1)) };
-        let rows = row(machine.universe.lock().scenario.rows);
-        execution.commit("row", rows.into_iter().collect()).await?;
+        let scenario = machine.universe.lock().scenario;
+        // The first message commits with the row, the others with the answer.
+        let mut messages = (0..scenario.messages).map(|place| message(number, place));
+        let writes = row(scenario.rows).into_iter().chain(messages.next());
+        execution.commit(ROW, writes.collect()).await?;
+        messages.for_each(|message| drop(execution.write(message)));
         Ok::<_, PhaseError>(answer(201, number))
     };
     match ended.await {
@@ -249,7 +264,8 @@ pub async fn deliver(machine: Machine, message: Message) {
         Source::Checks => machine.stale().receive(&message.body, time).await.is_ok(),
         Source::Reconcile => machine.reconciliation().receive(&message.body).await.is_ok(),
         Source::Events => is_processed(&machine).await,
-        Source::DeadLetters => true,
+        Source::Stream => accepted::stream(&machine, &message.body, time).await,
+        _ => true,
     };
     if is_done {
         machine.call(Call::Acknowledge(message.id)).await;
@@ -275,6 +291,11 @@ async fn is_processed(machine: &Machine) -> bool {
     };
     let outcome = machine.reconciliation().reported(&record_key(THE_KEY), &report).await;
     outcome.is_ok_and(|outcome| !again(&outcome))
+}
+
+/// The stale function is invoked by the schedule of sweeps.
+pub async fn sweep(machine: Machine) {
+    let _ = machine.stale().sweep(Duration::from_secs(60)).await;
 }
 
 /// The reconcile function is invoked by its schedule.

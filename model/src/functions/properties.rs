@@ -3,18 +3,19 @@
 use std::{fmt, time::Duration};
 
 use lambda_idempotency::{
-    record::{Answer, AttemptId, Evidence, Head, KeptAnswer, Phases, Record, State},
+    record::{Answer, AttemptId, Evidence, Head, KeptAnswer, Record, State},
     time::Timestamp,
     time_budget::STORE_TIMEOUT,
 };
 use serde_json::Value;
 
 use super::{
+    accepted,
     call::Source,
     input::InputMessage,
     processes::COMPLETION_TIMEOUT,
-    scenario::{Guarded, Input, KeyId, Provider, Rows, THE_KEY},
-    shelf::{Shelf, record_key},
+    scenario::{KeyId, THE_KEY},
+    shelf::{KEYS, record_key},
     universe::{Message, Process, ProcessId, Universe},
 };
 
@@ -25,6 +26,8 @@ pub enum Received {
     Answer(u16, u64),
     /// The kept answer, without its body.
     Omitted(u16),
+    /// 202: it is accepted, or in flight.
+    Accepted,
     /// That it should ask again.
     Again,
 }
@@ -58,6 +61,13 @@ pub enum Violation {
     RanWhileUnknown,
     TooManyAttempts,
     TooManyReceives,
+    Undelivered,
+    DeliveredOutOfOrder,
+    ActedTwice,
+    NotCommitted,
+    FalseAbandonment,
+    RequestMissing,
+    RequestLeft,
 }
 
 impl fmt::Display for Violation {
@@ -80,7 +90,9 @@ impl fmt::Display for Violation {
             Self::NotTakenBack => {
                 "a reservation without an answer is taken back for as long as it can still land"
             }
-            Self::NoRest => "at rest, the record is free, completed, or with operators",
+            Self::NoRest => {
+                "at rest, the record is completed, with operators, or free if it was not accepted"
+            }
             Self::NeverExecuted => "a request or message without faults is executed",
             Self::LostMessage => "a message without an effect is in its queue, or in the dead letters",
             Self::OutOfOrder => {
@@ -89,15 +101,26 @@ impl fmt::Display for Violation {
             Self::RanWhileUnknown => "no execution begins while the outcome of another is unknown",
             Self::TooManyAttempts => "a message is tried no more often than its consumer says",
             Self::TooManyReceives => "a message is not received again and again while it waits",
+            Self::Undelivered => {
+                "each published message is delivered, without a sweep if the stream lost nothing"
+            }
+            Self::DeliveredOutOfOrder => "the first deliveries of a record's messages come in their order",
+            Self::ActedTwice => "a consumer that remembers ids acts once on each message",
+            Self::NotCommitted => {
+                "what is delivered was committed, by the execution whose answer or phase is kept"
+            }
+            Self::FalseAbandonment => "408 is the answer only if there is no effect, then or later",
+            Self::RequestMissing => "the accepted request is kept for as long as a worker may need it",
+            Self::RequestLeft => "at rest, the accepted request of what is settled is gone",
         })
     }
 }
 
-const fn is_effect(status: u16) -> bool {
+pub const fn is_effect(status: u16) -> bool {
     matches!(status, 200..=399)
 }
 
-fn kept_effect(answer: &KeptAnswer) -> bool {
+pub fn kept_effect(answer: &KeptAnswer) -> bool {
     match &answer.head {
         Head::Http { status, .. } => is_effect(*status),
         head => matches!(head, Head::Payload),
@@ -167,9 +190,13 @@ fn reports_effect(message: &Message) -> bool {
 
 /// What it violates that this message is removed from its queue.
 pub fn acknowledged(all: &Universe, message: &Message) -> Option<Violation> {
+    if message.source == Source::Stream {
+        return None;
+    }
     let record = all.shelf(all.key_in(&message.body)).record();
     if message.source == Source::Checks {
-        let open = matches!(record.map(|record| &record.state), Some(State::InProgress { .. }));
+        let state = record.map(|record| &record.state);
+        let open = matches!(state, Some(State::InProgress { .. } | State::Pending { .. }));
         let looked_later = all.messages.iter().any(|other| other.source == Source::Checks);
         return (open && !looked_later).then_some(Violation::Acknowledged);
     }
@@ -203,6 +230,9 @@ impl Universe {
         if !owns {
             self.violate(Violation::BeganWithoutLease);
         }
+        if !self.shelf(key).record().is_none_or(accepted::may_begin) {
+            self.violate(Violation::TooManyAttempts);
+        }
         if self.scenario.input.is_some() {
             self.begins_message(key);
         }
@@ -225,6 +255,9 @@ impl Universe {
     pub fn answered(&mut self, process: ProcessId, received: Received) {
         self.tell(|all| format!("{}'s client gets {received}", all.name(process)));
         self.received.push((process, received));
+        if received == Received::Accepted && self.shelf(THE_KEY).record().is_none() {
+            self.violate(Violation::FalseAnswer);
+        }
         let has_body = self.shelf(THE_KEY).has_body(self.clock);
         if matches!(received, Received::Omitted(_)) && has_body {
             self.violate(Violation::FalseAnswer);
@@ -239,10 +272,12 @@ impl Universe {
     }
 
     /// The number of the key in this message.
-    fn key_in(&self, body: &str) -> KeyId {
-        (0..self.scenario.keys())
-            .find(|key| body.contains(&record_key(*key).partition_key()))
-            .unwrap_or(THE_KEY)
+    pub fn key_in(&self, body: &str) -> KeyId {
+        let names = |key: &KeyId| {
+            let own = format!(r#""{}""#, KEYS[usize::from(*key)]);
+            body.contains(&record_key(*key).partition_key()) || body.contains(&own)
+        };
+        (0..self.scenario.keys()).find(names).unwrap_or(THE_KEY)
     }
 
     /// A message's function is about to begin.
@@ -269,93 +304,15 @@ impl Universe {
         self.input.progress[usize::from(key)].is_done || self.shelf(key).answer().is_some()
     }
 
-    /// What it violates that a message of this key is gone.
-    pub fn ended(&self, key: KeyId) -> Option<Violation> {
-        let was_buried = self.input.progress[usize::from(key)].was_buried;
-        (!self.is_settled(key) && !was_buried).then_some(Violation::Acknowledged)
-    }
-
-    /// What does not hold once nothing happens any more.
-    pub fn at_rest(&self) -> Option<Violation> {
-        let open = |record: &Record| {
-            use State::{BetweenWorkers, InProgress, Pending, Unknown};
-            matches!(
-                record.state,
-                InProgress { .. } | Unknown { .. } | BetweenWorkers { .. } | Pending { .. }
-            )
+    /// What it violates that this message is gone.
+    pub fn ended(&self, message: &InputMessage) -> Option<Violation> {
+        let key = message.key;
+        let is_settled = match message.source {
+            Source::Input => self.is_settled(key),
+            Source::Work => !self.shelf(key).record().is_some_and(accepted::is_pending),
+            _ => true,
         };
-        let is_open = |shelf: &Shelf| !shelf.is_escalated() && shelf.record().is_some_and(open);
-        if self.shelves.iter().any(is_open) || !self.messages.is_empty() {
-            return Some(Violation::NoRest);
-        }
-        match self.scenario.input {
-            Some(input) => (0..self.scenario.keys()).find_map(|key| self.messages_at_rest(key, input)),
-            None => self.clients_at_rest(),
-        }
-    }
-
-    /// What does not hold for the messages of this key.
-    fn messages_at_rest(&self, key: KeyId, input: Input) -> Option<Violation> {
-        let shelf = self.shelf(key);
-        let (done, known) = (!shelf.effects.is_empty(), shelf.is_escalated() || self.dead_letters > 0);
-        let has_effect = shelf.answer().is_some_and(kept_effect);
-        if !done && !self.input.holds(key) {
-            return Some(Violation::LostMessage);
-        }
-        if done && !has_effect && !known {
-            return Some(Violation::LostReport);
-        }
-        let is_refused = shelf.answer().is_some() && !has_effect || input.provider != Provider::Executes;
-        let is_sure = self.faults == 0 || self.is_calm;
-        (is_sure && !done && !is_refused && !known).then_some(Violation::NeverExecuted)
-    }
-
-    /// What does not hold for the clients.
-    fn clients_at_rest(&self) -> Option<Violation> {
-        let shelf = self.shelf(THE_KEY);
-        let (record, effects, visible) = (shelf.record(), &shelf.effects, self.is_visible());
-        let is_free = |record: &Record| matches!(record.state, State::FailedRetryable { .. });
-        let nothing = effects.is_empty() && shelf.rows == 0;
-        let in_calm = self.is_calm && !self.scenario.answer_may_expire();
-        if (self.faults == 0 || in_calm) && nothing && record.is_none_or(is_free) && !visible {
-            return Some(Violation::NeverExecuted);
-        }
-        let kept = shelf.answer();
-        let has_effect = kept.is_some_and(kept_effect);
-        if !effects.is_empty() && !has_effect && !visible {
-            return Some(Violation::LostReport);
-        }
-        let answers = || self.received.iter().map(|(_, received)| *received);
-        let refused = |received: &Received| matches!(received, Received::Answer(status, _) | Received::Omitted(status) if !is_effect(*status));
-        let effect = !effects.is_empty() || has_effect;
-        if answers().any(|received| refused(&received)) && effect && !visible {
-            return Some(Violation::ForgottenRefusal);
-        }
-        let mut whole = answers()
-            .filter(|received| matches!(received, Received::Answer(status, _) if is_effect(*status)));
-        if let Some(first) = whole.next()
-            && whole.any(|other| other != first)
-        {
-            return Some(Violation::TwoAnswers);
-        }
-        // What a client got is what the next one gets.
-        let done =
-            answers().any(|received| matches!(received, Received::Answer(status, _) if is_effect(status)));
-        if done && !has_effect && !visible {
-            return Some(Violation::FalseAnswer);
-        }
-        let rows = shelf.rows;
-        if matches!(self.scenario.guarded, Guarded::Resumed(_)) {
-            let has_row = |phases: &Phases| phases.kept.iter().any(|phase| phase.name == "row");
-            let kept = record.and_then(|record| record.phases.as_ref()).is_some_and(has_row);
-            return (rows > 1 || self.scenario.rows == Rows::One && (rows == 1) != kept)
-                .then_some(Violation::Rows);
-        }
-        let with_rows = has_effect && record.is_some_and(|record| record.with_writes);
-        if rows > 1 || (rows == 1) != with_rows {
-            return Some(Violation::Rows);
-        }
-        let wants_rows = self.scenario.rows == Rows::One && has_effect;
-        (wants_rows && rows == 0 && !visible).then_some(Violation::Rows)
+        let was_buried = self.input.progress[usize::from(key)].was_buried;
+        (!is_settled && !was_buried).then_some(Violation::Acknowledged)
     }
 }

@@ -9,6 +9,8 @@ use super::{
 
 /// When a message whose work failed is delivered again.
 const VISIBILITY: u64 = 360_000;
+/// When a batch of the stream is delivered again.
+const RETRY: u64 = 1_000;
 /// After how many deliveries a message becomes a dead letter.
 const MAX_RECEIVES: u8 = 5;
 /// For how long the reconcile function may be down.
@@ -19,6 +21,10 @@ impl Universe {
         if source == Source::DeadLetters {
             self.dead_letters = self.dead_letters.saturating_add(1);
             return;
+        }
+        if source == Source::Work || source == Source::Wakes {
+            let (key, clock) = (self.key_in(&body), self.clock);
+            return self.input.send(source, key, body, clock);
         }
         let id = self.next_message;
         self.next_message += 1;
@@ -37,7 +43,16 @@ impl Universe {
     /// Whether this message can be delivered now.
     pub fn is_ready(&self, message: &Message) -> bool {
         let is_up = message.source != Source::Reconcile || self.down_until <= self.clock;
-        is_up && !message.taken && message.visible_at <= self.clock
+        let first = || self.messages.iter().find(|other| other.source == message.source);
+        let is_next = message.source != Source::Stream || first().is_some_and(|first| first.id == message.id);
+        is_up && is_next && !message.taken && message.visible_at <= self.clock
+    }
+
+    /// A batch of the table's stream is lost.
+    pub fn lose(&mut self, id: MessageId) {
+        (self.faults, self.losses) = (self.faults + 1, self.losses + 1);
+        self.messages.retain(|message| message.id != id);
+        self.tell(|_| "a batch of the stream is lost".to_owned());
     }
 
     /// A process takes a message.
@@ -50,12 +65,13 @@ impl Universe {
 
     /// The process that took the message is over.
     pub fn give_back(&mut self, id: MessageId) {
-        let visible_at = self.clock + VISIBILITY;
         let Some(place) = self.messages.iter().position(|message| message.id == id) else { return };
         let message = &mut self.messages[place];
-        (message.taken, message.visible_at) = (false, visible_at);
-        // A provider repeats its events for days.
-        if message.receives >= MAX_RECEIVES && message.source != Source::Events {
+        let wait = if message.source == Source::Stream { RETRY } else { VISIBILITY };
+        (message.taken, message.visible_at) = (false, self.clock + wait);
+        // A provider repeats its events for days, and a stream its batches for a day.
+        let is_bounded = ![Source::Events, Source::Stream].contains(&message.source);
+        if message.receives >= MAX_RECEIVES && is_bounded {
             self.messages.remove(place);
             self.dead_letters += 1;
             self.tell(|_| "the message becomes a dead letter".to_owned());

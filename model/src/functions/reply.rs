@@ -1,6 +1,6 @@
 //! What callers get if a call fails, and what the state keeps of an answer.
 
-use lambda_idempotency::store::{StoreErrorKind, WriteOutcome};
+use lambda_idempotency::store::{OutboxMessage, StoreErrorKind, WriteOutcome};
 
 use super::{
     call::{Call, Effect, How, Reply},
@@ -19,8 +19,13 @@ pub fn failed(call: &Call, how: How) -> Reply {
         Call::Load(_) => Reply::Loaded(Err(kind)),
         Call::KeepBody(..) => Reply::Kept(Err(kind)),
         Call::LoadBody(..) => Reply::Body(Err(kind)),
+        Call::DeleteBody(..) | Call::Remove(_) => Reply::Removed(Err(kind)),
+        Call::Undelivered(_) => Reply::Undelivered(Err(kind)),
+        Call::Scan(_) => Reply::Page(Err(kind)),
         Call::Due(_) => Reply::Due(Err(kind)),
-        Call::Send(..) | Call::Bury(_) | Call::Hide(_) => Reply::Sent(false),
+        Call::Send(..) | Call::Wake(..) | Call::Deliver(_) | Call::Bury(..) | Call::Hide(_) => {
+            Reply::Sent(false)
+        }
         Call::Ask(_) => Reply::Found(None),
         Call::Effect(_) => Reply::Effect(match how {
             How::Refused => Effect::Refused,
@@ -52,6 +57,16 @@ pub fn reply_kind(reply: &Reply) -> u64 {
         Reply::Body(Err(kind)) => 50 + *kind as u64,
         Reply::Due(Ok(due)) => 60 + due.len() as u64,
         Reply::Due(Err(kind)) => 70 + *kind as u64,
+        Reply::Removed(Ok(())) => 7,
+        Reply::Removed(Err(kind)) => 110 + *kind as u64,
+        Reply::Undelivered(Ok(messages)) => {
+            1_000 + digest(&messages.iter().map(OutboxMessage::id).collect::<Vec<_>>()) / 2
+        }
+        Reply::Undelivered(Err(kind)) => 120 + *kind as u64,
+        Reply::Page(Ok(page)) => {
+            200 + digest(&(page.records.len(), page.undelivered.len(), page.requests.len())) / 2
+        }
+        Reply::Page(Err(kind)) => 130 + *kind as u64,
         Reply::Survey(_) => 6,
         Reply::Sent(sent) => 80 + u64::from(*sent),
         Reply::Effect(effect) => 90 + *effect as u64,

@@ -25,8 +25,10 @@ pub struct Faults {
     pub provider: bool,
     /// The provider refuses the effect.
     pub refusals: bool,
-    /// A queue does not answer, or delivers twice.
+    /// A queue does not answer, or delivers twice. A target of messages does not answer.
     pub queues: bool,
+    /// A batch of the table's stream is lost.
+    pub losses: bool,
 }
 
 /// How the operation is guarded.
@@ -89,6 +91,12 @@ pub struct Scenario {
     pub requests: &'static [Deadline],
     /// Messages that are consumed.
     pub input: Option<Input>,
+    /// How many executions there are at most, if requests are accepted, and executed later by a worker.
+    pub accepts: Option<u32>,
+    /// How many workers and deliverers may run at once.
+    pub workers: usize,
+    /// How many messages an execution publishes.
+    pub messages: u8,
     pub faults: Faults,
     /// The most faults of one execution, if it is run by command.
     pub faults_at_most: u8,
@@ -122,6 +130,16 @@ impl Scenario {
     pub fn keys(&self) -> KeyId {
         let keys = self.input.map_or(&[THE_KEY][..], |input| input.keys);
         keys.iter().max().map_or(1, |last| last + 1)
+    }
+
+    /// How many consumers, workers and deliverers may run at once.
+    pub fn consumers(&self) -> usize {
+        self.input.map_or(self.workers, |input| input.consumers)
+    }
+
+    /// Whether the outbox function reads the table's stream.
+    pub const fn has_stream(&self) -> bool {
+        self.accepts.is_some() || self.messages > 0
     }
 
     /// Whether the answer may expire. A request that came after that would be a new operation: so requests come at once, and the

@@ -12,6 +12,7 @@ const NO_FAULTS: Faults = Faults {
     provider: false,
     refusals: false,
     queues: false,
+    losses: false,
 };
 
 /// Two clients with the same key.
@@ -20,6 +21,9 @@ const PLAIN: Scenario = Scenario {
     guarded: Guarded::Reserved,
     requests: &[Deadline::None; 2],
     input: None,
+    accepts: None,
+    workers: 2,
+    messages: 0,
     faults: Faults { store: true, deaths: true, freezes: true, ..NO_FAULTS },
     faults_at_most: 2,
     retention: 24 * 3600,
@@ -47,8 +51,17 @@ const INPUT: Input = Input {
 const MESSAGES: Scenario =
     Scenario { name: "messages of one key", requests: &[], input: Some(INPUT), ..PLAIN };
 
+/// A client whose request is accepted. Its worker dies or is frozen, or the stream loses what would bring one. Another client comes at rest.
+const ACCEPTED: Scenario = Scenario {
+    name: "accepted work",
+    requests: &[Deadline::None],
+    accepts: Some(2),
+    faults: Faults { store: true, deaths: true, freezes: true, losses: true, ..NO_FAULTS },
+    ..PLAIN
+};
+
 /// All scenarios.
-pub static SCENARIOS: [Scenario; 27] = [
+pub static SCENARIOS: [Scenario; 34] = [
     PLAIN,
     // A client that retries. The store is down while its report is written, and the provider is asked.
     Scenario {
@@ -260,5 +273,64 @@ pub static SCENARIOS: [Scenario; 27] = [
         input: Some(Input { keys: &[0], provider: Provider::IsAway, ..INPUT }),
         faults: Faults { store: true, deaths: true, freezes: true, queues: true, ..NO_FAULTS },
         ..MESSAGES
+    },
+    ACCEPTED,
+    // The provider refuses, or is not reached. It ends after one execution that did nothing.
+    Scenario {
+        name: "accepted work without a provider",
+        accepts: Some(1),
+        faults: Faults { outages: true, provider: true, refusals: true, queues: true, ..NO_FAULTS },
+        ..ACCEPTED
+    },
+    // It ends in time. What is left of it, a sweep deletes.
+    Scenario {
+        name: "accepted work without a worker",
+        requests: &[Deadline::None; 2],
+        workers: 0,
+        faults: Faults { conflicts: true, ..ACCEPTED.faults },
+        ..ACCEPTED
+    },
+    // All effects are rows, and messages.
+    Scenario {
+        name: "accepted work with rows",
+        guarded: Guarded::Transactional,
+        faults: Faults { store: true, outages: true, deaths: true, losses: true, ..NO_FAULTS },
+        rows: Rows::One,
+        messages: 1,
+        ..ACCEPTED
+    },
+    // A call and a commit, each with a recovery point. The next worker resumes it.
+    Scenario {
+        name: "accepted phases",
+        guarded: Guarded::Resumed(24 * 3600),
+        faults: Faults {
+            store: true,
+            deaths: true,
+            freezes: true,
+            provider: true,
+            losses: true,
+            ..NO_FAULTS
+        },
+        rows: Rows::One,
+        messages: 2,
+        ..ACCEPTED
+    },
+    // Two messages of one record. Their deliverer dies or is frozen while another one takes its turn, or their target does not answer.
+    Scenario {
+        name: "published messages",
+        requests: &[Deadline::None],
+        faults: Faults { store: true, deaths: true, freezes: true, queues: true, losses: true, ..NO_FAULTS },
+        messages: 2,
+        ..PLAIN
+    },
+    // A row is refused: nothing is published with the answer that is set for that.
+    Scenario {
+        name: "messages of refused rows",
+        guarded: Guarded::Transactional,
+        requests: &[Deadline::None],
+        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        rows: Rows::RefusedWithAnswer,
+        messages: 1,
+        ..PLAIN
     },
 ];

@@ -16,8 +16,8 @@ use lambda_idempotency::{
     queue::{Queue, QueueError},
     record::{BodyId, Place, Record, Revision},
     store::{
-        AuditLine, Checkpoint, Companion, Cursor, Page, Store, StoreError, StoreErrorKind, Survey, Unsettled,
-        WriteOutcome,
+        AuditLine, Checkpoint, Companion, Cursor, Outbox, OutboxMessage, Page, Store, StoreError,
+        StoreErrorKind, Survey, Unsettled, WriteOutcome,
     },
     time::Timestamp,
     world::World,
@@ -164,6 +164,12 @@ impl Store for GatedStore {
         body.map_err(error)
     }
 
+    async fn delete_body(&self, key: &RecordKey, id: BodyId) -> Result<()> {
+        let call = Call::DeleteBody(self.0.key_id(key), id);
+        let Reply::Removed(removed) = self.0.call(call).await else { unreachable!("it is answered") };
+        removed.map_err(error)
+    }
+
     async fn audit(&self, _: &RecordKey, _: Revision, _: &AuditLine) -> Result<()> {
         Ok(())
     }
@@ -192,8 +198,19 @@ impl Unsettled for GatedStore {
         Ok(Survey::NOTHING)
     }
 
-    async fn scan(&self, _: (u32, u32), _: Option<&Cursor>, _: Timestamp, _: u32) -> Result<Page> {
-        Ok(Page::default())
+    async fn scan(
+        &self,
+        (segment, _): (u32, u32),
+        _: Option<&Cursor>,
+        now: Timestamp,
+        _: u32,
+    ) -> Result<Page> {
+        if segment > 0 {
+            // Everything is in the first segment.
+            return Ok(Page::default());
+        }
+        let Reply::Page(page) = self.0.call(Call::Scan(now)).await else { unreachable!("it is answered") };
+        page.map_err(error)
     }
 
     async fn load_checkpoint(&self, _: &str) -> Result<Option<Checkpoint>> {
@@ -201,7 +218,23 @@ impl Unsettled for GatedStore {
     }
 
     async fn write_checkpoint(&self, _: Option<Revision>, _: &Checkpoint) -> Result<bool> {
-        Ok(false)
+        // One sweep at a time.
+        Ok(true)
+    }
+}
+
+#[async_trait]
+impl Outbox for GatedStore {
+    async fn undelivered(&self, key: &RecordKey) -> Result<Vec<OutboxMessage>> {
+        let call = Call::Undelivered(self.0.key_id(key));
+        let Reply::Undelivered(messages) = self.0.call(call).await else { unreachable!("it is answered") };
+        messages.map_err(error)
+    }
+
+    async fn remove(&self, message: &OutboxMessage) -> Result<()> {
+        let call = Call::Remove(Box::new(message.clone()));
+        let Reply::Removed(removed) = self.0.call(call).await else { unreachable!("it is answered") };
+        removed.map_err(error)
     }
 }
 

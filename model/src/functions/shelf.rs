@@ -10,13 +10,16 @@ use lambda_idempotency::{
     domain::{DomainWrite, Table},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     reconcile::Finding,
-    record::{Answer, BodyId, KeptAnswer, Place, Record, Revision, State},
-    store::{Companion, Store, WriteOutcome},
+    record::{Answer, BodyId, Head, KeptAnswer, Place, Record, Revision, State},
+    store::{Companion, Outbox as _, OutboxMessage, Page, Store, Unsettled, WriteOutcome},
     time::Timestamp,
+    time_budget::DELIVERY_GRACE,
 };
 use serde_json::{Value, json};
 
 use super::{
+    accepted,
+    outbox::{self, Outbox},
     properties::{self, Violation},
     scenario::{Guarded, KeyId, Rows, Scenario},
     state::{digest, record_digest},
@@ -31,7 +34,12 @@ pub struct Shelf {
     retention: Duration,
     /// The digest of each write that was sent, by its revision.
     sent: HashMap<Revision, u64>,
-    /// When each body is deleted.
+    /// How many writes were applied.
+    writes: u64,
+    /// Whether the table's stream is read.
+    has_stream: bool,
+    pub outbox: Outbox,
+    /// When each body is deleted. A request never is by itself.
     bodies: HashMap<BodyId, u64>,
     /// How often the row was written.
     pub rows: u64,
@@ -58,12 +66,17 @@ pub const OPERATION: &str = "model";
 /// The phase in which a handler calls the provider.
 pub const PHASE: &str = "effect";
 
+/// The phase in which it writes its row.
+pub const ROW: &str = "row";
+
 /// What an applied write means for the queues.
 #[derive(Debug, Default)]
 pub struct Consequences {
     pub violation: Option<Violation>,
     /// The lease of an execution that has begun: the table's stream leads to a check.
     pub check_at: Option<Timestamp>,
+    /// What the table's stream shows.
+    pub stream: Option<String>,
 }
 
 impl Shelf {
@@ -78,6 +91,9 @@ impl Shelf {
             stamp: 0,
             retention: Duration::from_secs(scenario.retention),
             sent: HashMap::new(),
+            writes: 0,
+            has_stream: scenario.has_stream(),
+            outbox: Outbox::default(),
             bodies: HashMap::new(),
             rows: 0,
             effects: Vec::new(),
@@ -95,7 +111,9 @@ impl Shelf {
 
     /// The digest of everything in it.
     pub fn digest(&self, clock: u64) -> u64 {
-        digest(&(self.stamp, self.rows, self.has_body(clock), &self.effects))
+        let undelivered: Vec<_> = self.undelivered().iter().map(OutboxMessage::id).collect();
+        let messages = (&self.outbox, undelivered, self.request().is_some());
+        digest(&(self.stamp, self.rows, self.has_body(clock), &self.effects, messages))
     }
 
     /// Whether the kept answer has a body outside its record, and that body is stored.
@@ -154,6 +172,15 @@ impl Shelf {
         if outcome == WriteOutcome::Written {
             if !with.is_empty() {
                 self.rows = self.count_rows();
+                self.outbox.commits(with);
+                self.bodies.extend(with.iter().filter_map(|companion| match companion {
+                    Companion::KeepBody(id, _) => Some((*id, u64::MAX)),
+                    _ => None,
+                }));
+            }
+            self.writes += 1;
+            if self.has_stream {
+                then.stream = Some(accepted::batch(self.writes, self.current.as_ref(), record, with));
             }
             self.written(record, clock, &mut then);
         }
@@ -168,6 +195,9 @@ impl Shelf {
         then.violation = then.violation.or(violation);
         if body_of(record).is_some() && !self.has_body(clock) {
             then.violation.get_or_insert(Violation::MissingBody);
+        }
+        if let Some(accepted) = record.accepted.filter(|_| matches!(record.state, State::Pending { .. })) {
+            then.check_at = Some(accepted.claim_by);
         }
         if let State::InProgress { lease_until } = record.state
             // A heartbeat extends a lease that has its check already.
@@ -194,6 +224,73 @@ impl Shelf {
         self.store.load_body(key, id, place).now_or_never()?.ok()?
     }
 
+    pub fn delete_body(&mut self, key: &RecordKey, id: BodyId) {
+        self.bodies.remove(&id);
+        let deleted = self.store.delete_body(key, id).now_or_never();
+        assert!(matches!(deleted, Some(Ok(()))), "the store in memory answers at once");
+    }
+
+    /// The accepted request, if it is still kept.
+    pub fn request(&self) -> Option<BodyId> {
+        let request = self.current.as_ref()?.accepted?.request;
+        self.bodies.contains_key(&request).then_some(request)
+    }
+
+    /// Whether a worker needs the accepted request, and it is gone.
+    pub fn lacks_request(&self) -> bool {
+        let is_needed =
+            |record: &Record| record.accepted.is_some_and(|accepted| record.needs_request(accepted.request));
+        self.request().is_none() && self.current.as_ref().is_some_and(is_needed)
+    }
+
+    /// Whether nothing needs the accepted request, and it is still kept.
+    pub fn has_request_left(&self) -> bool {
+        self.request().is_some_and(|id| self.current.as_ref().is_some_and(|record| !record.needs_request(id)))
+    }
+
+    /// Whether its answer is that accepted work was abandoned.
+    pub fn is_abandoned(&self) -> bool {
+        self.answer().is_some_and(|answer| answer.head == Head::Abandoned)
+    }
+
+    /// The messages that are not removed.
+    pub fn undelivered(&self) -> Vec<OutboxMessage> {
+        match (self.has_stream, &self.current) {
+            (true, Some(record)) => self.store.undelivered(&record.key).now_or_never().and_then(Result::ok),
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+
+    pub fn remove(&mut self, message: &OutboxMessage) {
+        let _ = self.store.remove(message).now_or_never();
+    }
+
+    /// All that a sweep reads.
+    pub fn scan(&self, now: Timestamp) -> Page {
+        self.store.scan((0, 1), None, now, u32::MAX).now_or_never().and_then(Result::ok).unwrap_or_default()
+    }
+
+    /// Whether accepted work waits for a worker, or a message for its delivery, for so long that a sweep at this time asks for it.
+    pub fn waits_since(&self, at: u64) -> bool {
+        let grace = |time: Timestamp| time.plus(DELIVERY_GRACE).as_millis() <= at;
+        let waits = |record: &Record| {
+            let is_open = matches!(record.state, State::Pending { .. } | State::BetweenWorkers { .. });
+            is_open && record.accepted.is_some() && grace(record.created_at)
+        };
+        !self.is_escalated() && self.current.as_ref().is_some_and(waits)
+            || self.undelivered().iter().any(|message| grace(message.published_at))
+    }
+
+    /// Whether the execution of this number has its answer, or a phase with what it publishes, in the record.
+    pub fn keeps_answer_of(&self, number: u64) -> bool {
+        let phases = self.current.as_ref().and_then(|record| record.phases.as_ref());
+        let has_row = phases.is_some_and(|phases| phases.kept.iter().any(|phase| phase.name == ROW));
+        let is_effect = |answer: &KeptAnswer| answer.head.status() == Some(201);
+        let kept = self.answer().is_some_and(|answer| is_effect(answer) && answer.body_length() == number);
+        has_row || kept
+    }
+
     /// What an honest provider says.
     pub fn found(&self, scenario: &Scenario) -> Finding {
         let rows = scenario.rows;
@@ -202,10 +299,15 @@ impl Shelf {
                 Finding::PhaseExecuted { phase: PHASE.to_owned(), result: (process + 1).to_string() }
             }
             None => Finding::NotFound,
-            Some(process) => match row(rows).filter(|_| rows == Rows::One) {
-                Some(row) => Finding::ExecutedWith(answer(201, process + 1), vec![row]),
-                None => Finding::Executed(answer(201, process + 1)),
-            },
+            Some(process) => {
+                let row = row(rows).filter(|_| rows == Rows::One);
+                let messages = (0..scenario.messages).map(|place| outbox::message(process + 1, place));
+                let writes: Vec<_> = row.into_iter().chain(messages).collect();
+                match writes.is_empty() {
+                    true => Finding::Executed(answer(201, process + 1)),
+                    false => Finding::ExecutedWith(answer(201, process + 1), writes),
+                }
+            }
         }
     }
 }

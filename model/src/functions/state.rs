@@ -54,6 +54,7 @@ impl Universe {
     pub fn state(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         (self.clock, self.down_until.saturating_sub(self.clock)).hash(&mut hasher);
+        (self.losses, self.sweeps, self.swept_at).hash(&mut hasher);
         for shelf in &self.shelves {
             shelf.digest(self.clock).hash(&mut hasher);
         }

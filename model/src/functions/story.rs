@@ -18,7 +18,13 @@ pub fn end(all: &Universe) -> String {
             let answer = shelf.answer().map_or(String::new(), |answer| format!(", {:?}", answer.head));
             format!("the record is {}{answer}{reported}", record.state.name())
         });
-        format!("{record}; {} effects, {} rows", shelf.effects.len(), shelf.rows)
+        let (published, delivered) = (shelf.outbox.published.len(), shelf.outbox.delivered.len());
+        let messages = match published {
+            0 => String::new(),
+            _ => format!(", {published} messages published, {delivered} delivered"),
+        };
+        let request = if shelf.request().is_some() { ", its request is kept" } else { "" };
+        format!("{record}; {} effects, {} rows{messages}{request}", shelf.effects.len(), shelf.rows)
     };
     let kept: Vec<_> = all.shelves.iter().map(kept).collect();
     let (waiting, dead) = (all.input.messages.len(), usize::from(all.dead_letters) + all.input.dead.len());
@@ -39,6 +45,12 @@ impl fmt::Display for Call {
             Self::Load(_) => f.write_str("loads the record"),
             Self::KeepBody(..) => f.write_str("stores a body"),
             Self::LoadBody(..) => f.write_str("loads a body"),
+            Self::DeleteBody(..) => f.write_str("deletes the request"),
+            Self::Undelivered(_) => f.write_str("reads the messages that are not delivered"),
+            Self::Remove(message) => write!(f, "removes message {}", message.sequence),
+            Self::Scan(_) => f.write_str("scans the table"),
+            Self::Wake(..) => f.write_str("asks for a delivery"),
+            Self::Deliver(message) => write!(f, "delivers message {}: {}", message.sequence, message.body),
             Self::Due(_) => f.write_str("reads which questions are due"),
             Self::Survey => f.write_str("counts unknown outcomes"),
             Self::Send(source, ..) => write!(f, "sends a message to {source}"),
@@ -47,7 +59,7 @@ impl fmt::Display for Call {
                 f.write_str("hides")?;
                 hidden.iter().try_for_each(|(receipt, time)| write!(f, " {receipt} for {} s", time.as_secs()))
             }
-            Self::Bury(_) => f.write_str("sends its message to the dead letters"),
+            Self::Bury(..) => f.write_str("sends its message to the dead letters"),
             Self::EndBatch(done) => {
                 f.write_str("ends its batch, done:")?;
                 done.iter().try_for_each(|receipt| write!(f, " {receipt}"))
@@ -65,6 +77,10 @@ impl fmt::Display for Source {
             Self::Reconcile => "the queue of the reconcile function",
             Self::Events => "the webhook",
             Self::DeadLetters => "the dead letters",
+            Self::Input => "the queue",
+            Self::Work => "the queue of accepted work",
+            Self::Wakes => "the queue of wakes",
+            Self::Stream => "the table's stream",
         })
     }
 }
@@ -98,6 +114,7 @@ impl fmt::Display for Received {
         match self {
             Self::Answer(status, number) => write!(f, "{status}, answer {number}"),
             Self::Omitted(status) => write!(f, "{status}, without its body"),
+            Self::Accepted => f.write_str("202: it is accepted, or in flight"),
             Self::Again => f.write_str("no answer: it should ask again"),
         }
     }

@@ -28,8 +28,10 @@ pub type MessageId = u16;
 /// The name of a client's request.
 pub const REQUEST: &str = "request";
 
-/// The name of a consumer.
+/// The names of those that take messages: of consumers, of workers, and of those that deliver messages.
 pub const CONSUMER: &str = "consumer";
+pub const WORKER: &str = "worker";
+pub const DELIVERER: &str = "deliverer";
 
 /// When every execution begins, in milliseconds since 1970.
 pub const BEGINNING: u64 = 1_800_000_000_000;
@@ -64,6 +66,12 @@ pub struct Process {
     pub outage_until: u64,
     /// The message that it works on.
     pub message: Option<MessageId>,
+}
+
+impl Process {
+    pub fn is_consumer(&self) -> bool {
+        [CONSUMER, WORKER, DELIVERER].contains(&self.name)
+    }
 }
 
 /// Where a task waits.
@@ -113,12 +121,17 @@ pub struct Universe {
     next_gate: GateId,
     /// What there is under each key.
     pub shelves: Vec<Shelf>,
-    /// The queue from which consumers take messages.
+    /// The queues from which consumers take messages.
     pub input: InputQueue,
     pub messages: Vec<Message>,
     pub next_message: MessageId,
     /// Until when the reconcile function is down.
     pub down_until: u64,
+    /// How many batches of the table's stream were lost.
+    pub losses: u8,
+    /// How many sweeps there were, and when the last one began.
+    pub sweeps: u8,
+    pub swept_at: u64,
     pub dead_letters: u8,
     pub later: Vec<Later>,
     pub received: Vec<(ProcessId, Received)>,
@@ -149,6 +162,9 @@ impl Shared {
             messages: Vec::new(),
             next_message: 0,
             down_until: 0,
+            losses: 0,
+            sweeps: 0,
+            swept_at: BEGINNING,
             dead_letters: 0,
             later: Vec::new(),
             received: Vec::new(),
@@ -193,8 +209,8 @@ impl Universe {
     /// A new process, in the place of one that is over if it can be.
     pub fn add_process(&mut self, name: &'static str, message: Option<MessageId>) -> ProcessId {
         // What lands late asks for these.
-        let stays = |name| [REQUEST, CONSUMER].contains(&name);
-        let place = self.processes.iter().position(|process| process.over && !stays(process.name));
+        let stays = |process: &Process| process.name == REQUEST || process.is_consumer();
+        let place = self.processes.iter().position(|process| process.over && !stays(process));
         let place = place.unwrap_or(self.processes.len());
         if place == self.processes.len() {
             self.processes.push(Process::default());
@@ -279,6 +295,7 @@ impl Universe {
         let key = match (&gate.call, &reply) {
             (Call::Write(_, record, _), Reply::Written(Ok(_))) => Some(self.key_id(&record.key)),
             (Call::Load(key), Reply::Loaded(Ok(_))) => Some(*key),
+            (Call::Scan(_), _) => Some(THE_KEY),
             _ => None,
         };
         let stamp = key.map(|key| self.shelf(key).stamp());
@@ -359,6 +376,7 @@ impl Universe {
 
     /// Whether operators know that something is wrong.
     pub fn is_visible(&self) -> bool {
-        self.dead_letters > 0 || self.shelves.iter().any(Shelf::is_escalated)
+        let work = self.input.dead.iter().any(|message| message.source == Source::Work);
+        work || self.dead_letters > 0 || self.shelves.iter().any(Shelf::is_escalated)
     }
 }
