@@ -2,9 +2,10 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_idempotency::{
-    internal::terminal::harmless_text,
+    internal::{error_chain, terminal::harmless_text},
+    key::RecordKey,
     record::{Answer, Place, Record, State},
-    store::{AuditLine, Outbox, Store},
+    store::{AuditLine, Outbox, OutboxMessage, Store, StoreErrorKind},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -24,9 +25,12 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
         Some(hash) => find::by_hash(context, &hash, args).await?,
         None => args.record.record_key()?,
     };
-    let record = context.load(&key).await?;
+    let record = match context.load(&key).await {
+        Ok(record) => record,
+        Err(missing) => return Err(left(context, &key).await?.unwrap_or(missing)),
+    };
     let lines = context.store.audit_lines(&key).await?;
-    let messages = context.store.undelivered(&key).await?;
+    let (messages, unreadable) = messages(context, &key).await?;
     let has_request = has_request(context, &record).await?;
     let (answer, without) = match args.body {
         true => match answer(context, &record).await {
@@ -41,6 +45,9 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
         let mut document = json!({ "record": RecordJson::from(&record), "audit": lines });
         if !messages.is_empty() {
             document["undelivered"] = json!(messages.iter().map(MessageJson::from).collect::<Vec<_>>());
+        }
+        if let Some(why) = unreadable {
+            document["undelivered_unreadable"] = json!(why);
         }
         if let Some(has_request) = has_request {
             document["has_request"] = json!(has_request);
@@ -63,6 +70,7 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     fields.extend(labels.iter().zip(&args.phase).map(|(label, phase)| (label.as_str(), derived(phase))));
     fields.extend(has_request.map(|is_there| ("request", cell(request(&record, is_there)))));
     fields.extend(messages.iter().map(|message| ("undelivered", cell(line(message, now)))));
+    fields.extend(unreadable.map(|why| ("undelivered", cell(why))));
     fields.extend(lines.iter().map(|line| ("audit", cell_of_lines(line_text(line, now)))));
     context.screen.print_table(&context.screen.fields(fields))?;
     match answer {
@@ -72,6 +80,46 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
         Some(Answer { body, .. }) => context.screen.write(&[b"\n", &body[..], b"\n"].concat()),
         None => without,
     }
+}
+
+/// The messages that wait for delivery, or why the first of them cannot be read.
+async fn messages(
+    context: &Context,
+    key: &RecordKey,
+) -> Result<(Vec<OutboxMessage>, Option<String>), Failure> {
+    match context.store.undelivered(key).await {
+        Ok(messages) => Ok((messages, None)),
+        Err(error) if error.kind() == StoreErrorKind::Unreadable => {
+            Ok((Vec::new(), Some(format!("the first one cannot be read: {}", error_chain(&error)))))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Shows what a record has left that is not there any more: its audit lines, and messages, which have no time to live. Returns why only
+/// that is shown, if there is any.
+async fn left(context: &Context, key: &RecordKey) -> Result<Option<Failure>, Failure> {
+    let lines = context.store.audit_lines(key).await?;
+    let (messages, unreadable) = messages(context, key).await?;
+    if lines.is_empty() && messages.is_empty() && unreadable.is_none() {
+        return Ok(None);
+    }
+    if context.screen.is_json() {
+        let lines: Vec<_> = lines.iter().map(line_json).collect();
+        let messages: Vec<_> = messages.iter().map(MessageJson::from).collect();
+        let document = json!({
+            "record": null, "audit": lines, "undelivered": messages, "undelivered_unreadable": unreadable
+        });
+        context.screen.print_json(&document, false)?;
+    } else {
+        let now = context.now();
+        let undelivered = messages.iter().map(|message| ("undelivered", cell(line(message, now))));
+        let mut fields: Vec<_> = undelivered.collect();
+        fields.extend(unreadable.map(|why| ("undelivered", cell(why))));
+        fields.extend(lines.iter().map(|line| ("audit", cell_of_lines(line_text(line, now)))));
+        context.screen.print_table(&context.screen.fields(fields))?;
+    }
+    Ok(Some(Failure::NotAsExpected("the record is gone: this is what it has left".into())))
 }
 
 /// Whether the request of accepted work is there; `None` if the record was not accepted.

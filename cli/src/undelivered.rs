@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use lambda_idempotency::{
+    internal::{error_chain, terminal::harmless},
     key::{RecordKey, Tenant},
-    store::{Outbox, OutboxMessage, Unsettled},
+    store::{Outbox, OutboxMessage, StoreErrorKind, Unsettled},
     time::Timestamp,
 };
 use serde::Serialize;
@@ -77,8 +78,16 @@ pub async fn list(context: &Context, tenant: Option<&Tenant>, limit: usize) -> R
     let mut found = Vec::new();
     for (key, messages) in counted.into_values().take(limit) {
         // Read again: they may have been delivered meanwhile.
-        if let Some(first) = context.store.undelivered(&key).await?.into_iter().next() {
-            found.push((first, messages));
+        match context.store.undelivered(&key).await {
+            Ok(waiting) => found.extend(waiting.into_iter().next().map(|first| (first, messages))),
+            Err(error) if error.kind() == StoreErrorKind::Unreadable => {
+                let name = harmless(&key.partition_key());
+                eprintln!(
+                    "{name}: the first of its {messages} messages cannot be read: {}",
+                    error_chain(&error)
+                );
+            }
+            Err(error) => return Err(error.into()),
         }
     }
     found.sort_by_key(|(first, _)| first.published_at);

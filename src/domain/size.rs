@@ -2,8 +2,9 @@
 
 use serde_dynamo::{AttributeValue, Item};
 
-/// The most domain writes of one operation: a transaction has a hundred actions, and the record is one of them.
-pub(super) const MAX_WRITES: usize = 99;
+/// The most domain writes of one operation: a transaction has a hundred actions. One is the record's, and two may be those of an accepted
+/// request, or of an operator's audit line and the body that it replaces.
+pub(super) const MAX_WRITES: usize = 97;
 
 /// The size of an item.
 ///

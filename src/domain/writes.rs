@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_writes_each_item_once_and_at_most_99() {
+    fn a_transaction_writes_each_item_once_and_at_most_97() {
         let put = |id: usize| table().put(json!({ "id": format!("a-{id}") }));
         assert!(matches!(
             refused([put(1), table().delete(json!({ "id": "a-1" }))]),

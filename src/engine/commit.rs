@@ -27,12 +27,14 @@ pub(crate) fn completing(mut next: Transition, writes: &[DomainWrite], now: Time
 
 /// A transition with the writes that commit with it. Its record counts the messages among them.
 pub(crate) fn with_writes(mut next: Transition, writes: &[DomainWrite], now: Timestamp) -> Change {
+    let first = next.messages;
     let companion = |write: &DomainWrite| match write.message() {
         None => Companion::Domain(write.clone()),
         Some((topic, body)) => Companion::Message(OutboxMessage {
             key: next.key.clone(),
             created_at: next.created_at,
             sequence: next.next_message(),
+            first,
             topic: topic.to_owned(),
             body: body.to_owned(),
             published_at: now,

@@ -284,7 +284,7 @@ impl Executor {
                         commit::completing(next, writes, moment.now)
                     }
                     (None, Content::Request(body), Some(accepted)) => {
-                        let request = Companion::KeepBody(accepted.request, body.clone());
+                        let request = Companion::KeepBody(accepted.request, body.clone(), moment.now);
                         commit::with_writes(begun, writes, moment.now).and(request)
                     }
                     (None, ..) => begun.into(),

@@ -97,7 +97,11 @@ where
         Ok(Some(kept)) => kept,
         Ok(None) => {
             return match waits(store, &key, id).await {
-                Ok(true) => Done::refused("the record of accepted work has lost its request"),
+                // Written together, and not read together. If it is lost, the record ends when its time to wait is over.
+                Ok(true) => {
+                    tracing::error!("the request of accepted work is missing: the message comes again");
+                    Done { ended: Err(RunError::Unavailable), attempts: None }
+                }
                 Ok(false) => Done { ended: Ok(()), attempts: None },
                 Err(error) => unavailable(&error),
             };
@@ -142,6 +146,12 @@ where
             Err(error) => unavailable(&error),
         },
         Err(RunError::Interrupted(error)) if attempts.is_some_and(|attempts| attempts >= max_attempts) => {
+            match waits(store, &key, id).await {
+                Ok(true) => {}
+                // Its last execution ended it.
+                Ok(false) => return Done { ended: Ok(()), attempts },
+                Err(error) => return unavailable(&error),
+            }
             let why = error.map(|error| format!(": {error}")).unwrap_or_default();
             Done::refused(format!(
                 "it was interrupted {max_attempts} times, and parts of it may be done{why}"

@@ -95,9 +95,7 @@ impl Guard {
             Ok((mut parts, body)) => {
                 let report = match self.report(execution, &parts, &body) {
                     // Its client has its answer already, and polls for this one.
-                    Report::NotBegun
-                        if self.operation().asynchronous.is_some() && execution.attempts() == 1 =>
-                    {
+                    Report::NotBegun if self.operation().asynchronous.is_some() => {
                         Report::Completed(self.kept(&parts, &body))
                     }
                     report => report,

@@ -66,7 +66,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let operation = guard.operation();
     let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
     let claim: Option<&Claim> = parts.extensions.get();
-    if let Some(claim) = claim.filter(|claim| claim.key.operation() == operation.name()) {
+    if let Some(claim) = claim {
         // It was parsed when it was accepted.
         let Claim { key, request, fingerprints } = claim.clone();
         let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;

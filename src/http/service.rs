@@ -1,7 +1,7 @@
 //! The guarded service: requests that need no guard pass through, the guard answers the rest.
 
 use std::{
-    fmt, mem,
+    fmt, future, mem,
     pin::Pin,
     task::{Context, Poll},
 };
@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
-    GuardedBody, IDEMPOTENCY_KEY, accept, claim::Claim, guard, run::ResponseBody, settings::Guard,
-    single_transaction,
+    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, claim::Claim, guard, run::ResponseBody,
+    settings::Guard, single_transaction,
 };
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
@@ -51,8 +51,13 @@ where
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
         let claim: Option<&Claim> = request.extensions().get();
-        let is_claimed = claim.is_some_and(|claim| claim.key.operation() == guard.operation().name());
-        let answer = if guard.operation().asynchronous.is_some() && !is_claimed {
+        let is_claimed = claim.is_some();
+        let is_of_another = claim.is_some_and(|claim| claim.key.operation() != guard.operation().name());
+        let answer = if is_of_another {
+            let operation = guard.operation().name();
+            tracing::error!(%operation, "accepted work of another operation came to this route: nothing is run");
+            future::ready(guard.problem(ProblemType::NotGuarded)).boxed().left_future()
+        } else if guard.operation().asynchronous.is_some() && !is_claimed {
             accept::answer(guard, request).boxed().left_future()
         } else if guard.settings.single_transaction {
             // Boxed, because it is large: a reservation's future would have its size.

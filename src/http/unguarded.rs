@@ -13,10 +13,8 @@ use crate::telemetry::Count;
 impl Guard {
     /// Whether a request runs unguarded: by its method, or without a key if the profile makes keys optional.
     pub(super) fn lets_pass<B>(&self, request: &Request<B>) -> bool {
-        // Another front must not run it twice, whatever its method.
-        let claim: Option<&Claim> = request.extensions().get();
-        let is_claimed = claim.is_some_and(|claim| claim.key.operation() == self.operation().name());
-        if is_claimed || request.extensions().get::<GivenKey>().is_some() {
+        // Another front must not run it twice, whatever its method. Nor must accepted work run without the guard that accepted it.
+        if request.extensions().get::<Claim>().is_some() || request.extensions().get::<GivenKey>().is_some() {
             return false;
         }
         let (method, keyed) = (request.method(), request.headers().contains_key(IDEMPOTENCY_KEY));

@@ -102,8 +102,13 @@ impl Deliverer {
     /// # Errors
     /// If one is not delivered. Those before it are.
     pub async fn deliver(&self, key: &RecordKey, time: Duration) -> Result<(), DeliveryError> {
-        let delivered = self.delivered(key, time).instrument(telemetry::record_span(key)).await;
-        delivered.inspect_err(|_| Count::NotDelivered.add(key.operation()))
+        let deliver = async {
+            self.delivered(key, time).await.inspect_err(|error| {
+                tracing::warn!(error = error_chain(error), "a message is not delivered");
+                Count::NotDelivered.add(key.operation());
+            })
+        };
+        deliver.instrument(telemetry::record_span(key)).await
     }
 
     async fn delivered(&self, key: &RecordKey, time: Duration) -> Result<(), DeliveryError> {

@@ -10,7 +10,7 @@ use super::{Target, Topics};
 use crate::{
     config::ConfigError,
     error_chain::error_chain,
-    queue::{QueueError, in_last_seconds},
+    queue::{QueueError, acceptable, in_last_seconds},
     store::OutboxMessage,
 };
 
@@ -53,7 +53,8 @@ impl Target for EventBus {
             .event_bus_name(&*self.name)
             .source(message.key.operation().as_str())
             .detail_type(&message.topic)
-            .detail(message.to_cloud_event())
+            // A rule may send it to a queue of SQS.
+            .detail(acceptable(&message.to_cloud_event()))
             .build();
         let answer = self.client.put_events().entries(entry).send().await.map_err(QueueError::new)?;
         // The call succeeds even if it takes no event.

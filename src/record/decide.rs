@@ -106,7 +106,8 @@ pub fn decide(
     }
     // It was executed at once until now: only what is released is accepted.
     if let Work::Later { claim_by, max_attempts } = reservation.work {
-        let accepted = existing.accept_again(claim_by, max_attempts, revision);
+        let accepted =
+            existing.accept_again(&reservation.fingerprints.current(), claim_by, max_attempts, revision);
         return match (accepted, &existing.state) {
             (_, State::Completed { .. }) => Err(Found::Completed),
             (Some(_), _) if !reservation.may_begin => Err(Found::MayNotBegin),

@@ -210,6 +210,10 @@ impl WorkerReport<'_> {
         if self.matters() && !base.shares_generation(seen, now) {
             return Fate::Gone;
         }
+        // It was claimed before, so this is the record of a later life, or of an earlier time: nothing says what was done since.
+        if self.matters() && seen.is_unclaimed() {
+            return Fate::Gone;
+        }
         let in_progress = matches!(seen.state, State::InProgress { .. });
         if in_progress && self.meets_another(seen, now)
             || self.safe != Safe::Alarm(seen.attempt) && self.is_double(seen, now)
@@ -290,7 +294,7 @@ impl WorkerReport<'_> {
     pub fn overtaken_by(&self, current: &Record, now: Timestamp) -> Overtaken {
         let double = self.is_double(current, now);
         // Its record will never hold this report's result.
-        if self.matters() && !self.base.is_same_request(current)
+        if self.matters() && (!self.base.is_same_request(current) || current.is_unclaimed())
             || !double && self.belongs_to_earlier_generation(current)
         {
             return Overtaken::Escalated(GONE);

@@ -4,7 +4,7 @@ use super::{
     Accepted, BodyId, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition, UnknownCause,
     Verdict,
 };
-use crate::time::Timestamp;
+use crate::{fingerprint::Fingerprint, time::Timestamp};
 
 impl Record {
     /// Whether it was accepted, and no more executions may begin from its beginning.
@@ -57,6 +57,7 @@ impl Record {
     /// The released record of a request that is accepted now: its operation was not asynchronous before. `None` if it is not released.
     pub(super) fn accept_again(
         &self,
+        fingerprint: &Fingerprint,
         claim_by: Timestamp,
         max_attempts: u32,
         revision: Revision,
@@ -66,7 +67,21 @@ impl Record {
         // Of earlier executions, only the last word is known.
         let accepted = Some(Accepted::by(revision, claim_by, max_attempts).without(by, self.attempts));
         let state = State::Pending { released_by: Some(by) };
-        Some(Transition::to(Self { revision, accepted, settled_note: None, state, ..self.clone() }))
+        // That of its request, which is kept now: the record's may be by a former rule.
+        let fingerprint = *fingerprint;
+        Some(Transition::to(Self {
+            revision,
+            fingerprint,
+            accepted,
+            settled_note: None,
+            state,
+            ..self.clone()
+        }))
+    }
+
+    /// Whether it was accepted, and no worker has claimed it yet.
+    pub(super) fn is_unclaimed(&self) -> bool {
+        matches!(self.state, State::Pending { released_by: None })
     }
 
     /// Whether a worker needs this request: it was accepted with this record, which is not settled.

@@ -14,7 +14,7 @@ use crate::{
     store::{Cursor, Page, StoreError, StoreErrorKind},
     telemetry::{OUTBOX_UNDELIVERED, WORK_WAITING},
     time::Instant,
-    time_budget::{DELIVERY_GRACE, STORE_TIMEOUT},
+    time_budget::STORE_TIMEOUT,
 };
 
 /// How many segments of a table are scanned in parallel.
@@ -176,9 +176,7 @@ impl Stale {
                 }
                 continue;
             };
-            if !record.waits_for_a_worker()
-                || self.engine.world.now() < record.created_at.plus(DELIVERY_GRACE)
-            {
+            if !record.waits_for_a_worker() {
                 continue;
             }
             waiting += 1;

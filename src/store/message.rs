@@ -17,6 +17,8 @@ pub struct OutboxMessage {
     pub created_at: Timestamp,
     /// Its place among the messages of this record, from 0.
     pub sequence: u32,
+    /// The place of the first message that was committed with it.
+    pub first: u32,
     /// What it is about.
     pub topic: String,
     /// What was published, as JSON.

@@ -68,8 +68,8 @@ pub enum Companion {
     Audit(AuditLine),
     /// Deletes a body item that the record no longer names.
     DeleteBody(BodyId),
-    /// Keeps a body until it is deleted: the request of accepted work.
-    KeepBody(BodyId, Bytes),
+    /// Keeps a body until it is deleted, since this time: the request of accepted work.
+    KeepBody(BodyId, Bytes, Timestamp),
     /// Writes an item of a table of the user's, under its own condition.
     Domain(DomainWrite),
     /// Puts a message into the outbox, if it has none of this number yet.

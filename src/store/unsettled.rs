@@ -29,7 +29,8 @@ pub trait Unsettled: Store {
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
     /// them that are pending, or in progress with an expired lease by `now`. Besides, it finds the messages in the outbox that were
-    /// published [`DELIVERY_GRACE`](crate::time_budget::DELIVERY_GRACE) before that, and the requests of accepted work.
+    /// published [`DELIVERY_GRACE`](crate::time_budget::DELIVERY_GRACE) before that, and the requests of accepted work that
+    /// were kept as long before: a scan may see such an item before its record.
     async fn scan(
         &self,
         segment: (u32, u32),

@@ -174,7 +174,7 @@ impl Shelf {
                 self.rows = self.count_rows();
                 self.outbox.commits(with);
                 self.bodies.extend(with.iter().filter_map(|companion| match companion {
-                    Companion::KeepBody(id, _) => Some((*id, u64::MAX)),
+                    Companion::KeepBody(id, ..) => Some((*id, u64::MAX)),
                     _ => None,
                 }));
             }

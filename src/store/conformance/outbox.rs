@@ -21,6 +21,7 @@ fn message(record: &Record, sequence: u32) -> OutboxMessage {
         key: record.key.clone(),
         created_at: record.created_at,
         sequence,
+        first: sequence,
         topic: "order.placed".to_owned(),
         body: format!(r#"{{"n":{sequence},"text":"ü\n"}}"#),
         published_at: NOW,

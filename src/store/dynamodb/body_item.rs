@@ -8,6 +8,9 @@ use crate::{key::RecordKey, record::BodyId, time::Timestamp};
 
 const BODY: &str = "body";
 
+/// Since when an accepted request is kept, in milliseconds since 1970.
+const KEPT_AT: &str = "kept_at";
+
 /// The prefix of their sort keys.
 pub(super) const PREFIX: &str = "body#";
 
@@ -20,19 +23,20 @@ pub(super) fn id(sort_key: &str) -> Option<BodyId> {
     sort_key.strip_prefix(PREFIX)?.parse().ok()
 }
 
-/// Without an expiry it stays until it is deleted.
-pub(super) fn to_item(
-    key: &RecordKey,
-    id: BodyId,
-    body: &Bytes,
-    expires_at: Option<Timestamp>,
-) -> Attributes {
+/// A body that time to live deletes.
+pub(super) fn to_item(key: &RecordKey, id: BodyId, body: &Bytes, expires_at: Timestamp) -> Attributes {
+    with(key, id, body, "expires_at", expires_at.as_secs_rounded_up())
+}
+
+/// An accepted request, which stays until it is deleted.
+pub(super) fn of_request(key: &RecordKey, id: BodyId, body: &Bytes, kept_at: Timestamp) -> Attributes {
+    with(key, id, body, KEPT_AT, kept_at.as_millis())
+}
+
+fn with(key: &RecordKey, id: BodyId, body: &Bytes, name: &str, number: u64) -> Attributes {
     let mut item = named(key, sort_key(id));
     item.insert(BODY.to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
-    if let Some(expires_at) = expires_at {
-        let expires_at = AttributeValue::N(expires_at.as_secs_rounded_up().to_string());
-        item.insert("expires_at".to_owned(), expires_at);
-    }
+    item.insert(name.to_owned(), AttributeValue::N(number.to_string()));
     item
 }
 

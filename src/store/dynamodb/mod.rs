@@ -193,7 +193,7 @@ impl Store for DynamoDbStore {
         expires_at: Timestamp,
     ) -> Result<Option<Place>> {
         if body.len() <= capacity::MAX_BODY_BYTES {
-            self.put_new(body_item::to_item(key, id, &body, Some(expires_at))).await?;
+            self.put_new(body_item::to_item(key, id, &body, expires_at)).await?;
             return Ok(Some(Place::BodyItem));
         }
         #[cfg(feature = "s3")]

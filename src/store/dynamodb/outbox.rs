@@ -1,18 +1,18 @@
 //! The outbox: items `message#<created_at>#<sequence>` with the record's partition key, without a time to live.
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, Get, TransactGetItem};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DynamoDbStore,
+    DynamoDbStore, PK, SK,
     attributes::{form, named},
     conditions::Attributes,
 };
 use crate::{
     key::RecordKey,
     store::{
-        Outbox, OutboxMessage, Result, StoreError,
+        Outbox, OutboxMessage, Result, StoreError, StoreErrorKind,
         item::{MESSAGE, check_version},
     },
     time::Timestamp,
@@ -26,6 +26,7 @@ const PAGE: i32 = 25;
 struct Item {
     created_at: Timestamp,
     sequence: u32,
+    first: u32,
     topic: String,
     body: String,
     published_at: Timestamp,
@@ -44,8 +45,8 @@ fn sort_key(created_at: Timestamp, sequence: u32) -> String {
 }
 
 pub(super) fn to_item(key: &RecordKey, message: &OutboxMessage) -> Result<Attributes> {
-    let OutboxMessage { created_at, sequence, topic, body, published_at, .. } = message.clone();
-    let mut item = form(&Item { created_at, sequence, topic, body, published_at })?;
+    let OutboxMessage { created_at, sequence, first, topic, body, published_at, .. } = message.clone();
+    let mut item = form(&Item { created_at, sequence, first, topic, body, published_at })?;
     item.extend(named(key, sort_key(created_at, sequence)));
     Ok(item)
 }
@@ -53,13 +54,41 @@ pub(super) fn to_item(key: &RecordKey, message: &OutboxMessage) -> Result<Attrib
 fn from_item(key: &RecordKey, item: Attributes) -> Result<OutboxMessage> {
     let Stored { schema, item } = serde_dynamo::from_item(item).map_err(StoreError::unreadable)?;
     check_version(schema)?;
-    let Item { created_at, sequence, topic, body, published_at } = item;
-    Ok(OutboxMessage { key: key.clone(), created_at, sequence, topic, body, published_at })
+    let Item { created_at, sequence, first, topic, body, published_at } = item;
+    Ok(OutboxMessage { key: key.clone(), created_at, sequence, first, topic, body, published_at })
+}
+
+/// Whether `message` follows `before`, or is the first that was committed with it. Otherwise, a query may have seen a part of a transaction:
+/// one that was committed with it, and comes first, may be in the table and not in the answer
+/// ([AWS](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation)).
+fn is_next(before: Option<&OutboxMessage>, message: &OutboxMessage) -> bool {
+    let follows = |before: &OutboxMessage| {
+        (before.created_at, before.sequence.saturating_add(1)) == (message.created_at, message.sequence)
+    };
+    message.sequence <= message.first || before.is_some_and(follows)
+}
+
+impl DynamoDbStore {
+    /// Whether nothing that was committed with this message comes before it any more, in one atomic read.
+    async fn is_first_left(&self, message: &OutboxMessage) -> Result<bool> {
+        let get = |sequence: u32| {
+            let [pk, sk] = [message.key.partition_key(), sort_key(message.created_at, sequence)];
+            let get = Get::builder().table_name(&*self.table).projection_expression(PK);
+            let get = get.key(PK, AttributeValue::S(pk)).key(SK, AttributeValue::S(sk));
+            let get = get.build().map_err(StoreError::refused)?;
+            Ok(TransactGetItem::builder().get(get).build())
+        };
+        // With itself: it is there only once all of its transaction is.
+        let gets = (message.first..=message.sequence).map(get).collect::<Result<Vec<_>>>()?;
+        let read = self.client.transact_get_items().set_transact_items(Some(gets)).send().await?;
+        let there = read.responses().iter().filter(|response| response.item().is_some());
+        Ok(there.count() <= 1)
+    }
 }
 
 #[async_trait]
 impl Outbox for DynamoDbStore {
-    /// Needs `dynamodb:Query` on the table.
+    /// Needs `dynamodb:Query` and `dynamodb:GetItem` on the table.
     async fn undelivered(&self, key: &RecordKey) -> Result<Vec<OutboxMessage>> {
         let text = |text: String| AttributeValue::S(text);
         let query = self
@@ -75,7 +104,16 @@ impl Outbox for DynamoDbStore {
         let mut messages = Vec::new();
         for item in items {
             match from_item(key, item) {
-                Ok(message) => messages.push(message),
+                Ok(message) if is_next(messages.last(), &message) => messages.push(message),
+                Ok(message) if messages.is_empty() && self.is_first_left(&message).await? => {
+                    messages.push(message)
+                }
+                Ok(_) if messages.is_empty() => {
+                    let why = "a transaction that publishes messages is not complete";
+                    return Err(StoreError::new(StoreErrorKind::Contended, why));
+                }
+                // It is looked at when those before it are delivered.
+                Ok(_) => break,
                 // Those before it are delivered first.
                 Err(_) if !messages.is_empty() => break,
                 Err(error) => return Err(error),

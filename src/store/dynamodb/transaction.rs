@@ -38,7 +38,9 @@ impl DynamoDbStore {
             parts.push(match companion {
                 Companion::Audit(line) => put(None, audit::to_item(&record.key, record.revision, line)?)?,
                 Companion::Domain(write) => domain::action(write)?,
-                Companion::KeepBody(id, body) => put(None, body_item::to_item(&record.key, *id, body, None))?,
+                Companion::KeepBody(id, body, at) => {
+                    put(None, body_item::of_request(&record.key, *id, body, *at))?
+                }
                 Companion::Message(message) => put(None, outbox::to_item(&record.key, message)?)?,
                 Companion::DeleteBody(id) => {
                     let delete = Delete::builder()

@@ -70,7 +70,7 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
-                Companion::KeepBody(id, body) => {
+                Companion::KeepBody(id, body, _) => {
                     self.bodies.insert((key.clone(), *id), body.clone());
                 }
                 Companion::Message(message) => {
@@ -291,6 +291,7 @@ impl Unsettled for MemoryStore {
             .values()
             .filter(|message| from.is_none() && message.published_at <= now.minus(DELIVERY_GRACE));
         let accepted = tables.records.values();
+        let accepted = accepted.filter(|record| record.created_at <= now.minus(DELIVERY_GRACE));
         let accepted = accepted.filter_map(|record| Some((record.key.clone(), record.accepted?.request)));
         let accepted = accepted.filter(|request| from.is_none() && tables.bodies.contains_key(request));
         Ok(Page {

@@ -5,6 +5,7 @@ use lambda_idempotency::{
     Operation,
     domain::Table,
     engine::SingleTransaction,
+    fingerprint::FingerprintRule,
     http::Parts,
     operation::OnLeaseExpiry,
     record::{Answer, State},
@@ -235,6 +236,22 @@ async fn what_was_released_is_accepted_by_a_retry(endpoint: &str) {
     assert_eq!(before.post("r-4", &large).await.status, 201);
     let reports = Reports::of(before.guarded, operation());
     assert_eq!(reports.post("r-4", &large).await.status, 201);
+}
+
+// The rule of fingerprints was changed by the same deployment: the record has the former one.
+#[apply(on_each_store)]
+async fn what_was_released_under_a_former_rule_is_accepted_and_executed(endpoint: &str) {
+    let former = FingerprintRule::new();
+    let before =
+        Reports::of(Guarded::on(endpoint).await, Operation::new(http::PAY).fingerprint(former.clone()));
+    assert_eq!(before.post("r-1", r#""nothing""#).await.status, 503);
+    let current = FingerprintRule::new().header("x-unused");
+    let reports = Reports::of(before.guarded, operation().fingerprint(current).formerly(former));
+    assert_eq!(reports.post("r-1", r#""nothing""#).await.status, 202);
+    let done = reports.with(|_, _| async { axum::http::StatusCode::CREATED });
+    assert!(done.work(&reports.asked("r-1").await).await);
+    assert_eq!(reports.queue.take_dead().len(), 0);
+    assert_eq!((reports.polled("r-1").await.status, reports.state("r-1").await), (201, "completed"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use lambda_idempotency::{
     Finding, Operation, Question, Reconciler, async_trait,
     engine::CallError,
     event::Consumer,
+    http::NotBegun,
     internal::{Stale, error_chain},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
@@ -291,9 +292,9 @@ async fn work_that_cannot_be_read_now_comes_again(endpoint: &str) {
     assert_eq!(reports.runs.count(), 1);
 }
 
-// The request was deleted by hand.
+// It was not seen yet, though it was written with its record; or it was deleted by hand.
 #[apply(on_each_store)]
-async fn work_that_has_lost_its_request_is_escalated(endpoint: &str) {
+async fn work_without_its_request_comes_again_until_its_time_is_over(endpoint: &str) {
     let reports = Reports::on(endpoint).await;
     reports.post("r-1", r#""report""#).await;
     let asked = reports.asked("r-1").await;
@@ -301,9 +302,58 @@ async fn work_that_has_lost_its_request_is_escalated(endpoint: &str) {
     let request = record.accepted.expect("it was accepted").request;
     use lambda_idempotency::store::Store;
     reports.guarded.store().delete_body(&record.key, request).await.expect("it is deleted");
+    assert!(!reports.work(&asked).await);
+    assert_eq!((reports.state("r-1").await, reports.runs.count()), ("pending", 0));
+    reports.guarded.clock.advance(BOUND);
+    let queues = [(); 3].map(|()| MemoryQueue::new());
+    let [checks, sweeps, dead_letters] = queues;
+    let stale = Stale::new(reports.guarded.store(), checks, sweeps, dead_letters);
+    stale.world(reports.guarded.clock.clone()).check(&record.key).await.expect("the store answers");
     assert!(reports.work(&asked).await);
-    let [dead] = &reports.queue.take_dead()[..] else { panic!("not one dead letter") };
-    assert_eq!(dead.reason, "the record of accepted work has lost its request");
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+    assert_eq!(reports.queue.take_dead().len(), 0);
+}
+
+// Its client has 202, and polls for this answer, whatever earlier attempts did not do.
+#[apply(on_each_store)]
+async fn a_refusal_by_a_later_attempt_is_the_answer(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    assert!(!reports.nothing().work(&asked).await);
+    let stricter =
+        reports.with(|_, _| async { NotBegun((StatusCode::UNPROCESSABLE_ENTITY, "no such report")) });
+    assert!(stricter.work(&asked).await);
+    assert_eq!((reports.state("r-1").await, reports.queue.take_dead().len()), ("completed", 0));
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, &*answer.body), (422, &b"no such report"[..]));
+}
+
+// The table was restored to a time before the claim. Another worker will execute the record: somebody must know of the first effect.
+#[apply(on_each_store)]
+async fn an_effect_over_work_that_is_unclaimed_again_is_escalated(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    let before = reports.guarded.item(&reports.key("r-1")).await.expect("a record");
+    let (queue, gate) = (MemoryQueue::new(), Gate::closed());
+    let held = gate.clone();
+    let guard = guard_of(reports.guarded.store(), operation()).defer_reports_to(queue.clone());
+    let late = reports.guarded_by(guard, move |_, _| {
+        let held = held.clone();
+        async move {
+            held.pass().await;
+            StatusCode::CREATED
+        }
+    });
+    let task = tokio::spawn(async move { late.work(&asked).await });
+    gate.reached(1).await;
+    reports.guarded.write_raw(before).await;
+    gate.open();
+    task.await.expect("it ends");
+    assert_eq!(reports.state("r-1").await, "pending");
+    let sent = queue.take();
+    assert!(sent.iter().any(|(message, _)| message.contains("deferred_report")), "{sent:?}");
 }
 
 #[test]

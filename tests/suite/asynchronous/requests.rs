@@ -17,18 +17,19 @@ use lambda_http::{
     request::RequestContext,
 };
 use lambda_idempotency::{
-    Execution, Idempotency, JwtClaim,
+    Execution, Idempotency, JwtClaim, Operation,
     event::{Consumer, MemorySource},
+    http::Profile,
     store::Store,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 use std::{collections::HashMap, time::Duration};
 
-use super::{MINUTE, operation};
+use super::{MINUTE, Reports, operation};
 use crate::support::{
     guarded::Guarded,
-    http::{Answer, PAY, record_key, send},
+    http::{Answer, Counter, PAY, guard_of, record_key, send},
     messages::{QUEUE, deliver_within, message},
     on_each_store,
 };
@@ -162,7 +163,25 @@ async fn a_layer_that_refuses_the_worker_is_named(endpoint: &str) {
     assert_eq!((back.len(), &*dead.reason), (0, "the route is not guarded: it answered 401"));
 }
 
-// Only a worker's own extension is a claim, and it is of one operation.
+// A deployment has put another operation on the route, whose keys are optional: without a key it would run unguarded.
+#[apply(on_each_store)]
+async fn accepted_work_runs_behind_its_own_guard_alone(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let another = guard_of(reports.guarded.store(), Operation::new("another"));
+    let moved = reports.guarded_by(another.profile(Profile::ietf_draft().key_optional()), move |_, _| {
+        counted.add();
+        async {}
+    });
+    assert!(moved.work(&reports.asked("r-1").await).await);
+    let [dead] = &reports.queue.take_dead()[..] else { panic!("not one dead letter") };
+    assert_eq!((runs.count(), &*dead.reason), (0, "not-guarded (500): This operation is not guarded"));
+    assert_eq!(reports.state("r-1").await, "pending");
+}
+
+// Only a worker's own extension is a claim.
 #[apply(on_each_store)]
 async fn nothing_that_a_client_sends_is_a_claim(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;

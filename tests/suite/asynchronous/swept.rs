@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use lambda_idempotency::{
     Execution,
     engine::CallError,
-    internal::{CheckOutcome, Stale},
+    internal::{CheckOutcome, Correction, Operator, Stale},
     operation::OnLeaseExpiry,
     outbox::{Deliverer, Topics},
     queue::MemoryQueue,
@@ -101,6 +101,43 @@ async fn a_sweep_queues_work_that_waits_and_deletes_what_is_done(endpoint: &str)
     assert_eq!((asked(&work).len(), reports.items("r-1").await), (0, 1));
 }
 
+// A scan may see the request of a transaction, and not yet its record: without a wait it would be deleted, and the work could never run.
+#[apply(on_each_store)]
+async fn a_sweep_deletes_no_request_that_is_young(endpoint: &str) {
+    let (reports, work) = (Reports::on(endpoint).await, MemoryQueue::new());
+    reports.post("r-1", r#""report""#).await;
+    reports.guarded.delete(&reports.key("r-1")).await;
+    let stale = stale(&reports, &work);
+    let sweep = async || stale.sweep(MINUTE).await.expect("the store answers");
+    sweep().await;
+    assert_eq!(reports.items("r-1").await, 1);
+    reports.guarded.clock.advance(DELIVERY_GRACE);
+    sweep().await;
+    assert_eq!((reports.items("r-1").await, asked(&work).len()), (0, 0));
+}
+
+// Nobody had found its worker dead before: the message of that worker is hidden for an hour and a half.
+#[apply(on_each_store)]
+async fn work_of_a_dead_worker_that_an_operator_frees_is_queued(endpoint: &str) {
+    let (reports, work) = (Reports::on(endpoint).await, MemoryQueue::new());
+    reports.post("r-1", r#""report""#).await;
+    let asked_for = reports.asked("r-1").await;
+    let (dying, gate) = reports.hanging();
+    let died = asked_for.clone();
+    let task = tokio::spawn(async move { dying.work(&died).await });
+    gate.reached(1).await;
+    reports.guarded.clock.advance(MINUTE * 2);
+    let operator = Operator::new(reports.guarded.store()).world(reports.guarded.clock.clone());
+    let (seen, free) = (reports.record("r-1").await, Correction::NotExecuted { retain: None });
+    operator.correct(&seen, &free, "olga", "it did nothing").await.expect("it is corrected");
+    let freed = change(&reports, 2, Some("in_progress")).await;
+    let deliverer = Deliverer::new(reports.guarded.store(), MemoryQueue::new(), Topics::default());
+    let deliverer = deliverer.world(reports.guarded.clock.clone()).work_to(work.clone());
+    assert_eq!(deliverer.stream(&[freed], MINUTE).await, []);
+    assert_eq!(asked(&work), [asked_for]);
+    task.abort();
+}
+
 // T68
 #[apply(on_each_store)]
 async fn pending_work_is_checked_when_its_time_is_over(endpoint: &str) {
@@ -146,6 +183,7 @@ async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoin
     done.post("r-2", r#""report""#).await;
     done.guarded.faults.for_all("DeleteItem", Fault::AccessDenied);
     assert!(done.work(&done.asked("r-2").await).await);
+    done.guarded.clock.advance(DELIVERY_GRACE);
     stale.sweep(MINUTE).await.expect("it goes on");
     assert_eq!((done.items("r-2").await, asked(&work).len()), (2, 1));
     done.guarded.faults.clear();

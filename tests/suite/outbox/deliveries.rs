@@ -12,15 +12,16 @@ use lambda_idempotency::{
     key::Tenant,
     outbox::{Deliverer, DeliveryError, MemoryTarget, Target},
     queue::{MemoryQueue, QueueError},
-    store::OutboxMessage,
+    store::{Outbox, OutboxMessage},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 
 use super::{PLACED, bodies, topic, topics};
 use crate::support::{
     faults::Fault,
-    guarded::{Guarded, completed, owned, request, written},
+    guarded::{Guarded, Item, completed, owned, request, written},
     http::Counter,
     messages::{FIFO, deliver, message, of_group},
     on_each_store,
@@ -141,6 +142,52 @@ async fn a_poison_message_holds_up_its_own_operation_only(endpoint: &str) {
     target.nothing_more();
     assert_eq!(deliver(&deliveries, &[wake("m-4", &poisoned, 1)]).await.expect("an answer"), [""; 0]);
     assert_eq!(texts(target.taken.take()), [r#""poison""#, r#""after""#]);
+}
+
+// DynamoDB may show a part of a transaction to a query: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
+#[apply(on_each_store)]
+async fn a_message_waits_for_those_that_were_committed_with_it(endpoint: &str) {
+    let (guarded, target) = (Guarded::on(endpoint).await, MemoryTarget::new());
+    let request = publish(&guarded, &["0", "1", "2"]).await;
+    let items = guarded.collection(&request.key).await;
+    let is_message = |item: &&Item, n: &str| {
+        item.get("sk")
+            .and_then(|sk| sk.as_s().ok())
+            .is_some_and(|sk| sk.starts_with("message#") && sk.ends_with(n))
+    };
+    let [first, second] =
+        ["0", "1"].map(|n| items.iter().find(|item| is_message(item, n)).expect("a message").clone());
+    guarded.delete_raw(&first).await;
+    guarded.delete_raw(&second).await;
+    let deliverer = deliverer(&guarded).target(PLACED, target.clone());
+    // Delivers, and lets this one be seen between the query and the atomic read.
+    let deliver = async |seen: &Item| {
+        let (both, before) = (Arc::new(Barrier::new(2)), guarded.faults.asked("TransactGetItems"));
+        guarded.faults.script("TransactGetItems", [Fault::Meet(both.clone())]);
+        let show = async {
+            while guarded.faults.asked("TransactGetItems") == before {
+                tokio::task::yield_now().await;
+            }
+            guarded.write_raw(seen.clone()).await;
+            both.wait().await;
+        };
+        tokio::join!(deliverer.deliver(&request.key, MINUTE), show).0
+    };
+    let delivered = deliver(&first).await;
+    assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");
+    assert_eq!(target.take(), []);
+    // The first one is the next, and the third does not follow it.
+    let delivered = deliver(&second).await;
+    assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");
+    assert_eq!(texts(target.take()), [r#""0""#]);
+    deliverer.deliver(&request.key, MINUTE).await.expect("all are there");
+    assert_eq!(texts(target.take()), [r#""1""#, r#""2""#]);
+    // Those before it were delivered: nothing is asked for more than once.
+    let request = publish(&guarded, &["0", "1"]).await;
+    let waiting = guarded.store().undelivered(&request.key).await.expect("the store answers");
+    guarded.store().remove(&waiting[0]).await.expect("the store answers");
+    deliverer.deliver(&request.key, MINUTE).await.expect("it is delivered");
+    assert_eq!(texts(target.take()), [r#""1""#]);
 }
 
 #[apply(on_each_store)]

@@ -128,6 +128,13 @@ impl Guarded {
         put.send().await.expect("the table takes the item");
     }
 
+    /// Deletes an item, bypassing the library.
+    pub async fn delete_raw(&self, item: &Item) {
+        let key = ["pk", "sk"].map(|name| (name.to_owned(), item[name].clone()));
+        let delete = self.undisturbed.delete_item().table_name(&self.table).set_key(Some(key.into()));
+        delete.send().await.expect("the table answers");
+    }
+
     pub async fn record(&self, key: &RecordKey) -> Option<Record> {
         self.undisturbed_store().load(key).await.expect("the store answers")
     }

@@ -46,7 +46,7 @@ async fn published(table: &OperatorsTable, key: &str, ago: Duration) -> RecordKe
 async fn accepted(table: &OperatorsTable, key: &str, ago: Duration) -> Record {
     let record = samples::pending(own(key), fingerprints(BODY), SystemWorld.now().minus(ago));
     let request = record.accepted.expect("it is accepted").request;
-    let with = [Companion::KeepBody(request, Bytes::from_static(b"{}"))];
+    let with = [Companion::KeepBody(request, Bytes::from_static(b"{}"), record.created_at)];
     assert_eq!(
         table.store.put(None, &record, &with).await.expect("the store answers"),
         WriteOutcome::Written
