@@ -63,7 +63,7 @@ counts! {
     Denied: COMPLETION_DENIED = "api.idempotency.completion.denied.count";
     /// Reports that could neither be written in time nor be deferred. Their callers got their answers.
     Unwritten: COMPLETION_UNWRITTEN = "api.idempotency.completion.unwritten.count";
-    /// Reports that could not be written in time, and were sent to the queue of the reconcile function.
+    /// Reports that could not be written in time, and were sent to the queue of deferred reports.
     Deferred: COMPLETION_DEFERRED = "api.idempotency.completion.deferred.count";
     /// Operations that were committed in a single transaction.
     Transacted: TRANSACTION_COMMITTED = "api.idempotency.transaction.committed.count";
@@ -145,13 +145,21 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
     }
 }
 
+/// Records how long ago a deferred report was sent.
+#[cfg(feature = "lambda")]
+pub(crate) fn record_deferred_age(age: Duration) {
+    metrics::histogram!(DEFERRED_AGE).record(age.as_secs_f64());
+}
+
 /// Tells the recorder the units of latencies and ages.
 #[cfg(feature = "lambda")]
 pub(crate) fn describe() {
     for latency in [RESERVE_LATENCY, HANDLER_LATENCY, COMPLETE_LATENCY, DELIVERY_AGE] {
         metrics::describe_histogram!(latency, metrics::Unit::Milliseconds, "");
     }
-    metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
+    for age in [UNKNOWN_OLDEST, DEFERRED_AGE] {
+        metrics::describe_histogram!(age, metrics::Unit::Seconds, "");
+    }
 }
 
 /// The target of spans, for filters: a filter that disables it takes key and operation from the log lines.
@@ -323,6 +331,9 @@ pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";
 
 /// For how long the oldest unknown outcome has been unknown, in seconds. Without label.
 pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
+
+/// How long ago deferred reports were sent, in seconds, each time one is received. Without label.
+pub const DEFERRED_AGE: &str = "api.idempotency.completion.deferred.age.seconds";
 
 /// How many outcomes are unknown. Without label.
 pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";

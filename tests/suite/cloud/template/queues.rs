@@ -1,10 +1,23 @@
 //! Failures are kept where an operator finds them, and slow work is not delivered twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use lambda_idempotency::internal::Backoff;
 use serde_json::{Value, json};
 
 use super::{FUNCTION, QUEUE, Resource, list, members, referred, resource, resources};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The waits of a message that is handed back: see `HANDED_BACK` in docs/durations.md.
+const HANDED_BACK: Backoff =
+    Backoff { first: Duration::from_secs(1), factor: 2, max: Duration::from_secs(15 * 60) };
+
+/// The queue of deferred reports.
+const REPORTS: &str = "DeferredReportsQueue";
 
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
@@ -69,7 +82,7 @@ fn two_functions_read_the_stream() {
 #[test]
 fn messages_being_processed_are_not_delivered_twice() {
     let events = events("SQS");
-    assert_eq!(events.len(), 7);
+    assert_eq!(events.len(), 8);
     for (function, event) in events {
         // A consumer buries its dead messages itself, and counts its attempts itself: a receive is none.
         let (dead_letters, receives) = match &*function.name {
@@ -77,6 +90,7 @@ fn messages_being_processed_are_not_delivered_twice() {
             "OutboxFunction" => ("OutboxDeadLettersQueue", 1_000),
             "ReportWorkerFunction" => ("WorkDeadLettersQueue", 1_000),
             "ShippingFunction" => ("ShipmentsDeadLettersQueue", 1_000),
+            _ if referred(&event["Queue"]) == REPORTS => ("DeferredReportsDeadLettersQueue", 400),
             _ => ("DeadLettersQueue", 5),
         };
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
@@ -126,7 +140,7 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
             sources.entry(target).or_default().insert(name);
         }
     }
-    assert_eq!(sources.len(), 5);
+    assert_eq!(sources.len(), 6);
     for (target, sources) in sources {
         let dead_letters = resource(QUEUE, &target);
         assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
@@ -135,6 +149,55 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
             arn.split_once("${AWS::AccountId}:").expect("an account").1.to_owned()
         });
         assert_eq!(allowed.collect::<BTreeSet<_>>(), sources);
+    }
+}
+
+// T54: each may be the only trace of an effect. SQS deletes what is in a queue for too long, and makes no dead letter of it.
+#[test]
+fn deferred_reports_are_tried_for_days_and_are_dead_letters_before_they_are_lost() {
+    let queue = resource(QUEUE, REPORTS);
+    let kept = Duration::from_secs(number(&queue["MessageRetentionPeriod"]));
+    assert_eq!(kept, 7 * DAY);
+    let receives = number(&queue["RedrivePolicy"]["maxReceiveCount"]);
+    let tried = |longest: bool| {
+        let waits = (1..receives).map(|receives| {
+            let jitter = if longest { [0; 16] } else { [255; 16] };
+            HANDED_BACK.after(receives.try_into().unwrap(), jitter)
+        });
+        waits.sum::<Duration>()
+    };
+    assert!(3 * DAY < tried(false), "a weekend: {:?}", tried(false));
+    // Besides, each may wait for its function and be killed with it.
+    assert!(tried(true) + DAY < kept, "{:?}", tried(true));
+    // Their clock runs from the first send.
+    let dead_letters = &resource(QUEUE, "DeferredReportsDeadLettersQueue")["MessageRetentionPeriod"];
+    assert!(Duration::from_secs(number(dead_letters)) >= tried(true) + 7 * DAY);
+}
+
+// Questions and provider reports may wait on purpose: among them, nobody would see a report that is late.
+#[test]
+fn workers_send_reports_to_a_queue_of_their_own() {
+    let guards = [
+        "OrderQueueFunction",
+        "OrdersFunction",
+        "PaymentsFunction",
+        "ReportWorkerFunction",
+        "ReportsFunction",
+    ];
+    for function in resources(FUNCTION) {
+        let variables = &function.properties["Environment"]["Variables"];
+        let is_guard = guards.contains(&&*function.name);
+        let reads =
+            ["DEFERRED_REPORTS_QUEUE_URL", "RECONCILE_QUEUE_URL"].map(|name| !variables[name].is_null());
+        let expected = match &*function.name {
+            "ReconcileFunction" => [true, true],
+            "WebhookFunction" => [false, true],
+            _ => [is_guard, false],
+        };
+        assert_eq!(reads, expected, "{}", function.name);
+        if reads[0] {
+            assert_eq!(referred(&variables["DEFERRED_REPORTS_QUEUE_URL"]), REPORTS, "{}", function.name);
+        }
     }
 }
 
