@@ -87,6 +87,8 @@ counts! {
     Delivered: OUTBOX_DELIVERED = "api.idempotency.outbox.delivered.count";
     /// Deliveries of the outbox that failed: each is tried again.
     NotDelivered: OUTBOX_NOT_DELIVERED = "api.idempotency.outbox.not_delivered.count";
+    /// Contradictions of which there is no dead letter, because a worker could not send one. Only its log names them.
+    ContradictionUnsent: CONTRADICTION_UNSENT = "api.idempotency.contradiction.unsent.count";
     /// Reports of a provider or a worker that contradict their record, or have none. Each needs an operator.
     Contradicted: RECONCILE_CONTRADICTED = "api.idempotency.reconcile.contradicted.count";
 }
@@ -344,11 +346,17 @@ pub const BETWEEN_WORKERS_COUNT: &str = "api.idempotency.between_workers.operati
 /// How many unknown outcomes and operations between workers need an operator. Without label.
 pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";
 
-/// Requests to a webhook that were not from its provider (401). Without label.
+/// Requests to a webhook without a signature (401). Without label.
+pub const WEBHOOK_UNSIGNED: &str = "api.idempotency.webhook.unsigned.count";
+
+/// Requests to a webhook with a signature that is not valid (401). Without label.
 pub const WEBHOOK_REFUSED: &str = "api.idempotency.webhook.refused.count";
 
 /// Events of a provider that could not be read (400). Without label.
 pub const WEBHOOK_UNREADABLE: &str = "api.idempotency.webhook.unreadable.count";
+
+/// Events of a provider that come before their record can take them, and must be sent again (503). Without label.
+pub const WEBHOOK_EARLY: &str = "api.idempotency.webhook.early.count";
 
 /// Events of a provider that could not be processed, and must be sent again (503). Without label.
 pub const WEBHOOK_AGAIN: &str = "api.idempotency.webhook.again.count";

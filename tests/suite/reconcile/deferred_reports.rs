@@ -80,7 +80,7 @@ async fn the_age_of_a_deferred_report_is_a_metric_at_each_receive() {
 
 // T36
 #[tokio::test]
-async fn a_deferred_report_that_cannot_be_read_is_a_dead_letter_at_once() {
+async fn an_unreadable_deferred_report_is_a_dead_letter_at_once() {
     let (sample, mut reconcile) = reconcile().await;
     let body = r#"{"version":9,"kind":"deferred_report"}"#;
     let answer = reconcile.invoke(&batch("deferred-reports", body, 1, Duration::ZERO)).await.unwrap();
