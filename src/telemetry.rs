@@ -63,7 +63,7 @@ counts! {
     Denied: COMPLETION_DENIED = "api.idempotency.completion.denied.count";
     /// Reports that could neither be written in time nor be deferred. Their callers got their answers.
     Unwritten: COMPLETION_UNWRITTEN = "api.idempotency.completion.unwritten.count";
-    /// Reports that could not be written in time, and were sent to the queue of the reconcile function.
+    /// Reports that could not be written in time, and were sent to the queue of deferred reports.
     Deferred: COMPLETION_DEFERRED = "api.idempotency.completion.deferred.count";
     /// Operations that were committed in a single transaction.
     Transacted: TRANSACTION_COMMITTED = "api.idempotency.transaction.committed.count";
@@ -87,6 +87,8 @@ counts! {
     Delivered: OUTBOX_DELIVERED = "api.idempotency.outbox.delivered.count";
     /// Deliveries of the outbox that failed: each is tried again.
     NotDelivered: OUTBOX_NOT_DELIVERED = "api.idempotency.outbox.not_delivered.count";
+    /// Contradictions of which there is no dead letter, because a worker could not send one. Only its log names them.
+    ContradictionUnsent: CONTRADICTION_UNSENT = "api.idempotency.contradiction.unsent.count";
     /// Reports of a provider or a worker that contradict their record, or have none. Each needs an operator.
     Contradicted: RECONCILE_CONTRADICTED = "api.idempotency.reconcile.contradicted.count";
 }
@@ -145,13 +147,21 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
     }
 }
 
+/// Records how long ago a deferred report was sent.
+#[cfg(feature = "lambda")]
+pub(crate) fn record_deferred_age(age: Duration) {
+    metrics::histogram!(DEFERRED_AGE).record(age.as_secs_f64());
+}
+
 /// Tells the recorder the units of latencies and ages.
 #[cfg(feature = "lambda")]
 pub(crate) fn describe() {
     for latency in [RESERVE_LATENCY, HANDLER_LATENCY, COMPLETE_LATENCY, DELIVERY_AGE] {
         metrics::describe_histogram!(latency, metrics::Unit::Milliseconds, "");
     }
-    metrics::describe_histogram!(UNKNOWN_OLDEST, metrics::Unit::Seconds, "");
+    for age in [UNKNOWN_OLDEST, DEFERRED_AGE] {
+        metrics::describe_histogram!(age, metrics::Unit::Seconds, "");
+    }
 }
 
 /// The target of spans, for filters: a filter that disables it takes key and operation from the log lines.
@@ -324,6 +334,9 @@ pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";
 /// For how long the oldest unknown outcome has been unknown, in seconds. Without label.
 pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";
 
+/// How long ago deferred reports were sent, in seconds, each time one is received. Without label.
+pub const DEFERRED_AGE: &str = "api.idempotency.completion.deferred.age.seconds";
+
 /// How many outcomes are unknown. Without label.
 pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
 
@@ -333,11 +346,17 @@ pub const BETWEEN_WORKERS_COUNT: &str = "api.idempotency.between_workers.operati
 /// How many unknown outcomes and operations between workers need an operator. Without label.
 pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";
 
-/// Requests to a webhook that were not from its provider (401). Without label.
+/// Requests to a webhook without a signature (401). Without label.
+pub const WEBHOOK_UNSIGNED: &str = "api.idempotency.webhook.unsigned.count";
+
+/// Requests to a webhook with a signature that is not valid (401). Without label.
 pub const WEBHOOK_REFUSED: &str = "api.idempotency.webhook.refused.count";
 
 /// Events of a provider that could not be read (400). Without label.
 pub const WEBHOOK_UNREADABLE: &str = "api.idempotency.webhook.unreadable.count";
+
+/// Events of a provider that come before their record can take them, and must be sent again (503). Without label.
+pub const WEBHOOK_EARLY: &str = "api.idempotency.webhook.early.count";
 
 /// Events of a provider that could not be processed, and must be sent again (503). Without label.
 pub const WEBHOOK_AGAIN: &str = "api.idempotency.webhook.again.count";

@@ -277,7 +277,7 @@ pub struct Pace {
 pub struct Ask {
     #[command(flatten)]
     pub record: RecordArgs,
-    /// The queue of the reconcile function
+    /// The queue `reconcile`
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub queue: Option<String>,
     /// SQS's address, in place of the Region's
@@ -398,9 +398,12 @@ pub struct Redrive {
     /// The queue that checks are moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "CHECKS_QUEUE_URL")]
     pub to_checks: Option<String>,
-    /// The queue that questions and reports are moved to
+    /// The queue that questions and provider reports are moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub to_reconcile: Option<String>,
+    /// The queue that deferred reports are moved to
+    #[arg(long, value_name = "URL", value_parser = url, env = "DEFERRED_REPORTS_QUEUE_URL")]
+    pub to_deferred_reports: Option<String>,
     /// The FIFO queue that deliveries of the outbox are moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "OUTBOX_QUEUE_URL")]
     pub to_outbox: Option<String>,

@@ -60,6 +60,7 @@ const CONSUMERS_ATTRIBUTES: [&str; 2] = [REASON, "idempotency-message-id"];
 pub enum Queue {
     Checks,
     Reconcile,
+    DeferredReports,
     Outbox,
     Work,
 }
@@ -69,6 +70,7 @@ impl Queue {
         match self {
             Self::Checks => "checks",
             Self::Reconcile => "reconcile",
+            Self::DeferredReports => "deferred-reports",
             Self::Outbox => "outbox",
             Self::Work => "work",
         }
@@ -90,6 +92,7 @@ impl DeadLetter {
         let queue = match queue {
             Some("checks") => Some(Queue::Checks),
             Some("reconcile") => Some(Queue::Reconcile),
+            Some("deferred-reports") => Some(Queue::DeferredReports),
             Some("outbox") => Some(Queue::Outbox),
             Some("work") => Some(Queue::Work),
             _ => None,

@@ -191,6 +191,7 @@ fn url<'a>(args: &'a Redrive, from: &DeadLetterQueue<'_>, to: Queue) -> Result<&
     let (url, option) = match to {
         Queue::Checks => (&args.to_checks, "--to-checks"),
         Queue::Reconcile => (&args.to_reconcile, "--to-reconcile"),
+        Queue::DeferredReports => (&args.to_deferred_reports, "--to-deferred-reports"),
         Queue::Outbox => (&args.to_outbox, "--to-outbox"),
         Queue::Work => (&args.to_work, "--to-work"),
     };

@@ -123,6 +123,7 @@ fn an_address_must_be_a_url() {
         (&redrive[..], "--queue"),
         (&redrive[..], "--to-checks"),
         (&redrive[..], "--to-reconcile"),
+        (&redrive[..], "--to-deferred-reports"),
         (&redrive[..], "--sqs-endpoint-url"),
     ] {
         let output = idempotency(&[command, &[option, "foo"]].concat());

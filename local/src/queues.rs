@@ -29,6 +29,8 @@ use uuid::Uuid;
 pub const ACCOUNT: &str = "123456789012";
 /// How many times a message is received before it goes to the dead-letter queue.
 const MAX_RECEIVES: u32 = 5;
+/// The same for deferred reports, which may be the only trace of an effect.
+const MAX_RECEIVES_OF_REPORTS: u32 = 400;
 /// The same for a queue whose consumer decides by itself: the most that SQS allows.
 const MOST_RECEIVES: u32 = 1_000;
 /// How the name of a FIFO queue ends.
@@ -45,6 +47,9 @@ pub struct Queues {
     pub checks: Queue,
     pub sweeps: Queue,
     pub reconcile: Queue,
+    /// Reports that workers could not write, with dead letters of their own.
+    pub deferred_reports: Queue,
+    pub deferred_reports_dead_letters: Queue,
     pub dead_letters: Queue,
     /// Orders from another front than HTTP: a FIFO queue, with dead letters of its own.
     pub orders: Queue,
@@ -100,6 +105,10 @@ impl Queues {
         let checks = create("checks", Some((&dead_letters, MAX_RECEIVES))).await?;
         let sweeps = create("sweep", Some((&dead_letters, MAX_RECEIVES))).await?;
         let reconcile = create("reconcile", Some((&dead_letters, MAX_RECEIVES))).await?;
+        let deferred_reports_dead_letters = create("deferred-reports-dead-letters", None).await?;
+        let deferred_reports =
+            create("deferred-reports", Some((&deferred_reports_dead_letters, MAX_RECEIVES_OF_REPORTS)))
+                .await?;
         let orders_dead_letters = create("orders-dead-letters.fifo", None).await?;
         let orders = create("orders.fifo", Some((&orders_dead_letters, MOST_RECEIVES))).await?;
         let outbox_dead_letters = create("outbox-dead-letters.fifo", None).await?;
@@ -114,6 +123,8 @@ impl Queues {
             checks,
             sweeps,
             reconcile,
+            deferred_reports,
+            deferred_reports_dead_letters,
             dead_letters,
             orders,
             orders_dead_letters,
@@ -133,6 +144,8 @@ impl Queues {
             ("CHECKS_QUEUE_URL", self.checks.url.clone()),
             ("SWEEP_QUEUE_URL", self.sweeps.url.clone()),
             ("RECONCILE_QUEUE_URL", self.reconcile.url.clone()),
+            ("DEFERRED_REPORTS_QUEUE_URL", self.deferred_reports.url.clone()),
+            ("DEFERRED_REPORTS_DEAD_LETTERS_QUEUE_URL", self.deferred_reports_dead_letters.url.clone()),
             ("DEAD_LETTERS_QUEUE_URL", self.dead_letters.url.clone()),
             ("ORDERS_QUEUE_URL", self.orders.url.clone()),
             ("ORDERS_DEAD_LETTERS_QUEUE_URL", self.orders_dead_letters.url.clone()),

@@ -72,6 +72,7 @@ pub async fn start(
         (&queues.checks, "stale"),
         (&queues.sweeps, "stale"),
         (&queues.reconcile, "reconcile"),
+        (&queues.deferred_reports, "reconcile"),
         (&queues.orders, "order-queue"),
         (&queues.outbox, "outbox"),
         (&queues.shipments, "shipping"),

@@ -192,7 +192,7 @@ impl Executor {
     fn forgets_writes(&self, report: &Report) {
         if matches!(report, Report::Uncommitted) {
             tracing::error!("an effect is recorded without its domain writes: they must be made by hand");
-            Count::Contradicted.add(self.operation().name());
+            Count::ContradictionUnsent.add(self.operation().name());
         }
     }
 

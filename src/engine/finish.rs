@@ -154,12 +154,15 @@ impl Executor {
             Ok(Finished::Refused(current)) => {
                 // Reconciliation escalates it, once the other execution is over.
                 let sent = safe != Safe::Nothing || self.send_report(&execution, &seen, &report, kept).await;
+                if !sent {
+                    // Every caller gets the record's answer, but the effect must not be forgotten.
+                    tracing::error!(
+                        "a report that contradicts the record could not be deferred: only this line names it"
+                    );
+                    Count::ContradictionUnsent.add(self.operation().name());
+                }
                 if reported.is_double(&current, now) {
                     double_execution(&current);
-                } else if !sent {
-                    // Every caller gets the record's answer, but the effect must not be forgotten.
-                    tracing::error!("an effect that the record lacks could not be deferred");
-                    Count::Contradicted.add(self.operation().name());
                 }
                 // A queue that did not answer may have the report nevertheless.
                 let safe = match self.deferred_reports {

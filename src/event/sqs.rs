@@ -5,15 +5,10 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use aws_config::SdkConfig;
 use aws_sdk_sqs::{
-    Client,
     error::{BuildError, SdkError},
     primitives::Blob,
-    types::{
-        ChangeMessageVisibilityBatchRequestEntry, MessageAttributeValue,
-        builders::MessageAttributeValueBuilder,
-    },
+    types::{MessageAttributeValue, builders::MessageAttributeValueBuilder},
 };
-use futures_util::{StreamExt, stream};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -22,15 +17,8 @@ use super::{
 };
 use crate::{
     config::{ConfigError, text},
-    queue::{QueueError, acceptable, in_last_seconds},
+    queue::{QueueError, SqsQueue, acceptable},
 };
-
-/// How many entries a batch has at most
-/// ([AWS](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ChangeMessageVisibilityBatch.html)).
-const BATCH: usize = 10;
-
-/// How many such batches are sent at once.
-const AT_ONCE: usize = 10;
 
 /// How many attributes a message has at most.
 const MAX_ATTRIBUTES: usize = 10;
@@ -50,8 +38,7 @@ const MAX_REASON: usize = 1_000;
 /// size: if reason and id have no place, they are left out.
 #[derive(Clone, Debug)]
 pub struct SqsSource {
-    client: Client,
-    url: Arc<str>,
+    queue: SqsQueue,
     dead_letters: Arc<str>,
 }
 
@@ -75,11 +62,7 @@ impl SqsSource {
 
     /// The queues of these URLs.
     pub fn new(config: &SdkConfig, queue: impl Into<Arc<str>>, dead_letters: impl Into<Arc<str>>) -> Self {
-        Self {
-            client: Client::new(&in_last_seconds(config)),
-            url: queue.into(),
-            dead_letters: dead_letters.into(),
-        }
+        Self { queue: SqsQueue::new(config, queue), dead_letters: dead_letters.into() }
     }
 }
 
@@ -101,34 +84,11 @@ fn is_too_long(code: Option<&str>) -> bool {
 #[async_trait]
 impl Source for SqsSource {
     fn name(&self) -> &str {
-        self.url.rsplit('/').next().unwrap_or_default()
+        self.queue.name()
     }
 
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
-        let hide = |batch: Vec<(String, Duration)>| async move {
-            let entries: Result<Vec<_>, BuildError> = batch
-                .iter()
-                .enumerate()
-                .map(|(place, (receipt, time))| {
-                    let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(place.to_string());
-                    // Up: a wait of less than a second would be none.
-                    let seconds = i32::try_from(time.as_millis().div_ceil(1000)).unwrap_or(i32::MAX);
-                    entry.receipt_handle(receipt).visibility_timeout(seconds).build()
-                })
-                .collect();
-            let request = self.client.change_message_visibility_batch().queue_url(&*self.url);
-            let request = request.set_entries(Some(entries.map_err(QueueError::new)?));
-            let answer = request.send().await.map_err(QueueError::new)?;
-            if answer.failed.is_empty() {
-                return Ok(());
-            }
-            let codes: Vec<_> = answer.failed.iter().map(|failed| failed.code()).collect();
-            Err(QueueError::new(codes.join(", ")))
-        };
-        let batches: Vec<_> = receipts.chunks(BATCH).map(<[_]>::to_vec).collect();
-        let hidden = stream::iter(batches).map(hide).buffer_unordered(AT_ONCE);
-        let hidden: Vec<Result<(), QueueError>> = hidden.collect().await;
-        hidden.into_iter().collect()
+        self.queue.hide(receipts).await
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
@@ -151,7 +111,7 @@ impl Source for SqsSource {
         }
         let ours = ours.into_iter().filter_map(|(name, value)| Some((name.to_owned(), text_value(&value?)?)));
         let body = if body.is_empty() { "(empty)".to_owned() } else { acceptable(&body) };
-        let request = self.client.send_message().queue_url(&*self.dead_letters).message_body(&body);
+        let request = self.queue.client().send_message().queue_url(&*self.dead_letters).message_body(&body);
         let request = if self.dead_letters.ends_with(FIFO) {
             // Without an id, the content tells messages apart: the queue would drop a second one with the same id.
             let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| hex::encode(Sha256::digest(&body)));

@@ -6,6 +6,7 @@ pub mod terminal;
 
 #[cfg(feature = "lambda")]
 pub use crate::lambda::{
+    deferred_reports::DeferredReports,
     reconcile::reconcile_event,
     stale::stale_event,
     trigger::{BatchFailures, Event},

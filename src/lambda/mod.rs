@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | your own | an HTTP service to [`run_http`], or a handler to [`run`] | yours |
 //! | [`stale`] | nothing | the table's stream, the queues `checks` and `sweep`, a schedule |
-//! | [`reconcile`] | a [`reconciliation`] with a reconciler for each operation | the queue `reconcile`, a schedule |
+//! | [`reconcile`] | a [`reconciliation`] with a reconciler for each operation | the queues `deferred-reports` and `reconcile`, a schedule |
 //! | [`webhook`] | the same, and a reader of your provider's [`Events`] | a URL that the provider calls |
 //!
 //! 1. Each function begins with [`logs`]. If the configuration is wrong, the function does not start, and the log names the
@@ -14,6 +14,7 @@
 //! 4. A function begins no work that may last beyond its deadline.
 //! 5. The metrics of an invocation are written when it ends, even if it fails.
 
+pub(crate) mod deferred_reports;
 mod log;
 mod metrics;
 pub(crate) mod reconcile;

@@ -23,12 +23,14 @@
 //! | trigger | what it does |
 //! | --- | --- |
 //! | a schedule, `{"job":"poll"}` | asks each question that is due |
-//! | its queue | writes deferred reports, processes provider reports, and asks about single records at once |
+//! | the queue of deferred reports | writes them |
+//! | the queue `reconcile` | processes provider reports, and asks about single records at once |
 
 use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 
 use super::{
     aws,
+    deferred_reports::DeferredReports,
     log::report,
     run::run,
     trigger::{BatchFailures, Event, Trigger, each_message, refuse, time},
@@ -79,12 +81,15 @@ async fn configured() -> Result<Reconciliation, Error> {
 
 /// Runs the function until Lambda ends it.
 ///
+/// Environment: `DEFERRED_REPORTS_QUEUE_URL` and `DEFERRED_REPORTS_DEAD_LETTERS_QUEUE_URL`.
+///
 /// # Errors
-/// If the runtime fails.
+/// If the configuration is wrong (the error names what is wrong), or if the runtime fails.
 pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
+    let reports = &DeferredReports::from_env(&aws().await).inspect_err(report)?;
     let reconciliation = &reconciliation;
     let handle = async |event: LambdaEvent<Event>| {
-        reconcile_event(reconciliation, event.payload, &event.context).await
+        reconcile_event(reconciliation, reports, event.payload, &event.context).await
     };
     run(service_fn(handle)).await
 }
@@ -95,6 +100,7 @@ pub async fn reconcile(reconciliation: Reconciliation) -> Result<(), Error> {
 /// If the event is not for this function, or the due questions cannot be read.
 pub async fn reconcile_event(
     reconciliation: &Reconciliation,
+    reports: &DeferredReports,
     event: Event,
     context: &Context,
 ) -> Result<BatchFailures, Error> {
@@ -105,6 +111,9 @@ pub async fn reconcile_event(
             Ok(BatchFailures::default())
         }
         Trigger::Stream(_) => Err(refuse("this function takes no stream records")),
+        Trigger::Messages(messages) if reports.has_sent(&messages) => {
+            reports.receive(&SystemWorld, reconciliation, &messages, time).await
+        }
         Trigger::Messages(messages) => {
             let work = async |body: &str, left| reconciliation.receive_within(body, left).await;
             each_message(&SystemWorld, &messages, time, MAX_QUESTION_TIME, work).await

@@ -2,12 +2,12 @@
 //!
 //! | the event | answer |
 //! | --- | --- |
-//! | is not from the provider | 401, and nothing is done |
+//! | has no signature, or not the provider's | 401, and nothing is done |
 //! | is from the provider, but cannot be read | 400 |
 //! | is not about an operation | 200 |
 //! | settles a record, agrees with it, or is processed later | 200 |
 //! | contradicts a record, or has none | 200: it is escalated |
-//! | could not be processed | 503: the provider sends it again |
+//! | comes before its record can take it, or could not be processed | 503: the provider sends it again |
 //!
 //! An event that comes twice settles once: the second time, the record is settled.
 
@@ -28,7 +28,7 @@ use crate::{
     key::RecordKey,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::Reference,
-    telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
+    telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_EARLY, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE, WEBHOOK_UNSIGNED},
     time::Timestamp,
     time_budget::REFERENCE_WAIT,
 };
@@ -43,7 +43,9 @@ pub trait Events: Send + Sync + 'static {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
-    /// It is not from the provider, for this reason.
+    /// It has no signature, as requests of scanners have none.
+    Unsigned,
+    /// It has a signature, which is not the provider's or not valid now, for this reason.
     Refused(String),
     /// It is from the provider, but cannot be read: the provider has changed its events.
     Unreadable,
@@ -83,11 +85,18 @@ impl<E: Events> Webhook<E> {
         };
         let body = body.to_bytes();
         match self.events.read(&parts.headers, &body, self.reconciliation.now()) {
+            Notice::Unsigned => {
+                telemetry::count(WEBHOOK_UNSIGNED);
+                tracing::warn!("a webhook without a signature is refused");
+                REFUSED
+            }
             Notice::Refused(reason) => {
+                telemetry::count(WEBHOOK_REFUSED);
                 tracing::warn!(reason, "a webhook is refused");
-                (StatusCode::UNAUTHORIZED, "refused")
+                REFUSED
             }
             Notice::Unreadable => {
+                telemetry::count(WEBHOOK_UNREADABLE);
                 tracing::error!(bytes = body.len(), "an event of the provider cannot be read");
                 (StatusCode::BAD_REQUEST, "unreadable")
             }
@@ -117,7 +126,7 @@ impl<E: Events> Webhook<E> {
     async fn referred(&self, reference: &Reference, made_at: Timestamp) -> (StatusCode, &'static str) {
         match self.reconciliation.referred(reference).await {
             Ok(Some(_)) => (StatusCode::OK, "known"),
-            Ok(None) if self.reconciliation.now() < made_at.plus(REFERENCE_WAIT) => TRY_AGAIN,
+            Ok(None) if self.reconciliation.now() < made_at.plus(REFERENCE_WAIT) => EARLY,
             Ok(None) => self.unclaimed(reference.id(), "no record refers to it").await,
             Err(error) => {
                 tracing::error!(cause = error.cause(), "a reference could not be read");
@@ -141,11 +150,16 @@ impl<E: Events> Webhook<E> {
             ReconcileOutcome::Escalated => ESCALATED,
             ReconcileOutcome::Scheduled(_) => (StatusCode::OK, "processed later"),
             ReconcileOutcome::Settled | ReconcileOutcome::Gone => (StatusCode::OK, "nothing to settle"),
-            ReconcileOutcome::InFlight(_) | ReconcileOutcome::NotDue | ReconcileOutcome::Busy => TRY_AGAIN,
+            ReconcileOutcome::InFlight(_) => EARLY,
+            ReconcileOutcome::NotDue | ReconcileOutcome::Busy => TRY_AGAIN,
         }
     }
 }
 
+const REFUSED: (StatusCode, &str) = (StatusCode::UNAUTHORIZED, "refused");
+/// Its record cannot take it yet: that is normal, and a later delivery finds it.
+const EARLY: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "too early");
+/// Something failed.
 const TRY_AGAIN: (StatusCode, &str) = (StatusCode::SERVICE_UNAVAILABLE, "try again");
 const ESCALATED: (StatusCode, &str) = (StatusCode::OK, "escalated");
 
@@ -166,10 +180,9 @@ where
         let webhook = webhook.clone();
         async move {
             let (status, outcome) = webhook.answer(request).await;
-            match status {
-                StatusCode::UNAUTHORIZED => telemetry::count(WEBHOOK_REFUSED),
-                StatusCode::BAD_REQUEST => telemetry::count(WEBHOOK_UNREADABLE),
-                StatusCode::SERVICE_UNAVAILABLE => telemetry::count(WEBHOOK_AGAIN),
+            match (status, outcome) {
+                EARLY => telemetry::count(WEBHOOK_EARLY),
+                TRY_AGAIN => telemetry::count(WEBHOOK_AGAIN),
                 _ => {}
             }
             let body = format!("{{\"outcome\":\"{outcome}\"}}");
@@ -211,7 +224,7 @@ mod tests {
         let webhook = Webhook { reconciliation, events: NoEvents };
         let reference = Reference::new("provider", "ch_1").expect("it is a reference");
         let early = made_at.minus(REFERENCE_WAIT - Duration::from_millis(1));
-        assert_eq!(webhook.referred(&reference, early).await, TRY_AGAIN);
+        assert_eq!(webhook.referred(&reference, early).await, EARLY);
         assert_eq!(webhook.referred(&reference, made_at.minus(REFERENCE_WAIT)).await, ESCALATED);
     }
 

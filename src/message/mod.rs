@@ -125,7 +125,8 @@ impl Message {
             Self::Check { .. } | Self::Sweep => Some("checks"),
             Self::Deliver { .. } => Some("outbox"),
             Self::Work { .. } => Some("work"),
-            Self::Ask { .. } | Self::ProviderReport { .. } | Self::DeferredReport(_) => Some("reconcile"),
+            Self::Ask { .. } | Self::ProviderReport { .. } => Some("reconcile"),
+            Self::DeferredReport(_) => Some("deferred-reports"),
             Self::Contradiction(_) | Self::Poison(_) => None,
         }
     }

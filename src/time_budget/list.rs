@@ -218,7 +218,7 @@ list! {
     /// A message of the outbox that is older than this should have been delivered: a sweep asks for it again.
     pub const DELIVERY_GRACE: Duration = minutes(15);
 
-    /// A message whose function did nothing comes again after 1 s, each time twice as late, up to 15 minutes.
+    /// A message whose function did nothing, or a deferred report that was not written, comes again after 1 s, each time twice as late, up to 15 minutes.
     pub(crate) const HANDED_BACK: Backoff = Backoff { first: seconds(1), factor: 2, max: minutes(15) };
 
     /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.

@@ -79,7 +79,7 @@ async fn router() -> Result<Router, lambda::Error> {
     let (table, sealing_keys) = (lambda::text("ORDERS_TABLE")?, SealingKeys::from_env()?);
     let placed = placed()?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let deferred_reports = SqsQueue::from_env(&aws, "DEFERRED_REPORTS_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let shop = Shop::new(payments::client().await, &table);
     let services = policy::Services { shop, provider: Provider::new(&config)?, sealing_keys, placed };

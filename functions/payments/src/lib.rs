@@ -58,7 +58,7 @@ async fn router() -> Result<Router, lambda::Error> {
     let (payments, accounts) = (lambda::text("PAYMENTS_TABLE")?, lambda::text("ACCOUNTS_TABLE")?);
     let provider = Provider::new(&config)?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let deferred_reports = SqsQueue::from_env(&aws, "DEFERRED_REPORTS_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger::from_env(payments).await;
     let accounts = Accounts::from_env(accounts).await;

@@ -87,7 +87,8 @@ impl Reported {
 
 impl Events for PaymentEvents {
     fn read(&self, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Notice {
-        let signature = headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let Some(signature) = headers.get(SIGNATURE) else { return Notice::Unsigned };
+        let signature = signature.to_str().unwrap_or_default();
         if let Err(error) = self.secrets.verify(signature, body, now, SIGNATURE_TOLERANCE) {
             return Notice::Refused(error.to_string());
         }

@@ -58,7 +58,7 @@ pub fn router(
 
 /// Runs the function `reports` until Lambda ends it.
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `ORDERS_TABLE`, which has the reports too, `RECONCILE_QUEUE_URL`; `LEASE_GRACE_MS`.
+/// Environment: `IDEMPOTENCY_TABLE`, `ORDERS_TABLE`, which has the reports too, `DEFERRED_REPORTS_QUEUE_URL`; `LEASE_GRACE_MS`.
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
@@ -86,7 +86,7 @@ async fn configured() -> Result<(DynamoDbStore, Router), Error> {
     let table = lambda::text("ORDERS_TABLE")?;
     let grace = lambda::millis("LEASE_GRACE_MS", Duration::from_secs(10))?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
-    let deferred_reports = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
+    let deferred_reports = SqsQueue::from_env(&aws, "DEFERRED_REPORTS_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let reports = Table::new(table, "pk").sort_key("sk");
     let router = router(store.clone(), create_report().grace(grace), reports, deferred_reports);

@@ -202,13 +202,6 @@ impl Opened<'_> {
         let effort =
             Effort { until: Some(started.plus(time)), backoff: WRITE_BACKOFF, retries: Retries::All };
         let applied = engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await;
-        if contradicted {
-            tracing::error!(
-                phase = phase.name,
-                "others report another result of a phase than its handler has"
-            );
-            Count::Contradicted.add(worker.key.operation());
-        }
         let kept = match applied {
             // Only its own: what this execution ends by must never be another one's.
             Ok(Applied::Written(Kept::Own, current) | Applied::Stopped(Kept::Own, Some(current))) => {
@@ -219,6 +212,17 @@ impl Opened<'_> {
             Err(Unapplied { denied, .. }) if !denied.is_empty() => return Kept::Denied(denied),
             Err(_) => Kept::Unwritten,
         };
+        let is_deferred = is_call && matches!(kept, Kept::Left | Kept::Unwritten);
+        if contradicted {
+            tracing::error!(
+                phase = phase.name,
+                "others report another result of a phase than its handler has"
+            );
+            // What is deferred becomes a dead letter.
+            if !is_deferred {
+                Count::ContradictionUnsent.add(worker.key.operation());
+            }
+        }
         match kept {
             Kept::Left | Kept::Unwritten if is_call => {
                 executor.defer_phase(self.execution, &worker, place, &phase).await;

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, SystemTime};
 
+use aws_config::{BehaviorVersion, SdkConfig};
 use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
-    internal::{Stale, reconcile_event, stale_event},
+    internal::{DeferredReports, Stale, reconcile_event, stale_event},
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -60,7 +61,10 @@ impl Functions {
         // Parsed as the runtime parses it.
         let read = || serde_json::from_str(&event.to_string()).expect("every event reaches the function");
         let stale = stale_event(&self.stale, read(), context).await;
-        let reconcile = reconcile_event(&self.reconciliation, read(), context).await;
+        // None of these events is from its queue.
+        let config = SdkConfig::builder().behavior_version(BehaviorVersion::latest()).build();
+        let reports = DeferredReports::new(&config, "http://127.0.0.1:9/reports", "http://127.0.0.1:9/dead");
+        let reconcile = reconcile_event(&self.reconciliation, &reports, read(), context).await;
         [stale, reconcile].map(|answer| match answer {
             Ok(failures) => Ok(failures.identifiers().into_iter().map(str::to_owned).collect()),
             Err(error) => Err(error.to_string()),

@@ -110,7 +110,7 @@ async fn a_message_is_delayed_and_redelivered_until_deleted_and_its_receipts_cou
     assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
 
     let names = queue.client.list_queues().send().await.unwrap().queue_urls.unwrap();
-    assert_eq!(names.len(), 12, "{names:?}");
+    assert_eq!(names.len(), 14, "{names:?}");
     let late = queue.client.send_message().queue_url(&queue.url).message_body("x").delay_seconds(901);
     let refused = late.send().await.expect_err("15 minutes are the bound");
     assert_eq!(refused.code(), Some("InvalidParameterValue"), "{refused:?}");
@@ -132,6 +132,15 @@ async fn a_message_that_no_function_can_handle_becomes_a_dead_letter() {
     for queue in &queues {
         assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
     }
+}
+
+#[tokio::test]
+async fn the_local_reconcile_function_takes_the_queue_of_deferred_reports() {
+    let cloud = LocalCloud::start(&[]).await;
+    let reports = Queue::of(&cloud, PREFIX, "deferred-reports").await;
+    reports.send("no function reads it", 0).await;
+    let dead_letter = Queue::of(&cloud, PREFIX, "deferred-reports-dead-letters").await.next(300).await;
+    assert_eq!(dead_letter.body(), Some("no function reads it"));
 }
 
 // T19

@@ -12,11 +12,11 @@ use lambda_idempotency::{
         Request,
     },
     operation::OnLeaseExpiry,
-    queue::{MemoryQueue, Queue, WorkError},
+    queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Evidence, Record, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
-    telemetry::RECONCILE_CONTRADICTED,
+    telemetry::{CONTRADICTION_UNSENT, RECONCILE_CONTRADICTED},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -121,6 +121,34 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
             assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
             assert_eq!(MessageSummary::read(&dead_letter.to_string()).record, Some(request.key.clone()));
         }
+    }
+}
+
+/// A queue that takes nothing.
+struct Closed;
+
+#[async_trait]
+impl Queue for Closed {
+    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+        Err(QueueError::new("closed"))
+    }
+}
+
+// T5, T54: nothing but an alarm and a log line is left of it.
+#[apply(on_each_store)]
+async fn an_effect_that_cannot_be_escalated_is_counted_for_an_alarm(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let executors = [guarded.executor(), guarded.executor().defer_reports_to(Closed)];
+    for executor in executors {
+        let request = request();
+        let late = lease_expired(&guarded, &request).await;
+        settle(&guarded, &request, |record| {
+            samples::completed(record, Answer::json(402, "{}"), guarded.now(), RETENTION)
+        })
+        .await;
+        let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
+        assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+        assert_eq!(counted.get(CONTRADICTION_UNSENT), Some(&1), "{counted:?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! How unknown outcomes are settled: questions to the provider, provider reports, and the comparison of ledgers.
 
+mod deferred_reports;
 pub mod ledger_comparison;
 mod provider_report;
 mod reconciliation;

@@ -10,7 +10,7 @@ use lambda_idempotency::{
     reconcile::Reconciliation,
     record::Evidence,
     store::{Store, conformance::samples},
-    telemetry::{WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE},
+    telemetry::{WEBHOOK_AGAIN, WEBHOOK_EARLY, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE, WEBHOOK_UNSIGNED},
     time::Timestamp,
 };
 use payments::policy::{CHARGE_PHASE, CREATE_PAYMENT};
@@ -286,7 +286,10 @@ async fn a_charge_during_a_live_lease_is_deferred_or_redelivered() {
     let alone =
         hook.api.webhook_of(Reconciliation::new(hook.api.store(), hook.dead_letters.clone()), secrets());
     let alone = Hook { webhook: alone, ..hook };
-    assert_eq!(alone.send(&event).await, returned(503, "try again"));
+    let (answer, counted) = counting(alone.send(&event)).await;
+    assert_eq!(answer, returned(503, "too early"));
+    // It is no failure, and raises no alarm.
+    assert_eq!((counted.get(WEBHOOK_EARLY), counted.get(WEBHOOK_AGAIN)), (Some(&1), None));
     let current = alone.api.store().load(&key).await.unwrap().expect("a record");
     assert_eq!((current.state, current.attempt), (live.state, live.attempt));
     assert_eq!(current.reported, Some(Evidence::Effect));
@@ -299,6 +302,7 @@ async fn events_that_the_webhook_does_not_accept_are_counted() {
     let unreadable = secrets().sign(now(), b"{}");
     let ((), counted) = counting(async {
         hook.post(None, "{}").await;
+        hook.post(Some("t=1,v1=00"), "{}").await;
         hook.post(Some(&unreadable), "{}").await;
         hook.send(&json!({ "type": "payout.created" })).await;
         let mut event = hook.event();
@@ -306,6 +310,6 @@ async fn events_that_the_webhook_does_not_accept_are_counted() {
         hook.send(&event).await;
     })
     .await;
-    let expected = [WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE].map(|name| (name.to_owned(), 1));
-    assert_eq!(counted, expected.into());
+    let expected = [WEBHOOK_AGAIN, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE, WEBHOOK_UNSIGNED];
+    assert_eq!(counted, expected.map(|name| (name.to_owned(), 1)).into());
 }

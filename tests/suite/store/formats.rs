@@ -652,7 +652,8 @@ async fn every_message_is_read_and_none_of_another_version() {
         assert!(name.starts_with(kind), "{name}");
         let queue = match kind {
             "check" | "sweep" => Some("checks"),
-            "ask" | "provider_report" | "deferred_report" => Some("reconcile"),
+            "ask" | "provider_report" => Some("reconcile"),
+            "deferred_report" => Some("deferred-reports"),
             _ => None,
         };
         assert_eq!((dead_letter.queue, dead_letter.record.is_some()), (queue, kind != "sweep"), "{name}");

@@ -277,8 +277,12 @@ impl Queues {
 
     /// The bodies of all messages.
     pub fn messages(&self) -> Vec<String> {
-        let kept = self.0.lock().unwrap();
-        kept.iter().map(|call| call["MessageBody"].as_str().expect("a body").to_owned()).collect()
+        self.calls().iter().map(|call| call["MessageBody"].as_str().expect("a body").to_owned()).collect()
+    }
+
+    /// All calls.
+    pub fn calls(&self) -> Vec<Value> {
+        self.0.lock().unwrap().clone()
     }
 }
 

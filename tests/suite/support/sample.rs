@@ -46,6 +46,8 @@ impl Sample {
             ("CHECKS_QUEUE_URL", queue("checks")),
             ("SWEEP_QUEUE_URL", queue("sweep")),
             ("RECONCILE_QUEUE_URL", queue("reconcile")),
+            ("DEFERRED_REPORTS_QUEUE_URL", queue("deferred-reports")),
+            ("DEFERRED_REPORTS_DEAD_LETTERS_QUEUE_URL", queue("deferred-reports-dead-letters")),
             ("DEAD_LETTERS_QUEUE_URL", queue("dead-letters")),
             ("ORDERS_QUEUE_URL", queue(ORDERS)),
             ("ORDERS_DEAD_LETTERS_QUEUE_URL", queue("orders-dead-letters.fifo")),

@@ -9,7 +9,7 @@ use std::{
 use lambda_idempotency::{
     record::{State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
-    telemetry::{UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
+    telemetry::{UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -174,6 +174,22 @@ async fn every_function_writes_its_counts() {
         assert_eq!(counts, vec![counted([("reconcile.resolved", 1)]); resolved]);
     }
 
+    // One without a signature, one whose signature is not valid, and one whose metadata opens with no key.
+    let mut unsigned = charged(&provider.orders()[0]);
+    unsigned["headers"].as_object_mut().expect("headers").remove("provider-signature");
+    let mut refused = unsigned.clone();
+    refused["headers"]["provider-signature"] = "t=1,v1=00".into();
+    let mut forged = provider.orders()[0].clone();
+    forged.1["metadata"]["record"] = "opens with no key".into();
+    for (event, status_, count) in [
+        (unsigned, 401, "webhook.unsigned"),
+        (refused, 401, "webhook.refused"),
+        (charged(&forged), 503, "webhook.again"),
+    ] {
+        assert_eq!(status(&webhook.invoke(&event).await), status_, "{count}");
+        assert_eq!(written.of_none(&webhook).counts(), counted([(count, 1)]));
+    }
+
     let mut reconcile = sample.start("reconcile", &[]).await;
     let mut written = Written(0);
     for number in [0, 1] {
@@ -183,7 +199,9 @@ async fn every_function_writes_its_counts() {
         reconcile.invoke(&json!({ "job": "poll" })).await.unwrap();
         let polled = written.of_none(&reconcile);
         assert_eq!(polled.counts(), counted([("reconcile.poll", 1)]));
-        assert_eq!(polled.metrics[UNKNOWN_ESCALATED], (json!([f64::from(number)]), None));
+        for name in [UNKNOWN_ESCALATED, UNKNOWN_COUNT] {
+            assert_eq!(polled.metrics[name], (json!([f64::from(number)]), None));
+        }
         let (oldest, unit) = &polled.metrics[UNKNOWN_OLDEST];
         let unknown = 3600.0 * f64::from(number);
         let oldest = oldest[0].as_f64().expect("a number");

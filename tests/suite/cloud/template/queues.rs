@@ -1,13 +1,41 @@
 //! Failures are kept where an operator finds them, and slow work is not delivered twice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use lambda_idempotency::internal::Backoff;
 use serde_json::{Value, json};
 
 use super::{FUNCTION, QUEUE, Resource, list, members, referred, resource, resources};
 
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The waits of a message that is handed back: see `HANDED_BACK` in docs/durations.md.
+const HANDED_BACK: Backoff =
+    Backoff { first: Duration::from_secs(1), factor: 2, max: Duration::from_secs(15 * 60) };
+
+/// The queue of deferred reports.
+const REPORTS: &str = "DeferredReportsQueue";
+
 fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// A name or an ARN as the template writes it, perhaps with a part that differs in each stack of the same name.
+fn name_of(value: &Value) -> String {
+    let value = &value["Fn::Sub"];
+    let text = |value: &Value| value.as_str().unwrap_or_else(|| panic!("no name: {value}")).to_owned();
+    let Value::Array(parts) = value else { return text(value) };
+    assert_eq!(parts[1], json!({ "Instance": instance() }));
+    text(&parts[0])
+}
+
+/// The first part of the unique id in the stack's ARN: <https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/pseudo-parameter-reference.html>
+fn instance() -> Value {
+    let id = json!({ "Fn::Select": [2, { "Fn::Split": ["/", { "Ref": "AWS::StackId" }] }] });
+    json!({ "Fn::Select": [0, { "Fn::Split": ["-", id] }] })
 }
 
 /// The events of this type for all functions.
@@ -71,7 +99,7 @@ fn two_functions_read_the_stream() {
 #[test]
 fn messages_being_processed_are_not_delivered_twice() {
     let events = events("SQS");
-    assert_eq!(events.len(), 7);
+    assert_eq!(events.len(), 8);
     for (function, event) in events {
         // A consumer buries its dead messages itself, and counts its attempts itself: a receive is none.
         let (dead_letters, receives) = match &*function.name {
@@ -79,6 +107,7 @@ fn messages_being_processed_are_not_delivered_twice() {
             "OutboxFunction" => ("OutboxDeadLettersQueue", 1_000),
             "ReportWorkerFunction" => ("WorkDeadLettersQueue", 1_000),
             "ShippingFunction" => ("ShipmentsDeadLettersQueue", 1_000),
+            _ if referred(&event["Queue"]) == REPORTS => ("DeferredReportsDeadLettersQueue", 400),
             _ => ("DeadLettersQueue", 5),
         };
         assert_eq!(event["FunctionResponseTypes"], json!(["ReportBatchItemFailures"]));
@@ -101,8 +130,10 @@ fn a_fifo_queue_has_fifo_dead_letters_and_a_fifo_name() {
     for Resource { name, properties, .. } in resources(QUEUE) {
         let is_fifo = properties["FifoQueue"] == true;
         fifo += u32::from(is_fifo);
-        let named = properties["QueueName"]["Fn::Sub"].as_str().expect("a name").ends_with(".fifo");
-        assert_eq!(named, is_fifo, "{name}");
+        // CloudFormation gives the others their suffix.
+        if !properties["QueueName"].is_null() {
+            assert_eq!(name_of(&properties["QueueName"]).ends_with(".fifo"), is_fifo, "{name}");
+        }
         if !properties["RedrivePolicy"].is_null() {
             let dead_letters =
                 resource(QUEUE, &referred(&properties["RedrivePolicy"]["deadLetterTargetArn"]));
@@ -124,19 +155,66 @@ fn dead_letters_come_from_every_queue_and_stay_longest() {
         // A queue without a RedrivePolicy sends no dead letters.
         if !properties["RedrivePolicy"].is_null() {
             let target = referred(&properties["RedrivePolicy"]["deadLetterTargetArn"]);
-            let name = properties["QueueName"]["Fn::Sub"].as_str().expect("a name").to_owned();
-            sources.entry(target).or_default().insert(name);
+            sources.entry(target).or_default().insert(name_of(&properties["QueueName"]));
         }
     }
-    assert_eq!(sources.len(), 5);
+    assert_eq!(sources.len(), 6);
     for (target, sources) in sources {
         let dead_letters = resource(QUEUE, &target);
         assert_eq!(number(&dead_letters["MessageRetentionPeriod"]), 14 * 24 * 3600);
-        let allowed = list(&dead_letters["RedriveAllowPolicy"]["sourceQueueArns"]).into_iter().map(|arn| {
-            let arn = arn["Fn::Sub"].as_str().expect("an ARN");
-            arn.split_once("${AWS::AccountId}:").expect("an account").1.to_owned()
-        });
+        let allowed = list(&dead_letters["RedriveAllowPolicy"]["sourceQueueArns"])
+            .into_iter()
+            .map(|arn| name_of(arn).split_once("${AWS::AccountId}:").expect("an account").1.to_owned());
         assert_eq!(allowed.collect::<BTreeSet<_>>(), sources);
+    }
+}
+
+// T54: each may be the only trace of an effect. SQS deletes what is in a queue for too long, and makes no dead letter of it.
+#[test]
+fn deferred_reports_are_tried_for_days_and_die_before_sqs_deletes_them() {
+    let queue = resource(QUEUE, REPORTS);
+    let kept = Duration::from_secs(number(&queue["MessageRetentionPeriod"]));
+    assert_eq!(kept, 7 * DAY);
+    let receives = number(&queue["RedrivePolicy"]["maxReceiveCount"]);
+    let tried = |longest: bool| {
+        let waits = (1..receives).map(|receives| {
+            let jitter = if longest { [0; 16] } else { [255; 16] };
+            HANDED_BACK.after(receives.try_into().unwrap(), jitter)
+        });
+        waits.sum::<Duration>()
+    };
+    assert!(3 * DAY < tried(false), "a weekend: {:?}", tried(false));
+    // Besides, each may wait for its function and be killed with it.
+    assert!(tried(true) + DAY < kept, "{:?}", tried(true));
+    // Their clock runs from the first send.
+    let dead_letters = &resource(QUEUE, "DeferredReportsDeadLettersQueue")["MessageRetentionPeriod"];
+    assert!(Duration::from_secs(number(dead_letters)) >= tried(true) + 7 * DAY);
+}
+
+// Questions and provider reports may wait on purpose: among them, nobody would see a report that is late.
+#[test]
+fn workers_send_reports_to_a_queue_of_their_own() {
+    let guards = [
+        "OrderQueueFunction",
+        "OrdersFunction",
+        "PaymentsFunction",
+        "ReportWorkerFunction",
+        "ReportsFunction",
+    ];
+    for function in resources(FUNCTION) {
+        let variables = &function.properties["Environment"]["Variables"];
+        let is_guard = guards.contains(&&*function.name);
+        let reads =
+            ["DEFERRED_REPORTS_QUEUE_URL", "RECONCILE_QUEUE_URL"].map(|name| !variables[name].is_null());
+        let expected = match &*function.name {
+            "ReconcileFunction" => [true, true],
+            "WebhookFunction" => [false, true],
+            _ => [is_guard, false],
+        };
+        assert_eq!(reads, expected, "{}", function.name);
+        if reads[0] {
+            assert_eq!(referred(&variables["DEFERRED_REPORTS_QUEUE_URL"]), REPORTS, "{}", function.name);
+        }
     }
 }
 
@@ -162,26 +240,95 @@ fn an_event_that_its_queue_refuses_becomes_a_dead_letter() {
     }
 }
 
-// T50: a sweep takes no concurrency away from checks.
+// A stack that goes must not take the only traces of effects with it. One that comes again finds the names of its queues free.
 #[test]
-fn each_reader_of_a_queue_has_reserved_concurrency() {
+fn reports_and_dead_letters_outlive_their_stack() {
+    let mut retained = BTreeSet::new();
+    for template in [super::IDEMPOTENCY, super::SAMPLE].map(super::template) {
+        for (name, queue) in members(&template["Resources"]).filter(|(_, it)| it["Type"] == QUEUE) {
+            let is_kept = name == REPORTS || name.ends_with("DeadLettersQueue");
+            let expected = if is_kept { json!("Retain") } else { Value::Null };
+            assert_eq!(queue["DeletionPolicy"], expected, "{name}");
+            assert_eq!(queue["UpdateReplacePolicy"], expected, "{name}");
+            // Without a name, CloudFormation makes one that no queue has.
+            let queue_name = &queue["Properties"]["QueueName"];
+            let is_fresh = queue_name.is_null() || name_of(queue_name).ends_with("-${Instance}");
+            assert_eq!(is_fresh, is_kept, "{name}");
+            if is_kept {
+                retained.insert(name.clone());
+            }
+        }
+    }
+    assert_eq!(retained.len(), 7, "{retained:?}");
+}
+
+/// The functions whose concurrency can be reserved, each with the parameter of the template that has it.
+const RESERVED: &[(&str, &str)] = &[
+    ("OutboxFunction", "OutboxConcurrency"),
+    ("ReconcileFunction", "ReconcileConcurrency"),
+    ("StaleFunction", "StaleConcurrency"),
+    ("WebhookFunction", "WebhookConcurrency"),
+];
+
+// An account may have a quota of 10, of which nothing can be reserved.
+#[test]
+fn no_concurrency_is_reserved_unless_a_parameter_says_so() {
+    let mut reserved = BTreeMap::new();
+    for function in resources(FUNCTION) {
+        let value = &function.properties["ReservedConcurrentExecutions"];
+        if value.is_null() {
+            continue;
+        }
+        let (_, parameter) = RESERVED.iter().find(|(name, _)| *name == function.name).expect("it can be");
+        let condition = format!("Reserves{}", function.name.trim_end_matches("Function"));
+        let expected = json!({ "Fn::If": [condition, { "Ref": parameter }, { "Ref": "AWS::NoValue" }] });
+        assert_eq!(*value, expected, "{}", function.name);
+        let template = super::template(function.template);
+        // Zero reserved executions would stop the function.
+        let is_set = json!({ "Fn::Not": [{ "Fn::Equals": [{ "Ref": parameter }, 0] }] });
+        assert_eq!(template["Conditions"][&condition], is_set);
+        let parameter = &template["Parameters"][parameter];
+        assert_eq!((number(&parameter["Default"]), number(&parameter["MinValue"])), (0, 0));
+        reserved.insert(function.name, text(&parameter["Description"]));
+    }
+    assert_eq!(
+        reserved.keys().collect::<Vec<_>>(),
+        RESERVED.iter().map(|(name, _)| name).collect::<Vec<_>>()
+    );
+    // T50: all pollers, one for a schedule, and at least one for a shard of the stream.
     let mut pollers = BTreeMap::<String, u64>::new();
     for (function, event) in events("SQS") {
         *pollers.entry(function.name).or_default() += number(&event["ScalingConfig"]["MaximumConcurrency"]);
     }
-    // One more for the scheduled run. `stale` and `outbox` need at least one for a shard of the stream.
-    let reserved = |name| resource(FUNCTION, name)["ReservedConcurrentExecutions"].clone();
-    assert_eq!(number(&reserved("ReconcileFunction")), pollers["ReconcileFunction"] + 1);
-    assert_eq!(reserved("StaleFunction"), json!({ "Ref": "StaleConcurrency" }));
-    let parameters = &super::template(super::IDEMPOTENCY)["Parameters"];
-    let parameter = &parameters["StaleConcurrency"];
-    assert_eq!(number(&parameter["MinValue"]), pollers["StaleFunction"] + 1 + 1);
-    assert!(number(&parameter["Default"]) >= pollers["StaleFunction"] + 1 + 4);
-    // It has no schedule.
-    assert_eq!(reserved("OutboxFunction"), json!({ "Ref": "OutboxConcurrency" }));
-    let parameter = &parameters["OutboxConcurrency"];
-    assert_eq!(number(&parameter["MinValue"]), pollers["OutboxFunction"] + 1);
-    assert!(number(&parameter["Default"]) >= pollers["OutboxFunction"] + 4);
+    for (name, more) in [("ReconcileFunction", 1), ("StaleFunction", 2), ("OutboxFunction", 1)] {
+        let least = format!("{} or more", pollers[name] + more);
+        assert!(reserved[name].contains(&least), "{name}: {least}");
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_else(|| panic!("no text: {value}")).to_owned()
+}
+
+// A large table needs a sweep that is faster, or one that may take longer.
+#[test]
+fn the_sweeps_pace_schedule_and_alarm_are_parameters() {
+    let stale = resource(FUNCTION, "StaleFunction");
+    let variables = &stale["Environment"]["Variables"];
+    assert_eq!(variables["SWEEP_UNITS_PER_SECOND"], json!({ "Ref": "SweepUnitsPerSecond" }));
+    let schedule = &stale["Events"]["Sweep"]["Properties"]["ScheduleExpression"];
+    assert_eq!(*schedule, json!({ "Ref": "SweepSchedule" }));
+    let alarm = resource("AWS::CloudWatch::Alarm", "SweepMissing");
+    assert_eq!(alarm["EvaluationPeriods"], json!({ "Ref": "SweepMissingHours" }));
+    let templates = [super::IDEMPOTENCY, super::SAMPLE].map(super::template);
+    for name in ["SweepUnitsPerSecond", "SweepSchedule", "SweepMissingHours"] {
+        let [ours, samples] = templates.each_ref().map(|template| &template["Parameters"][name]);
+        assert!(!ours["Default"].is_null() && ours["Default"] == samples["Default"], "{name}");
+        let nested = &templates[1]["Resources"][super::NESTED]["Properties"]["Parameters"];
+        assert_eq!(nested[name], json!({ "Ref": name }));
+    }
+    // The longest that CloudWatch looks back is a week.
+    assert_eq!(number(&templates[0]["Parameters"]["SweepMissingHours"]["MaxValue"]), 7 * 24);
 }
 
 // The worker is the user's, with a time-out of its own: at most Lambda's.

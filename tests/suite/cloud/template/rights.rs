@@ -105,9 +105,8 @@ const CALLS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The functions that hand messages back by hiding them.
-const CONSUMERS: &[&str] =
-    &["OrderQueueFunction", "OutboxFunction", "ReportWorkerFunction", "ShippingFunction"];
+/// The queues whose functions put messages off by sending them anew. Those of the others hide what they hand back.
+const SENT_ANEW: &[&str] = &["ChecksQueue", "ReconcileQueue", "SweepQueue"];
 
 /// The permissions of a role, each an action and its resource.
 fn rights(role: &Value) -> BTreeSet<String> {
@@ -142,9 +141,9 @@ fn needed(function: &Resource) -> BTreeSet<String> {
     for (name, value) in members(&properties["Environment"]["Variables"]) {
         if name.ends_with("_QUEUE_URL") {
             let queue = referred(value);
-            // A function that knows the address of a queue sends to it; a consumer that receives from it hides what it hands back. The
-            // other functions put off messages by sending them anew. `outbox` sends wakes and consumes them.
-            let hides = received.contains(&queue) && CONSUMERS.contains(&&*function.name);
+            // A function that knows the address of a queue sends to it, or hides what it receives from it. `outbox` sends wakes and
+            // consumes them.
+            let hides = received.contains(&queue) && !SENT_ANEW.contains(&&*queue);
             if hides {
                 need(&["sqs:ChangeMessageVisibility"], &queue);
             }

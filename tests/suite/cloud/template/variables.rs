@@ -19,6 +19,7 @@ const MORE: &[(&str, &str)] = &[
     ("OUTBOX_QUEUE_URL", "http://127.0.0.1:9/outbox.fifo"),
     ("PROVIDER_TIMEOUT_MS", "20000"),
     ("RUST_LOG", "info"),
+    ("SWEEP_UNITS_PER_SECOND", "50"),
     ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/shipments-dead-letters"),
     ("SHIPMENTS_QUEUE_URL", "http://127.0.0.1:9/shipments"),
     ("WORK_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/work-dead-letters"),

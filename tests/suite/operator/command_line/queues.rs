@@ -32,6 +32,7 @@ struct Message {
 pub const DEAD: &str = "http://queues/dead-letters";
 pub const CHECKS: &str = "http://queues/checks";
 pub const RECONCILE: &str = "http://queues/reconcile";
+pub const DEFERRED_REPORTS: &str = "http://queues/deferred-reports";
 pub const OUTBOX: &str = "http://queues/outbox.fifo";
 pub const WORK: &str = "http://queues/work";
 

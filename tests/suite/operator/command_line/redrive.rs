@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     WHY,
-    queues::{CHECKS, DEAD, OUTBOX, Queues, RECONCILE, WORK},
+    queues::{CHECKS, DEAD, DEFERRED_REPORTS, OUTBOX, Queues, RECONCILE, WORK},
     table,
 };
 use crate::support::command::Ran;
@@ -82,6 +82,22 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     // An empty queue needs nothing.
     let empty = redrive(&Queues::default(), &table, &[&TO[..], &WHY].concat()).await;
     assert_eq!(empty.code, Some(0), "{empty:?}");
+}
+
+// T54: it is tried for days, and pages if it waits.
+#[tokio::test]
+async fn a_deferred_report_goes_back_to_its_own_queue() {
+    let table = table().await;
+    let mut messages: Value =
+        serde_json::from_str(include_str!("../../fixtures/formats/messages.json")).unwrap();
+    let report = messages["deferred_report"].take();
+    let queues = Queues::with_dead_letters(std::slice::from_ref(&report));
+    let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
+    ran.assert_refused(2, "give --to-deferred-reports too");
+    let to = ["--to-deferred-reports", DEFERRED_REPORTS];
+    let ran = redrive(&queues, &table, &[&TO[..], &to, &WHY].concat()).await;
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
+    assert_eq!(queues.of(DEFERRED_REPORTS), (vec![report.to_string()], true));
 }
 
 // A dead letter that no function can process stays, and its record is named.
