@@ -127,7 +127,7 @@ impl Unsettled for DynamoDbStore {
             .filter_expression(
                 "(sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))) \
                  OR (begins_with(sk, :message) AND NOT published_at > :delivered) \
-                 OR (begins_with(sk, :body) AND NOT kept_at > :delivered)",
+                 OR (begins_with(sk, :body) AND kept_at <= :delivered)",
             )
             .expression_attribute_names("#state", "state")
             .expression_attribute_values(":record", text(RECORD))

@@ -10,6 +10,7 @@ use lambda_idempotency::{
     record::State,
     store::{Checkpoint, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
+    time_budget::DELIVERY_GRACE,
     world::{ManualWorld, World},
 };
 use macro_rules_attribute::apply;
@@ -22,7 +23,7 @@ use super::records::{BOUND, Found};
 use crate::support::{
     clock::STORE_TIMEOUT,
     faults::{Fault, Late},
-    guarded::{GRACE, LEASE, completed, fresh, owned, random, request, written},
+    guarded::{GRACE, LEASE, body_of, completed, fresh, owned, random, replayed, request, written},
     logs::Logs,
     on_each_store,
 };
@@ -117,6 +118,22 @@ async fn an_abandoned_sweep_begins_anew(endpoint: &str) {
         let swept = logs.lines_with(&format!("\"scanned\":{},", so_far + 1));
         assert_eq!(swept.len(), usize::from(counts_on), "{delay:?}");
     }
+}
+
+// They look like the requests of accepted work, which a sweep deletes once they are not needed.
+#[apply(on_each_store)]
+async fn a_sweep_leaves_the_bodies_of_answers(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let (executor, request) = (found.guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, completed(random(20_000))).await);
+    for _ in 0..2 {
+        found.sweep(BOUND).await;
+        assert_eq!(found.guarded.collection(&request.key).await.len(), 2);
+        found.guarded.clock.advance(DELIVERY_GRACE);
+    }
+    let replay = replayed(executor.reserve(&request).await);
+    assert_eq!(body_of(&replay), Some(&random(20_000)));
 }
 
 #[apply(on_each_store)]
