@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use crate::support::{
     BoxError,
+    closed_queue::Closed,
     faults::{ANY, Fault},
     guarded::{
         GRACE, Guarded, Item, LEASE, RETENTION, body_of, completed, fingerprints, operation, outcome_of,
@@ -396,16 +397,6 @@ async fn a_report_is_tried_again_while_there_is_time(endpoint: &str) {
         let applied = lost.guarded.clock.passing(lost.reconciliation.receive(&message)).await;
         assert!(applied.is_ok(), "{fault:?}: {applied:?}");
         assert_eq!((lost.outcome(&request).await, lost.guarded.faults.left()), ("replay", 0), "{fault:?}");
-    }
-}
-
-/// A queue that takes nothing.
-struct Closed;
-
-#[async_trait]
-impl Queue for Closed {
-    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
-        Err(QueueError::new("closed"))
     }
 }
 

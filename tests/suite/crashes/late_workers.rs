@@ -12,7 +12,7 @@ use lambda_idempotency::{
         Request,
     },
     operation::OnLeaseExpiry,
-    queue::{MemoryQueue, Queue, QueueError, WorkError},
+    queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Evidence, Record, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     BoxError,
+    closed_queue::Closed,
     counts::counting,
     faults::{ANY, Fault, Late},
     guarded::{
@@ -121,16 +122,6 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
             assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
             assert_eq!(MessageSummary::read(&dead_letter.to_string()).record, Some(request.key.clone()));
         }
-    }
-}
-
-/// A queue that takes nothing.
-struct Closed;
-
-#[async_trait]
-impl Queue for Closed {
-    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
-        Err(QueueError::new("closed"))
     }
 }
 

@@ -17,7 +17,7 @@ use lambda_idempotency::{
         Report, Request, ReserveOutcome,
     },
     operation::Operation,
-    queue::{MemoryQueue, Queue, QueueError, WorkError},
+    queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Evidence, State},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
@@ -31,6 +31,7 @@ use serde_json::{Value, json};
 use crate::support::{
     BoxError,
     clock::WatchedClock,
+    closed_queue::Closed,
     counts::recording,
     faults::Fault,
     guarded::{
@@ -214,16 +215,6 @@ async fn an_unanswered_question_backs_off_and_is_finally_escalated(endpoint: &st
     reconciling.guarded.clock.advance(Duration::from_secs(365 * 24 * 3600));
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
     assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
-}
-
-/// A queue that accepts nothing.
-struct Closed;
-
-#[async_trait]
-impl Queue for Closed {
-    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
-        Err(QueueError::new("closed"))
-    }
 }
 
 // T50

@@ -6,7 +6,7 @@ use axum::{Router, body::Body, http::Request};
 use lambda_idempotency::{
     internal::MessageSummary,
     key::signature::Secrets,
-    queue::{MemoryQueue, Queue, QueueError},
+    queue::MemoryQueue,
     reconcile::Reconciliation,
     record::Evidence,
     store::{Store, conformance::samples},
@@ -17,6 +17,7 @@ use payments::policy::{CHARGE_PHASE, CREATE_PAYMENT};
 use serde_json::{Value, json};
 
 use crate::support::{
+    closed_queue::Closed,
     counts::counting,
     embedded,
     guarded::fingerprints,
@@ -237,16 +238,6 @@ async fn a_charge_against_a_kept_refusal_is_escalated() {
     assert_eq!(hook.state("order-2").await, "completed");
     event["type"] = "charge.declined".into();
     assert_eq!(hook.send(&event).await, returned(200, "nothing to settle"));
-}
-
-/// A queue that accepts nothing.
-struct Closed;
-
-#[lambda_idempotency::async_trait]
-impl Queue for Closed {
-    async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
-        Err(QueueError::new("closed"))
-    }
 }
 
 // T46

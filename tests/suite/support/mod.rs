@@ -5,6 +5,7 @@ pub mod bank;
 pub mod books;
 pub mod client;
 pub mod clock;
+pub mod closed_queue;
 pub mod command;
 pub mod counts;
 pub mod dynamodb_local;
