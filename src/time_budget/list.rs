@@ -218,6 +218,9 @@ list! {
     /// A message of the outbox that is older than this should have been delivered: a sweep asks for it again.
     pub const DELIVERY_GRACE: Duration = minutes(15);
 
+    /// An event bus is asked whether it exists if this was not asked for so long: EventBridge drops the events for a deleted bus.
+    pub const BUS_CHECK: Duration = minutes(1);
+
     /// A message whose function did nothing, or a deferred report that was not written, comes again after 1 s, each time twice as late, up to 15 minutes.
     pub(crate) const HANDED_BACK: Backoff = Backoff { first: seconds(1), factor: 2, max: minutes(15) };
 

@@ -1,10 +1,27 @@
 //! The target for event buses, and the event bus of the local cloud.
 
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use aws_config::SdkConfig;
+use axum::{
+    Router,
+    http::{HeaderMap, StatusCode},
+};
 use lambda_idempotency::{
     internal::error_chain,
     outbox::{EventBus, Target},
+    time::Timestamp,
+    time_budget::BUS_CHECK,
+    world::ManualWorld,
 };
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 use super::{PLACED, topic, undelivered};
 use crate::support::{
@@ -38,7 +55,7 @@ async fn an_event_bus_is_handed_messages_as_cloud_events() {
 
     let config = connect(&address).sdk_config();
     let arn = format!("arn:aws:events:eu-central-1:123456789012:event-bus/{name}");
-    for name in [name, arn] {
+    for name in [name.clone(), arn] {
         let target = EventBus::new(&config, name);
         for message in &messages {
             target.deliver(message).await.expect("the bus accepts it");
@@ -54,9 +71,79 @@ async fn an_event_bus_is_handed_messages_as_cloud_events() {
     }
 
     // What the bus does not accept is an error, though the call succeeds.
-    let another = EventBus::new(&config, "another").deliver(&messages[0]).await.expect_err("no such bus");
-    assert!(error_chain(&another).contains("InvalidArgument"), "{another}");
+    let mut unreadable = messages[0].clone();
+    unreadable.topic.clear();
+    let refused = EventBus::new(&config, &*name).deliver(&unreadable).await.expect_err("no detail-type");
+    assert!(error_chain(&refused).contains("InvalidArgument"), "{}", error_chain(&refused));
     assert_eq!(cloud.delivered().await.len(), 6);
+}
+
+/// An event bus that answers as EventBridge does: it accepts every event, also if the bus does not exist.
+#[derive(Clone, Default)]
+struct Dropping {
+    is_deleted: Arc<AtomicBool>,
+    calls: Arc<Mutex<Vec<String>>>,
+}
+
+impl Dropping {
+    async fn start(&self) -> SdkConfig {
+        let bus = self.clone();
+        let answer = move |headers: HeaderMap| async move {
+            let call = headers["x-amz-target"].to_str().expect("a name").replace("AWSEvents.", "");
+            let (status, answer) = match &*call {
+                "DescribeEventBus" if bus.is_deleted.load(SeqCst) => {
+                    (StatusCode::BAD_REQUEST, json!({ "__type": "ResourceNotFoundException" }))
+                }
+                "DescribeEventBus" => (StatusCode::OK, json!({ "Name": "shop" })),
+                _ => (StatusCode::OK, json!({ "FailedEntryCount": 0, "Entries": [{ "EventId": "1" }] })),
+            };
+            bus.calls.lock().unwrap().push(call);
+            (status, [("content-type", "application/x-amz-json-1.1")], answer.to_string())
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move { axum::serve(listener, Router::new().fallback(answer)).await });
+        connect(&address).sdk_config()
+    }
+
+    fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+// T56, T63: the outbox removes what the bus accepts.
+#[tokio::test]
+async fn a_bus_deleted_meanwhile_is_noticed_within_a_minute() {
+    const ASKED: &str = "DescribeEventBus";
+    const PUT: &str = "PutEvents";
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let request = request();
+    let ours = owned(guarded.executor().reserve(&request).await);
+    ours.execution().publish(&topic(), &json!({})).expect("it is a message");
+    written(guarded.executor().finish(ours, completed("done")).await);
+    let [message] = &undelivered(&guarded, &request.key).await[..] else { panic!("one message") };
+
+    let (bus, world) = (Dropping::default(), ManualWorld::at(Timestamp::from_secs(1_000_000)));
+    let target = EventBus::new(&bus.start().await, "shop").world(world.clone());
+    target.deliver(message).await.expect("it exists");
+    world.advance(BUS_CHECK - Duration::from_millis(1));
+    target.clone().deliver(message).await.expect("it was asked just now");
+    assert_eq!(bus.calls(), [ASKED, PUT, PUT]);
+
+    bus.is_deleted.store(true, SeqCst);
+    world.advance(Duration::from_millis(1));
+    for _ in 0..2 {
+        let missing = target.deliver(message).await.expect_err("it is deleted");
+        assert!(error_chain(&missing).contains("there is no event bus shop"), "{missing}");
+    }
+    assert_eq!(bus.calls(), [ASKED, ASKED], "nothing is handed over");
+
+    bus.is_deleted.store(false, SeqCst);
+    target.deliver(message).await.expect("it exists again");
+    // A function that was frozen: its monotonic clock stood still.
+    world.set(Timestamp::from_secs(1_000_300));
+    target.deliver(message).await.expect("it exists");
+    assert_eq!(bus.calls(), [ASKED, PUT, ASKED, PUT]);
 }
 
 // T56: EventBridge accepts events for a bus that does not exist, and drops them.

@@ -33,6 +33,8 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::SWEEP_COMPLETED, "Sum"),
     (telemetry::OUTBOX_NOT_DELIVERED, "Sum"),
     (telemetry::OUTBOX_UNDELIVERED, "Maximum"),
+    (telemetry::WORK_WAITING, "Maximum"),
+    (telemetry::WORK_ABANDONED, "Sum"),
     (telemetry::RECONCILE_POLL, "Sum"),
     (telemetry::WEBHOOK_UNSIGNED, "Sum"),
     (telemetry::WEBHOOK_REFUSED, "Sum"),
@@ -118,6 +120,8 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("OutboxErrors", &["Errors OutboxFunction"]),
     ("OutboxThrottled", &["Throttles OutboxFunction"]),
     ("WorkOld", &["ApproximateAgeOfOldestMessage WorkQueue"]),
+    ("WorkWaiting", &[telemetry::WORK_WAITING]),
+    ("WorkAbandoned", &[telemetry::WORK_ABANDONED]),
     ("WorkDead", &["ApproximateNumberOfMessagesVisible WorkDeadLettersQueue"]),
     (
         "WorkDeadGrow",
@@ -382,6 +386,7 @@ fn missing_data_alarm_only_if_something_must_happen() {
             "OutboxDead",
             "OutboxUndelivered",
             "WorkDead",
+            "WorkWaiting",
         ];
         let is_state = states.contains(&&*name);
         let expected = match (must_happen, is_state) {

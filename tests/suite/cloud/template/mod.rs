@@ -152,26 +152,38 @@ fn the_sample_passes_only_parameters_that_the_nested_template_has() {
     }
 }
 
-// A deployment without the outbox has none of its parts, and nothing else refers to them.
+// A deployment without the outbox has none of its parts, and nothing else refers to them. One with an outbox of its own lacks the
+// function: its queues, its sweep and their alarms are needed all the same.
 #[test]
 fn the_outbox_and_accepted_work_can_be_left_out() {
     let template = template(IDEMPOTENCY);
-    assert_eq!(template["Conditions"]["HasOutbox"], json!({ "Fn::Equals": [{ "Ref": "Outbox" }, "on"] }));
+    let is = |value| json!({ "Fn::Equals": [{ "Ref": "Outbox" }, value] });
+    assert_eq!(template["Conditions"]["HasOutbox"], json!({ "Fn::Not": [is("off")] }));
+    assert_eq!(template["Conditions"]["HasOutboxFunction"], is("on"));
     let is_part = |name: &str| name.starts_with("Outbox") || name.starts_with("Work");
+    let of_function = |name: &str| {
+        let parts = ["Function", "Role", "RoleName", "RoleArn", "Logs", "StreamLate", "Errors", "Throttled"];
+        name.strip_prefix("Outbox").is_some_and(|part| parts.contains(&part))
+    };
+    let has = |name: &str| if of_function(name) { "HasOutboxFunction" } else { "HasOutbox" };
     let (mut resources, mut outputs) = (0, 0);
     for (name, resource) in members(&template["Resources"]) {
         resources += u32::from(is_part(name));
-        let condition = if is_part(name) { json!("HasOutbox") } else { Value::Null };
+        let condition = if is_part(name) { json!(has(name)) } else { Value::Null };
         assert!(resource["Condition"] == condition || name == "IdempotencyTable", "{name}");
     }
     for (name, output) in members(&template["Outputs"]).filter(|(name, _)| is_part(name)) {
         outputs += 1;
-        assert_eq!(output["Condition"], "HasOutbox", "{name}");
+        assert_eq!(output["Condition"], has(name), "{name}");
     }
     assert!(resources > 20 && outputs > 8, "{resources} {outputs}");
     let others = members(&template["Resources"]).filter(|(name, _)| !is_part(name));
     for (name, resource) in others {
         assert!(!refers_unconditionally(resource, &is_part), "{name}");
+    }
+    let queues = members(&template["Resources"]).filter(|(name, _)| !of_function(name));
+    for (name, resource) in queues {
+        assert!(!refers_unconditionally(resource, &of_function), "{name}");
     }
 }
 
