@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::{
+    body::Body,
+    http::{Request, StatusCode},
+    middleware::{self, Next},
+};
 use lambda_idempotency::{
     Finding, Operation, Question, Reconciler, async_trait,
     engine::CallError,
     event::Consumer,
     http::NotBegun,
-    internal::{Stale, error_chain},
+    internal::{Correction, Operator, Stale, error_chain},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::Reconciliation,
@@ -246,6 +250,46 @@ async fn interrupted_work_resumes_behind_what_is_kept(endpoint: &str) {
     assert!(reports.work(&asked).await);
     let answer = reports.polled("r-1").await;
     assert_eq!((answer.status, &*answer.body, charges.count()), (201, &b"1"[..], 1));
+}
+
+// An operator settles it just after its last interruption: nothing is left to do, and no dead letter.
+#[apply(on_each_store)]
+async fn interrupted_work_that_is_settled_meanwhile_is_acknowledged(endpoint: &str) {
+    for settles in [false, true] {
+        let operation = operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND));
+        let mut reports = Reports::of(Guarded::on(endpoint).await, operation);
+        reports.post("r-1", r#""report""#).await;
+        let asked = reports.asked("r-1").await;
+        let app = reports.with(|parts, _| async move {
+            let call = execution(&parts).phase("charge").keys_live(BOUND);
+            call.call(|_| async { Ok::<_, CallError>(1) }).await.expect("it is kept");
+            StatusCode::SERVICE_UNAVAILABLE
+        });
+        let (guarded, key) = (reports.guarded.clone(), reports.key("r-1"));
+        // Outside of the guard, so after its write.
+        let settled = move |request: Request<Body>, next: Next| {
+            let (guarded, key) = (guarded.clone(), key.clone());
+            async move {
+                let answer = next.run(request).await;
+                if settles {
+                    let seen = guarded.record(&key).await.expect("a record");
+                    let (answer, retain, messages) = (Answer::json(201, "{}"), None, Vec::new());
+                    let done = Correction::Executed { answer, retain, messages };
+                    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+                    operator.correct(&seen, &done, "olga", "done by hand").await.expect("it is settled");
+                }
+                answer
+            }
+        };
+        reports.app = app.app.layer(middleware::from_fn(settled));
+        let now = std::time::UNIX_EPOCH + Duration::from_millis(reports.guarded.clock.now().as_millis());
+        let consumer = Consumer::worker(reports.queue.clone()).max_attempts(1);
+        let worker = consumer.world(reports.guarded.clock.clone());
+        let worker = worker.work(reports.guarded.store(), reports.app.clone());
+        let back = deliver_within(&worker, &[message("m-1", asked)], now, MINUTE).await.expect("an answer");
+        let dead = reports.queue.take_dead();
+        assert_eq!((back.len(), dead.len()), (0, usize::from(!settles)), "{settles}: {dead:?}");
+    }
 }
 
 #[apply(on_each_store)]

@@ -3,7 +3,7 @@
 use axum::{
     Router,
     body::Body,
-    http::{Request, StatusCode, Uri},
+    http::{Method, Request, StatusCode, Uri},
     middleware::{self, Next},
     response::IntoResponse,
     routing::post,
@@ -29,7 +29,7 @@ use std::{collections::HashMap, time::Duration};
 use super::{MINUTE, Reports, operation};
 use crate::support::{
     guarded::Guarded,
-    http::{Answer, Counter, PAY, guard_of, record_key, send},
+    http::{self, Answer, Counter, PAY, guard_of, record_key, send},
     messages::{QUEUE, deliver_within, message},
     on_each_store,
 };
@@ -179,6 +179,22 @@ async fn accepted_work_runs_behind_its_own_guard_alone(endpoint: &str) {
     let [dead] = &reports.queue.take_dead()[..] else { panic!("not one dead letter") };
     assert_eq!((runs.count(), &*dead.reason), (0, "not-guarded (500): This operation is not guarded"));
     assert_eq!(reports.state("r-1").await, "pending");
+}
+
+// A deployment guards the method no more. It would run without its guard, and again with each message.
+#[apply(on_each_store)]
+async fn an_accepted_put_is_guarded_whatever_the_route_guards_now(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    let guarded_put = guard_of(reports.guarded.store(), reports.operation.clone()).guard_also(Method::PUT);
+    let before = reports.guarded_by(guarded_put, super::report);
+    let put = http::order("r-1").method(Method::PUT).body(r#""report""#.into()).expect("a request");
+    assert_eq!(send(&before.app, put).await.status, 202);
+    let asked = before.asked("r-1").await;
+    for _ in 0..2 {
+        assert!(reports.work(&asked).await);
+    }
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, reports.runs.count(), reports.queue.take_dead().len()), (201, 1, 0));
 }
 
 // Only a worker's own extension is a claim.

@@ -211,11 +211,33 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("orders", "OUTBOX_TOPICS", "", "set"),
         ("outbox", "OUTBOX_TOPICS", "", "set"),
         ("outbox", "OUTBOX_QUEUE_URL", "", queue),
+        ("outbox", "OUTBOX_DEAD_LETTERS_QUEUE_URL", "", "set"),
+        ("outbox", "OUTBOX_DEAD_LETTERS_QUEUE_URL", "dead", queue),
+        ("outbox", "WORK_QUEUE_URL", "work", queue),
+        ("stale", "OUTBOX_QUEUE_URL", "outbox", queue),
+        ("stale", "WORK_QUEUE_URL", "work", queue),
+        ("reports", "ORDERS_TABLE", "", "set"),
+        ("reports", "DEFERRED_REPORTS_QUEUE_URL", "", queue),
+        ("reports", "LEASE_GRACE_MS", "0", millis),
+        ("report-worker", "ORDERS_TABLE", "", "set"),
+        ("report-worker", "WORK_QUEUE_URL", "", "set"),
+        ("report-worker", "WORK_DEAD_LETTERS_QUEUE_URL", "", "set"),
+        ("report-worker", "WORK_DEAD_LETTERS_QUEUE_URL", "dead", queue),
         ("shipping", "ORDERS_TABLE", "", "set"),
         ("shipping", "SHIPMENTS_QUEUE_URL", "", "set"),
         ("shipping", "SHIPMENTS_QUEUE_URL", "shipments", queue),
     ] {
-        let log = sample.refuses_to_start(function, &[(name, value)]).await;
+        // The other variables are right. The last one counts.
+        let right = [
+            "OUTBOX_QUEUE_URL",
+            "OUTBOX_DEAD_LETTERS_QUEUE_URL",
+            "WORK_QUEUE_URL",
+            "WORK_DEAD_LETTERS_QUEUE_URL",
+        ];
+        let right = right.map(|variable| (variable, "http://localhost:9/queue.fifo"));
+        let topics = ("OUTBOX_TOPICS", "order.placed=http://localhost:9/queue");
+        let variables: Vec<_> = right.into_iter().chain([topics, (name, value)]).collect();
+        let log = sample.refuses_to_start(function, &variables).await;
         let message = format!("the environment variable {name} must be {must_be}");
         assert!(log.contains(&message), "{function}, {name}={value}: {log}");
     }

@@ -5,7 +5,9 @@ use std::slice;
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
-use crate::support::{books::Books, events::Shipment, local_cloud::LocalCloud, on_each_store};
+use crate::support::{
+    books::Books, events::Shipment, local_cloud::LocalCloud, on_each_store, sample::Sample,
+};
 
 /// An event of another shop, whose detail is a CloudEvent.
 fn event(id: &str) -> Value {
@@ -40,6 +42,38 @@ async fn an_event_that_comes_twice_ships_once(endpoint: &str) {
     assert!(cloud.all_delivered(&books).await.is_empty());
     assert_eq!(cloud.shipments().await, [Shipment { times: 2, ..shipment }]);
     assert!(cloud.delivered().await.is_empty(), "the outbox delivered none of them");
+}
+
+// T19
+#[tokio::test]
+async fn a_foreign_event_is_refused_by_the_outbox() {
+    let sample = Sample::new("orders", "http://localhost:9").await;
+    let queue = "http://localhost:9/wakes.fifo";
+    let variables =
+        [("OUTBOX_TOPICS", "none"), ("OUTBOX_QUEUE_URL", queue), ("OUTBOX_DEAD_LETTERS_QUEUE_URL", queue)];
+    let mut outbox = sample.start("outbox", &variables).await;
+    for event in [
+        json!({}),
+        json!(null),
+        json!([]),
+        json!({ "job": "sweep" }),
+        json!({ "job": "" }),
+        json!({ "Records": {} }),
+        json!({ "Records": [] }),
+        json!({ "Records": [{ "eventSource": "aws:kinesis", "kinesis": { "data": "e30=" } }] }),
+        json!({ "version": "2.0", "rawPath": "/orders", "body": "{}" }),
+    ] {
+        let refused = outbox.invoke(&event).await.expect_err("it is foreign");
+        let message = refused["errorMessage"].as_str().expect("a message");
+        assert!(message.starts_with("the event is refused: "), "{event}: {message}");
+    }
+    // A change of the table that is neither a message nor work, and one that cannot be read.
+    let change =
+        |change: Value| json!({ "Records": [{ "eventSource": "aws:dynamodb", "dynamodb": change }] });
+    for change in [change(json!({})), change(json!([])), change(json!({ "Keys": { "pk": { "S": "x" } } }))] {
+        let answer = outbox.invoke(&change).await.expect("it is ignored");
+        assert_eq!(answer, json!({ "batchItemFailures": [] }), "{change}");
+    }
 }
 
 /// An event whose detail lacks this member, or has another value there.

@@ -1,6 +1,9 @@
 //! What asks for a delivery: the table's stream, and a sweep for what the stream missed.
 
-use std::time::Duration;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use lambda_idempotency::{
     async_trait,
@@ -14,6 +17,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{topic, topics};
 use crate::support::{
+    embedded,
     guarded::{Guarded, completed, owned, request, written},
     on_each_store,
 };
@@ -65,6 +69,35 @@ async fn the_stream_asks_for_one_delivery_for_each_operation(endpoint: &str) {
     let mut sent = asked(&queue);
     sent.sort_by_key(|message| message["key"].to_string());
     assert_eq!(sent, [deliver("t#pay#a"), deliver("t#pay#b")]);
+}
+
+/// The group and the id of each message.
+#[derive(Clone, Default)]
+struct Sent(Arc<Mutex<Vec<(String, String)>>>);
+
+#[async_trait]
+impl FifoQueue for Sent {
+    async fn send_in_group(&self, _: &str, group: &str, id: &str) -> Result<(), QueueError> {
+        self.0.lock().unwrap().push((group.to_owned(), id.to_owned()));
+        Ok(())
+    }
+}
+
+// T63: a group is delivered by one deliverer at a time, and a wake that SQS takes for a duplicate asks for nothing.
+#[tokio::test]
+async fn a_wake_is_grouped_by_operation_and_named_by_its_last_message() {
+    let (guarded, sent) = (Guarded::on(embedded::endpoint()).await, Sent::default());
+    let deliverer = Deliverer::new(guarded.store(), sent.clone(), topics());
+    for (key, last) in [("t#pay#a", 3), ("t#pay#a", 3), ("t#pay#a", 4), ("t#pay#b", 3)] {
+        let batch = [new(1, key), new(2, key), new(last, key)];
+        assert_eq!(deliverer.stream(&batch, MINUTE).await, []);
+    }
+    let sent = sent.0.lock().unwrap().clone();
+    let [first, again, more, other] = &sent[..] else { panic!("{sent:?}") };
+    assert_eq!(first, again, "the same batch");
+    assert!(first.0 == more.0 && first.1 != more.1, "the same group, and not a duplicate: {sent:?}");
+    assert!(other.0 != first.0 && other.1 != first.1, "another operation: {sent:?}");
+    assert!(sent.iter().all(|(group, id)| !group.contains("pay") && !id.contains("pay")), "no key in clear");
 }
 
 /// A queue that accepts no message about this record.
