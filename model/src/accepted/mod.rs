@@ -62,6 +62,8 @@ pub struct Setting {
     pub provider_lies: bool,
     /// Whether an operator settles unknown outcomes.
     pub operator: bool,
+    /// Whether somebody deletes the record by hand, or restores an earlier one with its request.
+    pub meddles: bool,
     /// By how many ticks a clock may be ahead.
     pub skew: u8,
 }
@@ -82,11 +84,12 @@ impl Setting {
         webhook: false,
         provider_lies: false,
         operator: false,
+        meddles: false,
         skew: 0,
     };
 
     /// The environments.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::CALLS,
         Self { name: "one attempt", max_attempts: 1, ..Self::CALLS },
         Self { name: "commits", handler: Handler::Commits, workers: 3, ..Self::CALLS },
@@ -113,6 +116,14 @@ impl Setting {
             ..Self::CALLS
         },
         Self { name: "clocks", skew: 1, operator: true, ..Self::CALLS },
+        Self { name: "deleted or restored", meddles: true, lives: 2, losses: false, ..Self::CALLS },
+        Self {
+            name: "rows deleted or restored",
+            handler: Handler::Commits,
+            meddles: true,
+            lives: 2,
+            ..Self::CALLS
+        },
     ];
 
     /// The largest environment, with every fault at once.
@@ -125,6 +136,7 @@ impl Setting {
         webhook: true,
         provider_lies: true,
         operator: true,
+        meddles: true,
         skew: 1,
         ..Self::CALLS
     }];

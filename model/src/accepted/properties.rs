@@ -9,10 +9,14 @@ use super::{
 
 /// The property that this step violates.
 pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &World) -> Option<Violation> {
-    let honest = !after.lied && !after.ruled && setting.handler != Handler::RunsAgain;
+    let honest = !after.lied && !after.ruled && !after.meddled && setting.handler != Handler::RunsAgain;
     let effects = after.effects(setting.handler == Handler::Resumes);
     if honest && effects > 1 {
         return Some(Violation::TwoEffects);
+    }
+    // Whatever else happens to the record.
+    if after.workers.iter().any(|worker| worker.commits > 1) {
+        return Some(Violation::Rows);
     }
     if let Some(violation) = after.outbox.check(&before.outbox) {
         return Some(violation);
@@ -23,17 +27,19 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
         if facts.expires_at.is_some() || facts.state == Kind::Released {
             return Some(Violation::TimeToLive);
         }
-        if after.requests & 1 << after.life == 0 {
+        // A record that is written anew after a deletion may need what was deleted since: it ends, in time.
+        if after.requests & 1 << after.life == 0 && !after.meddled {
             return Some(Violation::RequestMissing);
         }
     }
     if after.outbox.published.count_ones() != facts.messages && setting.messages {
         return Some(Violation::Overwritten);
     }
-    if commits != u8::from(facts.with_writes) && !setting.messages {
+    if commits != u8::from(facts.with_writes) && !setting.messages && !after.meddled {
         return Some(Violation::Rows);
     }
-    let was = before.record.filter(|_| before.life == after.life).map(|id| *protocol.facts(id))?;
+    let same = before.life == after.life && before.meddled == after.meddled;
+    let was = before.record.filter(|_| same).map(|id| *protocol.facts(id))?;
     if was.state == Kind::Completed {
         return (facts.answer != was.answer).then_some(Violation::TwoAnswers);
     }
@@ -42,10 +48,11 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
         return Some(Violation::LostPhase);
     }
     let heard = after.present().any(|worker| worker.heard) && !after.ruled;
+    let undenied = !after.denied && !after.ruled && !after.meddled;
     let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay(_)));
     match facts.answer {
         // "Not found" is no proof, and a worker that died has said nothing.
-        Some(Kept::Abandoned) if heard || !after.denied && !after.ruled && (effects > 0 || sent) => {
+        Some(Kept::Abandoned) if heard || undenied && (effects > 0 || sent) => {
             Some(Violation::FalseAbandonment)
         }
         Some(Kept::Refusal(_)) if heard => Some(Violation::RefusalOverEffect),

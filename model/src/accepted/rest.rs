@@ -101,6 +101,7 @@ fn calm(setting: &Setting, protocol: &mut Protocol, world: &World, works: bool) 
         losses: false,
         provider_lies: false,
         operator: false,
+        meddles: false,
         skew: 0,
         lives: 0,
         horizon: u8::MAX,
@@ -194,12 +195,16 @@ fn at_rest(setting: &Setting, protocol: &Protocol, world: &World) -> Option<Viol
         return Some(Violation::NoRest);
     }
     let needed = if escalated { 1 << world.life } else { 0 };
-    if world.requests != needed {
+    if world.requests & !needed != 0 {
         return Some(Violation::RequestLeft);
     }
     let effect = facts.is_none_or(|facts| matches!(facts.answer, Some(Kept::Effect(_))));
     let visible = world.alarm || escalated || world.ruled;
-    let forgotten = world.workers.iter().any(|worker| worker.life != world.life && worker.told);
+    // After a deletion, the report of an earlier life may become the answer.
+    let answer = facts.and_then(|facts| facts.answer);
+    let forgotten = (1..).zip(&world.workers).any(|(number, worker)| {
+        worker.life != world.life && worker.told && answer != Some(Kept::Effect(number))
+    });
     if !visible && (forgotten || !effect && world.present().any(|worker| worker.told)) {
         return Some(Violation::LostReport);
     }

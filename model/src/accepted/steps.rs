@@ -52,6 +52,9 @@ pub enum Action {
     Settles(bool),
     Resumes,
     Prunes,
+    Saves,
+    Restores,
+    DeletesTheRecord,
     /// What a deliverer of messages does.
     Starts(usize),
     HandsOver(usize),
@@ -83,6 +86,7 @@ pub fn successors(setting: &Setting, protocol: &mut Protocol, world: &World, nex
     steps.others();
     steps.land();
     steps.prune();
+    steps.meddle();
     if world.now < setting.horizon {
         let mut after = *world;
         after.pass(ARRIVES);
@@ -302,6 +306,31 @@ impl Steps<'_> {
         }
     }
 
+    fn meddle(&mut self) {
+        let world = self.world;
+        if !self.setting.meddles || world.meddled {
+            return;
+        }
+        let mut after = world;
+        match world.saved {
+            None => {
+                after.saved = Some((world.record, world.life, world.requests));
+                self.push(Action::Saves, after, None);
+            }
+            Some((record, life, requests)) if life == world.life => {
+                after.meddle(record);
+                after.requests |= requests;
+                self.push(Action::Restores, after, None);
+            }
+            Some(_) => {}
+        }
+        if world.record.is_some() {
+            let mut after = world;
+            after.meddle(None);
+            self.push(Action::DeletesTheRecord, after, None);
+        }
+    }
+
     /// The provider reports an effect unprompted.
     pub fn hear(&mut self, worker: u8) {
         let index = usize::from(worker);
@@ -329,8 +358,10 @@ impl Steps<'_> {
                 claimed
             }
             _ if facts.state == Kind::Pending => {
-                // Nothing was done, as far as the record knows: the report contradicts it.
+                // Nothing was done, as far as the record knows: the report contradicts it, and operators decide. Its own knowledge is
+                // wrong only after a restore.
                 after.alarm = true;
+                after.workers[index].heard &= !self.world.meddled;
                 return self.push(Action::Hears(worker), after, None);
             }
             _ => id,

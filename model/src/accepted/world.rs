@@ -164,6 +164,10 @@ pub struct World {
     pub denied: bool,
     /// Whether an operator has settled this life.
     pub ruled: bool,
+    /// A backup: the record, the life that it is of, and the lives whose request is in it.
+    pub saved: Option<(Option<Id>, u8, u8)>,
+    /// Whether somebody has deleted the record by hand, or restored an earlier one.
+    pub meddled: bool,
     pub outbox: Outbox,
 }
 
@@ -182,6 +186,8 @@ impl World {
         lied: false,
         denied: false,
         ruled: false,
+        saved: None,
+        meddled: false,
         outbox: Outbox::EMPTY,
     };
 
@@ -210,6 +216,18 @@ impl World {
             }
             With::Rows(worker) => self.workers[usize::from(worker)].commits += 1,
             With::Messages(numbers) => self.outbox.publish(numbers),
+        }
+    }
+
+    /// The record is gone, or as it was earlier, by somebody's hand: what it knew is forgotten. What waits in a queue is reported again.
+    pub fn meddle(&mut self, record: Option<Id>) {
+        (self.record, self.late, self.meddled) = (record, None, true);
+        if let Some(question) = &mut self.question {
+            question.is_current = false;
+        }
+        for worker in &mut self.workers {
+            worker.told &= worker.deferred.is_some() && !worker.heard;
+            worker.heard = false;
         }
     }
 
