@@ -83,6 +83,8 @@ counts! {
     ReconcileResolved: RECONCILE_RESOLVED = "api.idempotency.reconcile.resolved.count";
     /// Unknown outcomes that were escalated, because no question settled them.
     ReconcileFailed: RECONCILE_FAILED = "api.idempotency.reconcile.failed.count";
+    /// Messages that were committed.
+    Published: OUTBOX_PUBLISHED = "api.idempotency.outbox.published.count";
     /// Messages of the outbox that were delivered.
     Delivered: OUTBOX_DELIVERED = "api.idempotency.outbox.delivered.count";
     /// Deliveries of the outbox that failed: each is tried again.
@@ -327,6 +329,9 @@ pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";
 
 /// Batches of the table's stream that were processed completely. Without label.
 pub const STREAM_BATCH: &str = "api.idempotency.stream.batch.count";
+
+/// Batches of the table's stream of which every delivery was asked for and all accepted work was queued. Without label.
+pub const OUTBOX_BATCH: &str = "api.idempotency.outbox.batch.count";
 
 /// Dead letters that were sent. Without label: some name no operation.
 pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";

@@ -69,6 +69,14 @@ impl Change {
     pub(crate) fn with(transition: Transition, with: Vec<Companion>) -> Self {
         Self { record: transition.into_record(), with }
     }
+
+    /// Counts the messages that were committed with it.
+    fn count_published(&self) {
+        let published = self.with.iter().filter(|with| matches!(with, Companion::Message(_))).count();
+        if published > 0 {
+            Count::Published.add_many(self.record.key.operation(), published.try_into().unwrap_or(u64::MAX));
+        }
+    }
 }
 
 /// What a step may use besides the record.
@@ -215,7 +223,10 @@ impl Engine {
                 }
             };
             match self.write(current.as_deref(), &change, effort).await {
-                Ok(Ok(())) => return Ok(Applied::Written(meaning, change.record)),
+                Ok(Ok(())) => {
+                    change.count_published();
+                    return Ok(Applied::Written(meaning, change.record));
+                }
                 Ok(Err(other)) => (current, key) = (other, Some(change.record.key)),
                 Err(unapplied) => {
                     let over = revision(current.as_deref());

@@ -45,7 +45,7 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
     if body.as_ref().len() > MAX_ACCEPTED && request.may_begin {
         // If there is a record, it answers: the operation may have been executed at once before.
         request.may_begin = false;
-        let detail = format!("A request that is executed later has at most {} KiB.", MAX_ACCEPTED / 1024);
+        let detail = format!("A request that is executed later has at most {} KiB", MAX_ACCEPTED / 1024);
         refusal = Some(Problem { detail: Some(detail.into()), ..Problem::new(ProblemType::BodyTooLong) });
     }
     let Ok(kept) = kept(&parts, &request.fingerprints.current(), body.as_ref()) else {

@@ -12,6 +12,7 @@ use crate::{
     message::Message,
     queue::{FifoQueue, Queue, QueueError},
     store::stream::{published, waiting},
+    telemetry::{self, OUTBOX_BATCH},
 };
 
 /// How many wakes are sent at once.
@@ -75,6 +76,9 @@ impl Deliverer {
         failed.extend(
             sent.buffer_unordered(AT_ONCE).filter_map(async |failed| failed).collect::<Vec<_>>().await,
         );
+        if failed.is_empty() {
+            telemetry::count(OUTBOX_BATCH);
+        }
         failed
     }
 

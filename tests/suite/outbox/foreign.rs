@@ -6,7 +6,8 @@ use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
 use crate::support::{
-    books::Books, events::Shipment, local_cloud::LocalCloud, on_each_store, sample::Sample,
+    books::Books, events::Shipment, function::Document, local_cloud::LocalCloud, on_each_store,
+    sample::Sample,
 };
 
 /// An event of another shop, whose detail is a CloudEvent.
@@ -74,6 +75,10 @@ async fn a_foreign_event_is_refused_by_the_outbox() {
         let answer = outbox.invoke(&change).await.expect("it is ignored");
         assert_eq!(answer, json!({ "batchItemFailures": [] }), "{change}");
     }
+    // Each batch was read: without that, an alarm says so.
+    let documents = outbox.documents();
+    let read: Vec<_> = documents.iter().map(Document::counts).collect();
+    assert_eq!(read, vec![[("outbox.batch", 1)].into(); 3]);
 }
 
 /// An event whose detail lacks this member, or has another value there.

@@ -172,6 +172,8 @@ impl Answer {
     pub fn assert_problem(&self, status: u16, name: &str) {
         assert_eq!(self.problem(), (status, name.to_owned()), "{self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"));
+        let body = String::from_utf8_lossy(&self.body);
+        assert!(!body.contains(".. ") && !body.contains("  "), "sentences: {body}");
     }
 
     pub fn replayed(&self) -> bool {

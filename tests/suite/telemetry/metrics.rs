@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use axum::{Extension, http::StatusCode, response::IntoResponse};
+use axum::{Extension, body::Body, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     Execution, Failure, async_trait,
     event::{Consumer, DeadMessage, KeyFrom, MemorySource, Source},
@@ -14,6 +14,7 @@ use lambda_idempotency::{
     internal::{Report, Stale},
     key::Tenant,
     operation::Operation,
+    outbox::Topics,
     queue::{MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
@@ -31,7 +32,7 @@ use crate::support::{
     client::connect,
     faults::{Fault, Faults},
     guarded::{GRACE, Guarded, LEASE, owned, request},
-    http::{Gate, Guard, api, clock, execution, guard_of, pay, pay_other, send, unkeyed},
+    http::{Gate, Guard, api, clock, execution, guard_of, order, pay, pay_other, send, unkeyed},
     messages::{deliver, message},
     on_each_store, tables,
 };
@@ -329,4 +330,24 @@ async fn what_becomes_of_messages_is_counted_by_queue(endpoint: &str) {
         ("message.not_hidden", 1),
     ];
     assert_eq!(counts(&away), expected(&counted));
+}
+
+// T63: the alarm on a stream that nobody reads compares both.
+#[apply(on_each_store)]
+async fn what_is_published_is_counted_when_it_commits(endpoint: &str) {
+    let (guarded, operation) = (Guarded::on(endpoint).await, format!("publishes-{}", Uuid::new_v4()));
+    let topic = Topics::parse("order.placed=own").and_then(|topics| topics.topic("order.placed"));
+    let topic = topic.expect("a topic");
+    let app = api(guard_of(guarded.store(), Operation::new(&*operation)), move |parts, body| {
+        for n in 0..2 {
+            execution(&parts).publish(&topic, &n).expect("it is a message");
+        }
+        let outcome = if body.is_empty() { Outcome::NotExecuted } else { Outcome::Completed };
+        async move { Extension(outcome) }
+    });
+    let published = || counts(&operation).remove("api.idempotency.outbox.published.count");
+    assert_eq!(published(), None);
+    let nothing = order("order-1").body(Body::empty()).expect("a request");
+    assert_eq!((send(&app, nothing).await.status, published()), (200, None));
+    assert_eq!((send(&app, pay("order-2")).await.status, published()), (200, Some(2)));
 }

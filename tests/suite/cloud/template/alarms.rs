@@ -31,6 +31,9 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::TRANSACTION_UNCONFIRMED, "Sum"),
     (telemetry::STREAM_BATCH, "Sum"),
     (telemetry::SWEEP_COMPLETED, "Sum"),
+    (telemetry::OUTBOX_PUBLISHED, "Sum"),
+    (telemetry::RESERVE_ACCEPTED, "Sum"),
+    (telemetry::OUTBOX_BATCH, "Sum"),
     (telemetry::OUTBOX_NOT_DELIVERED, "Sum"),
     (telemetry::OUTBOX_UNDELIVERED, "Maximum"),
     (telemetry::WORK_WAITING, "Maximum"),
@@ -118,6 +121,10 @@ const ALARMS: &[(&str, &[&str])] = &[
     ),
     ("OutboxUndelivered", &[telemetry::OUTBOX_UNDELIVERED]),
     ("OutboxStreamLate", &["IteratorAge OutboxFunction"]),
+    (
+        "OutboxStreamSilent",
+        &[telemetry::OUTBOX_PUBLISHED, telemetry::RESERVE_ACCEPTED, telemetry::OUTBOX_BATCH],
+    ),
     ("OutboxErrors", &["Errors OutboxFunction"]),
     ("OutboxThrottled", &["Throttles OutboxFunction"]),
     ("WorkOld", &["ApproximateAgeOfOldestMessage WorkQueue"]),
@@ -148,12 +155,18 @@ const ALARMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("OrdersDeadOld", &["ApproximateNumberOfMessagesVisible OrdersDeadLettersQueue"]),
-    ("OrdersNotBuried", &[telemetry::MESSAGE_NOT_BURIED]),
-    ("OrdersHeld", &[telemetry::MESSAGE_HELD]),
+    ("OrdersNotBuried", &["api.idempotency.message.not_buried.count OrdersQueue"]),
+    ("OutboxNotBuried", &["api.idempotency.message.not_buried.count OutboxQueue"]),
+    ("WorkNotBuried", &["api.idempotency.message.not_buried.count WorkQueue"]),
+    ("OrdersHeld", &["api.idempotency.message.held.count OrdersQueue"]),
     ("OrdersLate", &["ApproximateAgeOfOldestMessage OrdersQueue"]),
     ("OrdersQueued", &["ApproximateNumberOfMessagesVisible OrdersQueue"]),
     ("OrderQueueErrors", &["Errors OrderQueueFunction"]),
     ("OrderQueueThrottled", &["Throttles OrderQueueFunction"]),
+    ("ShippingErrors", &["Errors ShippingFunction"]),
+    ("ShippingThrottled", &["Throttles ShippingFunction"]),
+    ("ReportWorkerErrors", &["Errors ReportWorkerFunction"]),
+    ("ReportWorkerThrottled", &["Throttles ReportWorkerFunction"]),
     ("ShipmentsDead", &["ApproximateNumberOfMessagesVisible ShipmentsDeadLettersQueue"]),
     (
         "ShipmentsDeadGrow",
@@ -238,8 +251,10 @@ fn emitted(metric: &Metric) -> String {
         assert_eq!(metric.statistic, "Sum");
         let [only] = &metric.dimensions[..] else { panic!("{name}: {:?}", metric.dimensions) };
         // The consumer names its queue by the last part of its URL, which is the queue's name.
-        assert_eq!((&only["Name"], &only["Value"]), (&json!("queue"), &queue_name("OrdersQueue")));
-        return (*name).to_owned();
+        let queues = ["OrdersQueue", "OutboxQueue", "WorkQueue"];
+        let of = queues.into_iter().find(|queue| only["Value"] == queue_name(queue));
+        assert_eq!(only["Name"], "queue");
+        return format!("{name} {}", of.expect("a consumer's queue"));
     }
     assert!(metric.dimensions.is_empty(), "{}: {:?}", metric.name, metric.dimensions);
     let found = OURS.iter().find(|(name, _)| *name == metric.name);
@@ -454,8 +469,10 @@ fn a_held_order_keeps_its_alarm_on() {
     let held = resource(ALARM, "OrdersHeld");
     // It is received, and counted, each half hour at least; see `HELD` in docs/durations.md.
     assert!(metrics(&held)[0].period * number(&held["EvaluationPeriods"]) >= 2 * 30 * 60);
-    let buried = resource(ALARM, "OrdersNotBuried");
-    assert!(metrics(&buried)[0].period * number(&buried["EvaluationPeriods"]) >= 2 * 15 * 60);
+    for name in ["OrdersNotBuried", "OutboxNotBuried", "WorkNotBuried"] {
+        let buried = resource(ALARM, name);
+        assert!(metrics(&buried)[0].period * number(&buried["EvaluationPeriods"]) >= 2 * 15 * 60, "{name}");
+    }
 }
 
 // Otherwise the alarm would end while the message still fails.
