@@ -55,7 +55,10 @@ async fn configured() -> Result<Deliverer, Error> {
             #[cfg(feature = "eventbridge")]
             Destination::EventBus(name) => {
                 let bus = crate::outbox::EventBus::new(&aws, name.clone());
-                bus.check().await?;
+                // Other topics are delivered all the same, and accepted work is queued. Each delivery to this one fails.
+                if let Err(error) = bus.check().await {
+                    tracing::error!(topic, %error, "what is published to this topic cannot be delivered");
+                }
                 deliverer.target(topic, bus)
             }
             #[cfg(not(feature = "eventbridge"))]

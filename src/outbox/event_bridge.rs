@@ -20,8 +20,9 @@ use crate::{
 /// [CloudEvent](OutboxMessage::to_cloud_event). EventBridge gives each event an id of its own, another one at each delivery: a consumer's key
 /// is the CloudEvent's. Needs `events:PutEvents` and `events:DescribeEventBus` on it.
 ///
-/// EventBridge accepts events for a bus that does not exist, and drops them. So a delivery asks whether the bus exists if that was not asked
-/// within the last [minute](BUS_CHECK): what is delivered within a minute after the bus was deleted is lost.
+/// EventBridge accepts events for a bus that does not exist, and drops them. So a delivery asks whether the bus exists, if that was not asked
+/// within the last [minute](BUS_CHECK): what is delivered within a minute after the bus was deleted is lost. A bus that is named by its ARN
+/// may belong to another account, which cannot be asked: then nobody notices that it is gone.
 #[derive(Clone, Debug)]
 pub struct EventBus {
     client: Client,
@@ -63,6 +64,10 @@ impl EventBus {
     /// Whether there is this bus, as far as it is known.
     async fn exists(&self) -> bool {
         let name = &*self.name;
+        if name.starts_with("arn:") {
+            return true;
+        }
+        let until = self.world.term(BUS_CHECK);
         if let Err(error) = self.client.describe_event_bus().name(name).send().await {
             if error.as_service_error().is_some_and(|error| error.is_resource_not_found_exception()) {
                 return false;
@@ -70,7 +75,7 @@ impl EventBus {
             let cause = error_chain(&error);
             tracing::warn!(bus = name, cause, "whether there is this event bus is not known");
         }
-        *self.exists_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.world.term(BUS_CHECK));
+        *self.exists_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
         true
     }
 

@@ -13,6 +13,7 @@ use crate::{
     queue::{FifoQueue, Queue, QueueError},
     store::stream::{published, waiting},
     telemetry::{self, OUTBOX_BATCH},
+    time_budget::MAX_DELAY,
 };
 
 /// How many wakes are sent at once.
@@ -26,9 +27,14 @@ pub(crate) async fn wake(queue: &dyn FifoQueue, key: &str, id: &str) -> Result<(
 }
 
 /// Queues accepted work for a worker.
-pub(crate) async fn queue_work(queue: &dyn Queue, key: &str, request: &str) -> Result<(), QueueError> {
+pub(crate) async fn queue_work(
+    queue: &dyn Queue,
+    key: &str,
+    request: &str,
+    delay: Duration,
+) -> Result<(), QueueError> {
     let message = Message::Work { key: key.to_owned(), request: request.to_owned() };
-    queue.send(&message.to_json(), Duration::ZERO).await
+    queue.send(&message.to_json(), delay).await
 }
 
 impl Deliverer {
@@ -66,7 +72,11 @@ impl Deliverer {
             let sent = match (&self.work, until.since(world.instant()).is_zero()) {
                 (None, _) => Err(QueueError::new("there is no queue for accepted work: set WORK_QUEUE_URL")),
                 (_, true) => Err(QueueError::new("the time was up")),
-                (Some(queue), false) => queue_work(&**queue, &work.key, &work.request).await,
+                (Some(queue), false) => {
+                    // By then its own message has come again, and this one finds nothing to do.
+                    let delay = if work.is_handed_back { MAX_DELAY } else { Duration::ZERO };
+                    queue_work(&**queue, &work.key, &work.request, delay).await
+                }
             };
             let error = sent.err()?;
             let error = error_chain(&error);

@@ -85,29 +85,31 @@ pub fn decide(
             }
         };
     };
+    // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
+    if let Work::Claimed(request) = reservation.work
+        && existing.accepted.map(|accepted| accepted.request) != Some(request)
+    {
+        return Err(Found::Gone);
+    }
     match reservation.fingerprints.matches(&existing.fingerprint) {
         Some(true) => {}
         Some(false) => return Err(Found::Mismatch),
         None => return Err(Found::Incomparable),
     }
-    // What was accepted is executed by its worker alone, and a worker executes nothing else.
-    match (reservation.work, &existing.accepted) {
-        (Work::Claimed(request), accepted) if accepted.map(|accepted| accepted.request) != Some(request) => {
-            return Err(Found::Gone);
-        }
-        (Work::Claimed(_), _) | (_, None) => {}
-        (Work::Now | Work::Later { .. }, Some(_)) => {
-            return Err(match existing.state {
-                State::Completed { .. } => Found::Completed,
-                State::Unknown { .. } => Found::Unknown,
-                _ => Found::InFlight,
-            });
-        }
+    // What was accepted is executed by its worker alone.
+    if matches!(reservation.work, Work::Now | Work::Later { .. }) && existing.accepted.is_some() {
+        return Err(match existing.state {
+            State::Completed { .. } => Found::Completed,
+            State::Unknown { .. } => Found::Unknown,
+            _ => Found::InFlight,
+        });
     }
-    // It was executed at once until now: only what is released is accepted.
+    // It was executed at once until now: only what is released is accepted, or is released by the write that accepts it.
     if let Work::Later { claim_by, max_attempts } = reservation.work {
+        let undone = existing.expire(revision, now).filter(|_| existing.is_undone_by_the_next_write());
+        let released = undone.as_deref().unwrap_or(existing);
         let accepted =
-            existing.accept_again(&reservation.fingerprints.current(), claim_by, max_attempts, revision);
+            released.accept_again(&reservation.fingerprints.current(), claim_by, max_attempts, revision);
         return match (accepted, &existing.state) {
             (_, State::Completed { .. }) => Err(Found::Completed),
             (Some(_), _) if !reservation.may_begin => Err(Found::MayNotBegin),

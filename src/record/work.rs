@@ -90,8 +90,13 @@ impl Record {
         is_its && !matches!(self.state, State::Completed { .. } | State::FailedRetryable { .. })
     }
 
-    /// Whether it waits for a worker, and no client's retry would bring one.
+    /// Whether it waits for a worker, and no client's retry would bring one. What is escalated waits for an operator.
     pub(crate) fn waits_for_a_worker(&self) -> bool {
-        self.accepted.is_some() && matches!(self.state, State::Pending { .. } | State::BetweenWorkers { .. })
+        let waits = match self.state {
+            State::Pending { .. } => true,
+            State::BetweenWorkers { reconcile_at, .. } => reconcile_at != Timestamp::MAX,
+            _ => false,
+        };
+        waits && self.accepted.is_some()
     }
 }

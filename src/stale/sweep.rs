@@ -127,12 +127,12 @@ impl Stale {
         let pages = futures_util::future::try_join_all(pages.collect::<Vec<_>>()).await?;
         for (number, page) in pages {
             progress.units += page.units;
-            self.wake(&page.undelivered).await;
-            let waiting = self.look_after(&page.requests).await?;
-            if !self.look_at(&page, progress, until).await? {
-                // The page is repeated. Its expired leases are settled by now, so the next invocation gets further.
+            // A page for which there was too little time is repeated. Its expired leases are settled by now, so the next invocation
+            // gets further.
+            if !self.look_at(&page, progress, until).await? || !self.wake(&page.undelivered, until).await {
                 continue;
             }
+            let Some(waiting) = self.look_after(&page.requests, until).await? else { continue };
             progress.undelivered += page.undelivered.len() as u64;
             progress.waiting += waiting;
             progress.scanned += page.scanned;
@@ -144,52 +144,67 @@ impl Stale {
     }
 
     /// Asks once more for the delivery of messages that should have been delivered. One that cannot be asked for is found by the
-    /// next sweep.
-    async fn wake(&self, undelivered: &[RecordKey]) {
-        let Some(outbox) = &self.outbox else { return };
+    /// next sweep. Returns whether there was time for all of them.
+    async fn wake(&self, undelivered: &[RecordKey], until: Instant) -> bool {
+        let Some(outbox) = &self.outbox else { return true };
         let keys: BTreeSet<_> = undelivered.iter().map(RecordKey::partition_key).collect();
-        let id = hex::encode(self.engine.world.nonce());
-        for key in keys {
+        let sweep = hex::encode(self.engine.world.nonce());
+        let in_time = keys.iter().take_while(|_| self.engine.world.instant() < until);
+        let asks = stream::iter(in_time).map(async |key| {
             // Of this sweep, and of this record.
-            let id = format!("{id}-{}", KeyHash::of(&key));
-            if let Err(error) = wake(&**outbox, &key, &id).await {
+            let id = format!("{sweep}-{}", KeyHash::of(key));
+            if let Err(error) = wake(&**outbox, key, &id).await {
                 tracing::error!(error = error_chain(&error), "a delivery could not be asked for");
             }
-        }
+        });
+        asks.buffer_unordered(LOOKS).count().await == keys.len()
     }
 
     /// Deletes the accepted requests that no worker needs any more, and queues those that wait for one: their message may be lost.
-    /// Returns how many wait.
-    async fn look_after(&self, requests: &[(RecordKey, BodyId)]) -> Result<u64, StoreError> {
-        let mut waiting = 0;
-        for (key, request) in requests {
-            let record = match self.engine.bounded(None, self.records.load(key)).await {
-                Ok(record) => record,
-                Err(error) if error.kind() == StoreErrorKind::Unreadable => continue,
-                Err(error) => return Err(error),
-            };
-            let Some(record) = record.filter(|record| record.needs_request(*request)) else {
-                // The next sweep tries again.
-                if let Err(error) = self.engine.bounded(None, self.records.delete_body(key, *request)).await {
-                    let cause = error.cause();
-                    tracing::error!(cause, "the request of accepted work could not be deleted");
-                }
-                continue;
-            };
-            if !record.waits_for_a_worker() {
-                continue;
-            }
-            waiting += 1;
-            let Some(work) = &self.work else {
-                tracing::error!("accepted work waits, and there is no queue for it: set WORK_QUEUE_URL");
-                continue;
-            };
-            let queued = queue_work(&**work, &key.partition_key(), &request.to_string()).await;
-            if let Err(error) = queued {
-                tracing::error!(error = error_chain(&error), "accepted work could not be queued");
-            }
+    /// Returns how many wait; `None` if there was too little time for all of them.
+    async fn look_after(
+        &self,
+        requests: &[(RecordKey, BodyId)],
+        until: Instant,
+    ) -> Result<Option<u64>, StoreError> {
+        let in_time = requests.iter().take_while(|_| self.engine.world.instant() < until);
+        let looks = stream::iter(in_time).map(|(key, request)| self.look_after_one(key, *request));
+        let mut looks = looks.buffer_unordered(LOOKS);
+        let (mut looked, mut waiting) = (0, 0);
+        while let Some(waits) = looks.next().await {
+            looked += 1;
+            waiting += u64::from(waits?);
         }
-        Ok(waiting)
+        Ok((looked == requests.len()).then_some(waiting))
+    }
+
+    /// Whether this request waits for a worker.
+    async fn look_after_one(&self, key: &RecordKey, request: BodyId) -> Result<bool, StoreError> {
+        let record = match self.engine.bounded(None, self.records.load(key)).await {
+            Ok(record) => record,
+            Err(error) if error.kind() == StoreErrorKind::Unreadable => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let Some(record) = record.filter(|record| record.needs_request(request)) else {
+            // The next sweep tries again.
+            if let Err(error) = self.engine.bounded(None, self.records.delete_body(key, request)).await {
+                let cause = error.cause();
+                tracing::error!(cause, "the request of accepted work could not be deleted");
+            }
+            return Ok(false);
+        };
+        if !record.waits_for_a_worker() {
+            return Ok(false);
+        }
+        let Some(work) = &self.work else {
+            tracing::error!("accepted work waits, and there is no queue for it: set WORK_QUEUE_URL");
+            return Ok(true);
+        };
+        let queued = queue_work(&**work, &key.partition_key(), &request.to_string(), Duration::ZERO).await;
+        if let Err(error) = queued {
+            tracing::error!(error = error_chain(&error), "accepted work could not be queued");
+        }
+        Ok(true)
     }
 
     /// Checks the records of a page. Returns whether there was time for all of them.

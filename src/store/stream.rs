@@ -143,6 +143,8 @@ pub(crate) struct Waiting {
     pub(crate) request: String,
     /// The sequence number of the stream record.
     pub(crate) sequence_number: Option<String>,
+    /// Whether the worker that returned it lives, and hands its own message back.
+    pub(crate) is_handed_back: bool,
 }
 
 /// A new message in the outbox.
@@ -153,14 +155,25 @@ pub(crate) struct Published {
     pub(crate) sequence_number: Option<String>,
 }
 
-/// Accepted work that a stream record shows to wait for a worker, if no message of its queue waits for it: it is new, was found later to have
-/// done nothing, an operator lets it resume, or its worker is dead. A worker that lives hands its own message back.
+/// Accepted work that a stream record shows to wait for a worker.
+///
+/// | the record | its message |
+/// | --- | --- |
+/// | is new, was found later to have done nothing, or an operator lets it resume | none may be in the queue |
+/// | its worker is dead | is hidden for as long as the queue hides any: six times as long as a worker has |
+/// | its worker returned it as undone | is handed back, unless that worker dies with the rest of its batch |
+///
+/// Nothing else brings a worker: what is interrupted has its message; what is escalated waits for an operator; and what has
+/// killed as many workers as may execute it is not executed at once again.
 pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     #[derive(Deserialize)]
     struct Pending {
         state: AttributeValue,
         request_id: AttributeValue,
         last_failure: Option<AttributeValue>,
+        reconcile_at: Option<AttributeValue>,
+        attempts: AttributeValue,
+        max_attempts: AttributeValue,
     }
     #[derive(Deserialize)]
     struct Before {
@@ -173,11 +186,15 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     let pending: Pending = serde_json::from_str(member(change, "NewImage")?).ok()?;
     let before = member(change, "OldImage").and_then(|old| serde_json::from_str::<Before>(old).ok());
     let AttributeValue::B(request) = &pending.request_id else { return None };
-    // The message of a dead one is hidden for as long as its queue hides any: six times as long as a worker has.
     let is_dead = pending.last_failure.is_some_and(|why| is(&why, UnknownCause::LeaseExpired.name()));
-    let worked = !is_dead && before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
-    let waits = is(&pending.state, State::PENDING) || is(&pending.state, State::BETWEEN_WORKERS);
-    (waits && !worked).then(|| Waiting { key, request: hex::encode(request), sequence_number })
+    let worked = before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
+    let is_pending = is(&pending.state, State::PENDING);
+    let is_escalated = pending.reconcile_at.as_ref().and_then(millis) == Some(Timestamp::MAX);
+    let kills = is_dead && worked && number(&pending.attempts) >= number(&pending.max_attempts);
+    let is_handed_back = worked && !is_dead;
+    let is_interrupted = is(&pending.state, State::BETWEEN_WORKERS);
+    let waits = is_pending || is_interrupted && !is_handed_back && !is_escalated && !kills;
+    waits.then(|| Waiting { key, request: hex::encode(request), sequence_number, is_handed_back })
 }
 
 /// The new message that a stream record shows, if it shows one. It is known by its sort key alone, so that none is unreadable.
@@ -190,8 +207,12 @@ pub(crate) fn published(record: &str) -> Option<Published> {
 }
 
 fn millis(attribute: &AttributeValue) -> Option<Timestamp> {
+    number(attribute).map(Timestamp::from_millis)
+}
+
+fn number(attribute: &AttributeValue) -> Option<u64> {
     match attribute {
-        AttributeValue::N(digits) => digits.parse().ok().map(Timestamp::from_millis),
+        AttributeValue::N(digits) => digits.parse().ok(),
         _ => None,
     }
 }

@@ -7,7 +7,9 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     fingerprint::FingerprintRule,
     http::Parts,
+    internal::{CheckOutcome, Stale},
     operation::OnLeaseExpiry,
+    queue::MemoryQueue,
     record::{Answer, State},
     time_budget::CLOCK_SKEW,
 };
@@ -158,6 +160,48 @@ async fn a_key_may_be_accepted_again_once_its_answer_has_expired(endpoint: &str)
     assert_eq!((reports.runs.count(), reports.items("r-1").await), (1, 2));
     assert!(reports.work(&reports.asked("r-1").await).await);
     assert_eq!(reports.runs.count(), 2);
+}
+
+// Its request was not deleted yet. The key has begun again, with another request.
+#[apply(on_each_store)]
+async fn a_message_of_an_earlier_life_is_no_mismatch(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let first = reports.asked("r-1").await;
+    reports.guarded.clock.advance(BOUND);
+    let (checks, sweeps, dead_letters) = (MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new());
+    let stale = Stale::new(reports.guarded.store(), checks, sweeps, dead_letters);
+    let stale = stale.world(reports.guarded.clock.clone());
+    assert_eq!(stale.check(&reports.key("r-1")).await.expect("an answer"), CheckOutcome::Abandoned);
+    let expires_at = reports.record("r-1").await.state.expires_at().expect("it is settled");
+    reports.guarded.clock.advance(expires_at.since(reports.guarded.now()) + CLOCK_SKEW);
+    assert_eq!(reports.post("r-1", r#""another""#).await.status, 202);
+    assert_eq!(reports.items("r-1").await, 3);
+    assert!(reports.work(&first).await);
+    assert_eq!(
+        (reports.queue.take_dead().len(), reports.runs.count(), reports.items("r-1").await),
+        (0, 0, 2)
+    );
+    assert!(reports.work(&reports.asked("r-1").await).await);
+    assert_eq!(reports.runs.count(), 1);
+}
+
+// The operation was executed at once until the deployment before, and its worker died: its transaction can commit no more.
+#[apply(on_each_store)]
+async fn what_certainly_did_nothing_is_accepted_by_the_first_retry(endpoint: &str) {
+    let before = Operation::new(http::PAY).effects_in_transaction();
+    let reports = Reports::of(Guarded::on(endpoint).await, before);
+    let (dying, gate) = reports.hanging();
+    let task = tokio::spawn(async move { dying.post("r-1", r#""report""#).await });
+    gate.reached(1).await;
+    task.abort();
+    let reports = Reports::of(reports.guarded, operation().effects_in_transaction());
+    let in_flight = reports.post("r-1", r#""report""#).await;
+    assert_eq!((in_flight.status, in_flight.json()["state"].as_str()), (202, Some("in_progress")));
+    reports.guarded.clock.advance(BOUND);
+    assert_eq!(reports.post("r-1", r#""report""#).await.status, 202);
+    assert!(reports.work(&reports.asked("r-1").await).await);
+    assert_eq!((reports.polled("r-1").await.status, reports.runs.count()), (201, 1));
 }
 
 #[test]

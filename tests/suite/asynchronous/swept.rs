@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use lambda_idempotency::{
-    Execution,
+    Execution, Finding, async_trait,
     engine::CallError,
     internal::{CheckOutcome, Correction, Operator, Stale},
     operation::OnLeaseExpiry,
     outbox::{Deliverer, Topics},
-    queue::MemoryQueue,
-    time_budget::DELIVERY_GRACE,
+    queue::{MemoryQueue, Queue, QueueError},
+    time_budget::{DELIVERY_GRACE, MAX_DELAY},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{BOUND, MINUTE, Reports};
-use crate::support::{faults::Fault, guarded::Guarded, on_each_store};
+use crate::support::{clock::WatchedClock, faults::Fault, guarded::Guarded, on_each_store};
 
 fn asked(queue: &MemoryQueue) -> Vec<Value> {
     queue.take().iter().map(|(message, _)| serde_json::from_str(message).expect("JSON")).collect()
@@ -55,18 +55,35 @@ async fn the_stream_queues_accepted_work_for_a_worker(endpoint: &str) {
     let deliverer = deliverer.work_to(work.clone());
     assert_eq!(deliverer.stream(one, MINUTE).await, []);
     assert_eq!(asked(&work), [reports.asked("r-1").await]);
-    // Found later to have done nothing, or resumed by an operator: nobody waits for it. A worker that did nothing hands its own message back.
-    for (before, queued) in [("unknown", 1), ("between_workers", 1), ("in_progress", 0)] {
-        assert_eq!(deliverer.stream(&[change(&reports, 2, Some(before)).await], MINUTE).await, []);
-        assert_eq!(asked(&work).len(), queued, "{before}");
+    // Found later to have done nothing, or resumed by an operator: nobody waits for it. A worker that did nothing hands its own message
+    // back, if it does not die meanwhile. If it is dead, its message stays hidden for long.
+    const NOW: [Duration; 1] = [Duration::ZERO];
+    let (pending, interrupted) = (&[][..], [("state", "S", "between_workers"), ("reconcile_at", "N", "5")]);
+    let dead = ("last_failure", "S", "lease_expired");
+    let escalated = ("reconcile_at", "N", "18446744073709551615");
+    let with = |more| [&interrupted[..], &[more]].concat();
+    for (before, image, delays) in [
+        ("unknown", pending.to_vec(), &NOW[..]),
+        ("in_progress", pending.to_vec(), &[MAX_DELAY]),
+        ("in_progress", vec![dead], &NOW),
+        ("between_workers", interrupted.to_vec(), &NOW),
+        ("in_progress", interrupted.to_vec(), &[]),
+        ("in_progress", with(dead), &NOW),
+        // It has killed as many as may execute it.
+        ("in_progress", [&with(dead)[..], &[("attempts", "N", "3")]].concat(), &[]),
+        // An operator has to look at it first.
+        ("between_workers", with(escalated), &[]),
+    ] {
+        let mut changed: Value =
+            serde_json::from_str(change(&reports, 2, Some(before)).await.get()).expect("JSON");
+        for (attribute, kind, value) in &image {
+            changed["dynamodb"]["NewImage"][*attribute] = json!({ *kind: value });
+        }
+        let changed = serde_json::value::to_raw_value(&changed).expect("JSON");
+        assert_eq!(deliverer.stream(&[changed], MINUTE).await, []);
+        let queued: Vec<_> = work.take().into_iter().map(|(_, delay)| delay).collect();
+        assert_eq!(queued, delays, "{before} {image:?}");
     }
-    // Unless it is dead: its message stays hidden for long.
-    let mut dead: Value =
-        serde_json::from_str(change(&reports, 2, Some("in_progress")).await.get()).expect("JSON");
-    dead["dynamodb"]["NewImage"]["last_failure"] = json!({ "S": "lease_expired" });
-    let dead = serde_json::value::to_raw_value(&dead).expect("JSON");
-    assert_eq!(deliverer.stream(&[dead], MINUTE).await, []);
-    assert_eq!(asked(&work).len(), 1);
     assert!(reports.work(&reports.asked("r-1").await).await);
     assert_eq!(deliverer.stream(&[change(&reports, 3, Some("in_progress")).await], MINUTE).await, []);
     assert_eq!(asked(&work), [json!(null); 0]);
@@ -189,4 +206,86 @@ async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoin
     done.guarded.faults.clear();
     stale.sweep(MINUTE).await.expect("the store answers");
     assert_eq!(done.items("r-2").await, 1);
+}
+
+// Otherwise each poll would escalate it, the stream would bring a worker for that, and the worker's end would make it due again.
+#[apply(on_each_store)]
+async fn escalated_work_waits_for_an_operator(endpoint: &str) {
+    let resumes = super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND));
+    let (reports, work) = (Reports::of(Guarded::on(endpoint).await, resumes), MemoryQueue::new());
+    let kept = reports.with(|parts, _| async move {
+        let execution: Execution = parts.extensions.get().cloned().expect("it is guarded");
+        let charge = execution.phase("charge").keys_live(BOUND);
+        charge.call(|_| async { Ok::<_, CallError>(1) }).await.expect("it is kept");
+        StatusCode::SERVICE_UNAVAILABLE
+    });
+    kept.post("r-1", r#""report""#).await;
+    assert!(!kept.work(&kept.asked("r-1").await).await);
+    reports.guarded.clock.advance(BOUND);
+    super::executed::reconciliation(&reports, Finding::NotFound).poll(MINUTE).await.expect("an answer");
+    assert_eq!(reports.state("r-1").await, "between_workers");
+
+    let deliverer = Deliverer::new(reports.guarded.store(), MemoryQueue::new(), Topics::default());
+    let deliverer = deliverer.world(reports.guarded.clock.clone()).work_to(work.clone());
+    let changed = async || change(&reports, 2, Some("between_workers")).await;
+    assert_eq!(deliverer.stream(&[changed().await], MINUTE).await, []);
+    stale(&reports, &work).sweep(MINUTE).await.expect("the store answers");
+    assert_eq!(asked(&work), [json!(null); 0]);
+
+    let operator = Operator::new(reports.guarded.store()).world(reports.guarded.clock.clone());
+    let seen = reports.record("r-1").await;
+    operator.correct(&seen, &Correction::Resume, "olga", "it is back").await.expect("it is resumed");
+    assert_eq!(deliverer.stream(&[changed().await], MINUTE).await, []);
+    assert_eq!(asked(&work), [reports.asked("r-1").await]);
+    stale(&reports, &work).sweep(MINUTE).await.expect("the store answers");
+    assert_eq!(asked(&work), [reports.asked("r-1").await]);
+}
+
+/// A queue of work that takes this long for a message.
+struct Slow(MemoryQueue, WatchedClock, Duration);
+
+#[async_trait]
+impl Queue for Slow {
+    async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
+        self.1.advance(self.2);
+        self.0.send(message, delay).await
+    }
+}
+
+// T50: the worker was down for a day, and much waits.
+#[apply(on_each_store)]
+async fn a_sweep_that_has_too_little_time_for_work_goes_on(endpoint: &str) {
+    let (reports, work, sweeps) = (Reports::on(endpoint).await, MemoryQueue::new(), MemoryQueue::new());
+    let keys: Vec<_> = (0..40).map(|number| format!("r-{number}")).collect();
+    for key in &keys {
+        reports.post(key, r#""report""#).await;
+    }
+    reports.guarded.clock.advance(DELIVERY_GRACE);
+    let slow = Slow(work.clone(), reports.guarded.clock.clone(), Duration::from_millis(500));
+    let stale = Stale::new(
+        reports.guarded.undisturbed_store(),
+        MemoryQueue::new(),
+        sweeps.clone(),
+        MemoryQueue::new(),
+    )
+    .work_to(slow)
+    .sweep_units_per_second(1e9)
+    .world(reports.guarded.clock.clone());
+    let mut begun = reports.guarded.now();
+    let time = Duration::from_secs(10);
+    stale.sweep(time).await.expect("the store answers");
+    let mut queued = asked(&work);
+    assert!((20..40).contains(&queued.len()), "{} in ten seconds", queued.len());
+    // Within its time, but for the eight that it had begun.
+    assert!(reports.guarded.now().since(begun) <= time + Duration::from_millis(500 * 8));
+    assert_eq!(sweeps.take().len(), 1, "it is continued");
+    // A queue that is fast again.
+    let fast = self::stale(&reports, &work);
+    begun = reports.guarded.now();
+    fast.sweep(MINUTE).await.expect("the store answers");
+    assert_eq!(reports.guarded.now(), begun);
+    queued.extend(asked(&work));
+    queued.sort_by_key(|message| message["key"].to_string());
+    queued.dedup();
+    assert_eq!(queued.len(), 40, "all of it is queued, and some of it twice");
 }
