@@ -1,6 +1,7 @@
-//! What each function of the sample calls in DynamoDB and S3, recorded between its SDK and the wire while the local cloud runs its paths.
+//! What each function of the sample calls in DynamoDB, S3 and SQS, recorded between its SDK and the wire while the local cloud runs its
+//! paths.
 //!
-//! What it sends to queues and the event bus is not recorded: that follows from the variables which name them.
+//! Not all that may happen to a function happens here: which queues it may send to follows from the variables that name them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,6 +37,7 @@ const REPORTS: &str = "s3://reports-bucket/comparisons";
 const FUNCTION: &str = "app/";
 
 const DYNAMODB: &str = "DynamoDB_20120810.";
+const SQS: &str = "AmazonSQS.";
 
 /// A cloud, and what its functions call.
 struct Recorded {
@@ -43,6 +45,7 @@ struct Recorded {
     prefix: String,
     dynamodb: Proxy,
     s3: Proxy,
+    sqs: Proxy,
 }
 
 impl Recorded {
@@ -50,6 +53,17 @@ impl Recorded {
         let mut calls = Calls::new();
         for (head, body) in self.dynamodb.requests() {
             calls.entry(function_of(&head)).or_default().extend(self.permissions(&head, &body));
+        }
+        for (head, body) in self.sqs.requests() {
+            let action = header(&head, "x-amz-target").and_then(|target| target.strip_prefix(SQS));
+            let action = action.expect("a call of SQS").trim_end_matches("Batch");
+            let body: Value = serde_json::from_slice(&body).expect("JSON");
+            let queue = body["QueueUrl"].as_str().and_then(|url| url.rsplit('/').next()).expect("a queue");
+            let queue = queue.trim_start_matches(&self.prefix).trim_end_matches(".fifo");
+            calls
+                .entry(function_of(&head))
+                .or_default()
+                .insert(format!("sqs:{action} {}Queue", pascal(queue)));
         }
         for (head, _) in self.s3.requests() {
             let path = head.split_whitespace().nth(1).expect("a path").trim_start_matches('/');
@@ -79,7 +93,7 @@ impl Recorded {
 
     fn resource(&self, request: &Value) -> String {
         let name = request["TableName"].as_str().expect("a table").trim_start_matches(&self.prefix);
-        let table = format!("{}{}Table", name[..1].to_uppercase(), &name[1..]);
+        let table = format!("{}Table", pascal(name));
         match request["IndexName"].as_str() {
             Some(index) => format!("{table}/index/{index}"),
             None => table,
@@ -113,11 +127,12 @@ impl Recorded {
 /// request of it that was left behind.
 pub async fn recorded() -> Calls {
     let (dynamodb, s3) = (Proxy::before(embedded::endpoint()).await, LocalS3::with_bucket(BUCKET).await);
-    let s3 = Proxy::before(&s3.endpoint).await;
+    let (s3, sqs) = (Proxy::before(&s3.endpoint).await, Proxy::start().await);
     let prefix = format!("t{}-", Uuid::new_v4().simple());
     let cloud = LocalCloud::start(&[
         ("DYNAMODB_ENDPOINT", embedded::endpoint()),
         ("FUNCTION_DYNAMODB_ENDPOINT", dynamodb.url()),
+        ("FUNCTION_SQS_ENDPOINT", sqs.url()),
         ("TABLE_PREFIX", &prefix),
         ("AWS_ENDPOINT_URL_S3", s3.url()),
         // Of the store in the test process.
@@ -133,7 +148,8 @@ pub async fn recorded() -> Calls {
         ("SWEEP_MS", "86400000"),
     ])
     .await;
-    let recorded = Recorded { cloud, prefix, dynamodb, s3 };
+    sqs.leads_to(cloud.queues());
+    let recorded = Recorded { cloud, prefix, dynamodb, s3, sqs };
     let cloud = &recorded.cloud;
 
     // Payments, of which one is settled by the webhook, one by a question, and one was of a process that died.
@@ -172,6 +188,7 @@ pub async fn recorded() -> Calls {
     Placed::new(3, "tok_ok", "sku-2", 1).send(cloud).await;
     assert!(recorded.dynamodb.used(rows_away) > 0, "its rows could be written");
     recorded.dynamodb.pass();
+    recorded.called("orders", "sqs:SendMessage DeferredReportsQueue").await;
     recorded.called("reconcile", "dynamodb:PutItem OrdersTable").await;
 
     // Accepted work, whose report is deferred too, and a request that a worker left behind when it died.
@@ -198,6 +215,11 @@ pub async fn recorded() -> Calls {
     recorded.invoke("compare", json!({ "job": "compare" })).await;
     recorded.called("compare", "s3:PutObject ReportsBucket/comparisons/*").await;
     recorded.calls()
+}
+
+/// `dead-letters` as `DeadLetters`.
+fn pascal(name: &str) -> String {
+    name.split('-').map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }
 
 /// The value of a header.

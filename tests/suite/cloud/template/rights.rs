@@ -32,8 +32,8 @@ fn rights(role: &Value) -> BTreeSet<String> {
     rights.collect()
 }
 
-/// The permissions that a function needs because of its variables, its triggers and the destination of its failures, besides its calls to
-/// tables and buckets.
+/// The permissions that a function needs because of its variables, its triggers and the destination of its failures, besides those that
+/// its recorded calls need.
 fn needed(function: &Resource) -> BTreeSet<String> {
     let properties = &function.properties;
     let mut needed = BTreeSet::new();
