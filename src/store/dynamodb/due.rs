@@ -4,7 +4,7 @@
 //! and goes on behind the last, however many there are.
 //!
 //! A record's key picks its partition, so a tenant has records in all of them. They are read at once, from the same tenant on. A tenant has
-//! its turn once every partition was read to its end.
+//! its turn once every partition was read past it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,8 +20,7 @@ use crate::{
     time::Timestamp,
 };
 
-/// How many records of a partition are read at once: a few tenants' turns. Tenants with fewer records are read together, and of one with
-/// more no more is read than a turn may need.
+/// How many records of a partition are read at once. Tenants with few records are read together, and of one with many only this much.
 const PAGE: i32 = 25;
 
 /// The tenants of a part of one partition, each with those of its questions that are due, the longest overdue first.
