@@ -67,7 +67,7 @@ impl Context {
         if error.kind() == StoreErrorKind::Refused && failure.to_string().contains("index") {
             return Failure::Error(format!(
                 "the table `{}` has no index `{INDEX}`, by which unknown outcomes are found: add it (partition key \
-                 `reconcile_shard`, a string, sort key `reconcile_at`, a number, all attributes), or deploy the template",
+                 `reconcile_shard`, sort key `reconcile_place`, both strings, all attributes), or deploy the template",
                 self.table
             ));
         }

@@ -149,6 +149,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let seen_by_functions = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.endpoint);
     let mut variables = store.environment(seen_by_functions);
     variables.extend(queues.environment());
+    // After the queues' own, which it replaces.
+    variables.extend(settings.function_sqs_endpoint.clone().map(|url| ("AWS_ENDPOINT_URL_SQS", url)));
     variables.extend(bus.environment());
     variables.extend(settings.environment());
     let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider);

@@ -121,6 +121,8 @@ impl Launcher {
             .env("LOCAL_FUNCTION", function)
             .env("AWS_LAMBDA_RUNTIME_API", api.address.to_string())
             .env("AWS_LAMBDA_FUNCTION_NAME", function)
+            // The SDK names it to every service that the function calls.
+            .env("AWS_SDK_UA_APP_ID", function)
             .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
             .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", MEMORY_SIZE)
             .env("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")

@@ -61,6 +61,9 @@ pub struct Settings {
     /// DynamoDB's address for functions, such as a proxy's; everything else goes to DynamoDB without it
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_dynamodb_endpoint: Option<String>,
+    /// SQS's address for functions, such as a proxy's
+    #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
+    pub function_sqs_endpoint: Option<String>,
     /// The provider's address for functions, such as a proxy's
     #[arg(long, env, value_name = "URL", value_parser = url, help_heading = "Functions")]
     pub function_provider_url: Option<String>,

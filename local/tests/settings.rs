@@ -74,6 +74,7 @@ fn help_lists_every_variable_and_shows_no_secret() {
         "LEASE_GRACE_MS",
         "GATEWAY_TIMEOUT_MS",
         "FUNCTION_DYNAMODB_ENDPOINT",
+        "FUNCTION_SQS_ENDPOINT",
         "FUNCTION_PROVIDER_URL",
         "WINDOW_MS",
         "RECORD_AGE_MS",

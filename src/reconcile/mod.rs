@@ -39,6 +39,7 @@ mod poll;
 mod provider_report;
 mod reconciliation;
 pub(crate) mod schedule;
+mod turns;
 
 use std::error::Error;
 

@@ -32,6 +32,7 @@
 //! | `cause`, `asked` | `unknown` | why, and how often reconciliation has asked |
 //! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
 //! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
+//! | `reconcile_place` | `unknown`, `between_workers` | its place there: a hash of the tenant, then `reconcile_at` |
 //!
 //! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
@@ -48,7 +49,7 @@ use serde_dynamo::AttributeValue;
 use super::{Result, StoreError};
 use crate::{
     fingerprint::Fingerprint,
-    key::{KeyHash, RecordKey},
+    key::{KeyHash, RecordKey, Tenant},
     record::{
         Accepted, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases,
         Place, Record, Reference, Revision, SettledBy, State, UnknownCause,
@@ -80,7 +81,8 @@ const REFUSAL: &str = "refusal";
 const ABANDONED: &str = "abandoned";
 
 /// How many partitions of each kind the index of unknown outcomes and operations between workers has. A partition takes 1,000 writes a second. While a provider
-/// is down, every operation becomes unknown, and an index that cannot keep up would throttle the table.
+/// is down, every operation becomes unknown, and an index that cannot keep up would throttle the table. So the key picks the partition:
+/// the writes of one tenant spread over all of them too.
 const SHARDS: usize = 8;
 
 /// The partitions of records that reconciliation asks about, or escalates in time.
@@ -103,6 +105,17 @@ pub(super) const ESCALATED_SHARDS: [&str; SHARDS] = [
 fn shard(partition_key: &str, reconcile_at: Timestamp) -> &'static str {
     let shards = if reconcile_at == Timestamp::MAX { ESCALATED_SHARDS } else { ASKED_SHARDS };
     shards[usize::from(KeyHash::of(partition_key).first_byte()) % SHARDS]
+}
+
+/// Where the places of this tenant's records begin, in each partition. Its hash has one length, so that no tenant's records lie
+/// between another's.
+pub(super) fn places_of(tenant: &Tenant) -> String {
+    format!("{}#", KeyHash::of(tenant.as_str()))
+}
+
+/// A record's place in its partition: beside those of its tenant, by time. So a poll can pass over a tenant, however many records it has.
+fn place(tenant: &Tenant, reconcile_at: Timestamp) -> String {
+    format!("{}{:020}", places_of(tenant), reconcile_at.as_millis())
 }
 
 /// A record in its stored form. serde converts it to the format of a store.
@@ -186,6 +199,8 @@ pub struct Item {
     reconcile_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reconcile_shard: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reconcile_place: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -286,14 +301,12 @@ impl From<&Record> for Item {
             State::FailedRetryable { failed_at, .. } => item.failed_at = Some(*failed_at),
             State::BetweenWorkers { since, reconcile_at } => {
                 item.since = Some(*since);
-                item.reconcile_at = Some(*reconcile_at);
-                item.reconcile_shard = Some(shard(&item.pk, *reconcile_at).to_owned());
+                item.index(record.key.tenant(), *reconcile_at);
             }
             State::Unknown { cause, since, reconcile_at, asked } => {
                 item.cause = Some(cause.name().to_owned());
                 item.since = Some(*since);
-                item.reconcile_at = Some(*reconcile_at);
-                item.reconcile_shard = Some(shard(&item.pk, *reconcile_at).to_owned());
+                item.index(record.key.tenant(), *reconcile_at);
                 item.asked = Some(*asked);
             }
         }
@@ -377,6 +390,12 @@ fn missing(attribute: &str) -> StoreError {
 }
 
 impl Item {
+    fn index(&mut self, tenant: &Tenant, reconcile_at: Timestamp) {
+        self.reconcile_at = Some(reconcile_at);
+        self.reconcile_shard = Some(shard(&self.pk, reconcile_at).to_owned());
+        self.reconcile_place = Some(place(tenant, reconcile_at));
+    }
+
     fn keep(&mut self, answer: &KeptAnswer) {
         match &answer.head {
             Head::Http { status, headers } => {
@@ -443,9 +462,12 @@ impl Item {
                 by: settled_by()?,
                 expires_at: expires_at()?,
             },
-            // Without this attribute it is not in the index, and nothing would ask about it.
+            // Without these attributes it is not in the index, and nothing would ask about it.
             State::UNKNOWN | State::BETWEEN_WORKERS if self.reconcile_shard.is_none() => {
                 return Err(missing("reconcile_shard"));
+            }
+            State::UNKNOWN | State::BETWEEN_WORKERS if self.reconcile_place.is_none() => {
+                return Err(missing("reconcile_place"));
             }
             State::BETWEEN_WORKERS if self.resume_within.is_none() => return Err(missing("resume_within")),
             State::BETWEEN_WORKERS => State::BetweenWorkers {

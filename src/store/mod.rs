@@ -46,7 +46,7 @@ pub use item::Item;
 pub(crate) use item::from_attributes;
 pub use message::OutboxMessage;
 pub use outbox::Outbox;
-pub use unsettled::{Cursor, Page, Survey, Unsettled};
+pub use unsettled::{Cursor, Due, Page, Survey, Turn, Unsettled};
 
 /// The outcome of a conditional write.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,7 @@
 //! Finds the records that need reconciliation, the stale function or an operator.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
@@ -16,15 +18,24 @@ use crate::{
 #[async_trait]
 pub trait Unsettled: Store {
     /// The keys of unknown outcomes that reconciliation must ask about by `now`, and of operations between workers that it must
-    /// escalate by then: up to `limit` from each partition of the index, the longest overdue first. That makes at least `limit` in
-    /// all, if that many are due. A key that cannot be read is logged, and does not count toward the limit.
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>>;
+    /// escalate by then, tenant by tenant: up to `limit` of each tenant, its longest overdue first, without those in `taken`.
+    ///
+    /// It reads a part of the index, from `from` on. However many are due of one tenant, the turns of the next tenants follow: the
+    /// order of the tenants is the store's own, and always the same. A key that cannot be read is logged, and does not count toward
+    /// the limit.
+    async fn due(
+        &self,
+        now: Timestamp,
+        from: Option<&Cursor>,
+        limit: usize,
+        taken: &HashSet<RecordKey>,
+    ) -> Result<Due>;
 
     /// Unknown outcomes and operations between workers, of one tenant or of all, page by page, not ordered by age.
     async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page>;
 
-    /// How many outcomes are unknown, and since when, and how many operations are between workers, for monitoring. It reads at most
-    /// one page of each partition of the index.
+    /// How many outcomes are unknown, and since when, and how many operations are between workers, for monitoring. It reads a bounded
+    /// part of the index, in which one tenant with many does not hide the others.
     async fn survey(&self) -> Result<Survey>;
 
     /// Looks at up to `limit` items of part `segment.0` of `segment.1` of the whole store, and returns the records among
@@ -46,6 +57,24 @@ pub trait Unsettled: Store {
     /// atomic step. Returns whether `checkpoint` is now the current one. That is also so if an earlier try wrote it and its answer
     /// was lost.
     async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool>;
+}
+
+/// The questions that are due in a part of the index.
+#[derive(Debug, Default)]
+pub struct Due {
+    /// The turns of its tenants, in order. Tenants of which nothing is due have none.
+    pub turns: Vec<Turn>,
+    /// Where the next part begins; `None` after the last.
+    pub next: Option<Cursor>,
+}
+
+/// The questions of one tenant that are asked before those of the next tenant.
+#[derive(Debug)]
+pub struct Turn {
+    /// Their records, the longest overdue first.
+    pub keys: Vec<RecordKey>,
+    /// Where the turns of the tenants after this one begin.
+    pub next: Cursor,
 }
 
 /// One page of records.

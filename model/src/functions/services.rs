@@ -1,6 +1,7 @@
 //! The library's seams, as each process sees them: the world, the store, queues, the provider. Each call waits at a gate.
 
 use std::{
+    collections::HashSet,
     fmt,
     future::Future,
     pin::Pin,
@@ -16,8 +17,8 @@ use lambda_idempotency::{
     queue::{Queue, QueueError},
     record::{BodyId, Place, Record, Revision},
     store::{
-        AuditLine, Checkpoint, Companion, Cursor, Outbox, OutboxMessage, Page, Store, StoreError,
-        StoreErrorKind, Survey, Unsettled, WriteOutcome,
+        AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Store, StoreError,
+        StoreErrorKind, Survey, Turn, Unsettled, WriteOutcome,
     },
     time::Timestamp,
     world::World,
@@ -181,9 +182,17 @@ impl Store for GatedStore {
 
 #[async_trait]
 impl Unsettled for GatedStore {
-    async fn due(&self, now: Timestamp, _: usize) -> Result<Vec<RecordKey>> {
+    async fn due(
+        &self,
+        now: Timestamp,
+        _: Option<&Cursor>,
+        _: usize,
+        taken: &HashSet<RecordKey>,
+    ) -> Result<Due> {
         let Reply::Due(due) = self.0.call(Call::Due(now)).await else { unreachable!("it is answered") };
-        due.map_err(error)
+        let keys: Vec<_> = due.map_err(error)?.into_iter().filter(|key| !taken.contains(key)).collect();
+        let turn = (!keys.is_empty()).then(|| Turn { keys, next: Cursor::new([]) });
+        Ok(Due { turns: turn.into_iter().collect(), next: None })
     }
 
     async fn unresolved(

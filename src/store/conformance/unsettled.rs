@@ -8,7 +8,7 @@ use super::{
     unique,
 };
 use crate::{
-    key::Tenant,
+    key::{RecordKey, Tenant},
     record::{Head, KeptBody, Record, UnknownCause},
     store::{Cursor, Page, Survey, Unsettled},
     time::Timestamp,
@@ -21,7 +21,8 @@ const MANY: usize = 130;
 pub async fn unsettled(store: &dyn Unsettled) {
     unknown_outcomes_are_due_once_their_time_has_come(store).await;
     a_swap_brings_a_record_into_the_index_and_out_of_it(store).await;
-    a_limit_leaves_out_those_that_became_due_last(store).await;
+    tenants_take_turns_however_many_are_due_of_one(store).await;
+    a_turn_leaves_out_what_was_taken(store).await;
     escalated_outcomes_are_listed_and_never_due(store).await;
     operations_between_workers_are_due_until_a_retry_takes_them(store).await;
     a_survey_counts_unknown_outcomes_and_finds_the_oldest(store).await;
@@ -70,26 +71,80 @@ async fn a_swap_brings_a_record_into_the_index_and_out_of_it(store: &dyn Unsettl
     assert_eq!(due(end).await, [] as [&str; 0]);
 }
 
-/// A limit of [`Unsettled::due`] leaves out those that became due last.
-async fn a_limit_leaves_out_those_that_became_due_last(store: &dyn Unsettled) {
+/// In a round of [`Unsettled::due`] each tenant has one turn: those that became due first, up to a limit.
+async fn tenants_take_turns_however_many_are_due_of_one(store: &dyn Unsettled) {
     const LIMIT: usize = 5;
-    let tenant = unique();
-    // Due before those of every other check and run, which would otherwise fill the limit.
-    let at = |number: usize| Timestamp::from_millis(number as u64);
-    let record = |number: usize| asked(&unknown(&tenant, &format!("{number}")), 1, at(number));
+    let (flood, others) = (unique(), [(); 4].map(|()| unique()));
+    let at = |number: usize| NOW.minus(HOUR).plus(Duration::from_millis(number as u64));
     // The longest overdue is neither the first nor the last that is written.
     let numbers = (MANY / 2..MANY).chain(0..MANY / 2);
-    let records: Vec<_> = numbers.map(record).collect();
+    let mut records: Vec<_> =
+        numbers.map(|number| asked(&unknown(&flood, &format!("{number}")), 1, at(number))).collect();
+    for other in &others {
+        records.push(asked(&unknown(other, "early"), 1, at(MANY)));
+        records.push(asked(&unknown(other, "late"), 1, NOW));
+        records.push(asked(&unknown(other, "later"), 1, NOW.plus(HOUR)));
+    }
     for record in &records {
         put(store, None, record).await;
     }
-    for now in [at(MANY), NOW] {
-        let due = store.due(now, LIMIT).await.expect("an answer");
-        assert!(due.len() >= LIMIT, "{} of {MANY}", due.len());
-        let longest = due.iter().filter(|key| key.tenant().as_str() == tenant);
-        assert!(longest.into_iter().any(|key| key.idempotency_key().as_str() == "0"), "{due:?}");
+    let round = turns(store, NOW, LIMIT, &HashSet::new()).await;
+    let turns_of = |tenant: &str| -> Vec<Vec<String>> {
+        let of_tenant = round.iter().filter(|turn| turn[0].tenant().as_str() == tenant);
+        of_tenant
+            .map(|turn| turn.iter().map(|key| key.idempotency_key().as_str().to_owned()).collect())
+            .collect()
+    };
+    assert_eq!(turns_of(&flood), [["0", "1", "2", "3", "4"]]);
+    for other in &others {
+        assert_eq!(turns_of(other), [["early", "late"]]);
     }
+    // The order of the tenants stays the same.
+    let again = turns(store, NOW, LIMIT, &HashSet::new()).await;
+    let known = |turn: &&Vec<RecordKey>| {
+        let tenant = turn[0].tenant().as_str();
+        tenant == flood || others.iter().any(|other| other == tenant)
+    };
+    assert!(round.iter().filter(known).eq(again.iter().filter(known)));
     release_all(store, &records).await;
+}
+
+/// What a caller has taken gives way to the rest of its tenant's, even if it fills pages.
+async fn a_turn_leaves_out_what_was_taken(store: &dyn Unsettled) {
+    let tenant = unique();
+    let at = |number: usize| NOW.minus(HOUR).plus(Duration::from_millis(number as u64));
+    let records: Vec<_> =
+        (0..MANY).map(|number| asked(&unknown(&tenant, &format!("{number}")), 1, at(number))).collect();
+    for record in &records {
+        put(store, None, record).await;
+    }
+    let taken = records[..MANY - 1].iter().map(|record| record.key.clone()).collect();
+    let left = turns(store, NOW, 2, &taken).await;
+    let left: Vec<_> = left.into_iter().flatten().filter(|key| key.tenant().as_str() == tenant).collect();
+    assert_eq!(left, [records[MANY - 1].key.clone()]);
+    release_all(store, &records).await;
+}
+
+/// All turns of a round, those of other checks among them.
+async fn turns(
+    store: &dyn Unsettled,
+    now: Timestamp,
+    limit: usize,
+    taken: &HashSet<RecordKey>,
+) -> Vec<Vec<RecordKey>> {
+    let (mut turns, mut from) = (Vec::new(), None::<Cursor>);
+    loop {
+        let due = store.due(now, from.as_ref(), limit, taken).await.expect("an answer");
+        for turn in due.turns {
+            assert!((1..=limit).contains(&turn.keys.len()), "{turn:?}");
+            assert!(turn.keys.iter().all(|key| key.tenant() == turn.keys[0].tenant()), "{turn:?}");
+            turns.push(turn.keys);
+        }
+        from = due.next;
+        if from.is_none() {
+            return turns;
+        }
+    }
 }
 
 /// An escalated outcome is listed, and not due. Once it is asked about again, it is due again.
@@ -186,8 +241,8 @@ async fn release_all(store: &dyn Unsettled, records: &[Record]) {
 
 /// The tenant's keys that are due, sorted.
 async fn due_of(store: &dyn Unsettled, tenant: &str, now: Timestamp) -> Vec<String> {
-    let keys = store.due(now, 10_000).await.expect("an answer");
-    let keys = keys.into_iter().filter(|key| key.tenant().as_str() == tenant);
+    let turns = turns(store, now, 10_000, &HashSet::new()).await;
+    let keys = turns.into_iter().flatten().filter(|key| key.tenant().as_str() == tenant);
     let mut keys: Vec<_> = keys.map(|key| key.idempotency_key().as_str().to_owned()).collect();
     keys.sort();
     keys

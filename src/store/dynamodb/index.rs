@@ -1,26 +1,27 @@
 //! Finds unsettled records: unknown outcomes and operations between workers by the sparse index, everything else by a scan.
 //!
-//! The index has two kinds of partitions: `0` to `7` for records that reconciliation asks about, or escalates, by the time when it
-//! does, and `escalated-0` to `escalated-7` for those that wait for an operator.
+//! The index has two kinds of partitions: `0` to `7` for records that reconciliation asks about, or escalates, and `escalated-0` to
+//! `escalated-7` for those that wait for an operator. A partition is ordered by tenant, then by the time when reconciliation looks at
+//! the record.
+
+use std::collections::HashSet;
 
 use async_trait::async_trait;
-use aws_sdk_dynamodb::{
-    operation::query::builders::QueryFluentBuilder,
-    types::{AttributeValue, ReturnConsumedCapacity},
-};
+use aws_sdk_dynamodb::types::{AttributeValue, ReturnConsumedCapacity};
 
 use super::{
     DynamoDbStore, Result, StoreError, body_item,
     checkpoint::{self, CHECKPOINT},
     conditions::{self, Attributes},
-    table::{INDEX, RECONCILE_AT, RECONCILE_SHARD},
+    shard::{BEFORE_ALL, behind, foreign_cursor, key_or_log, pk, place_of},
+    table::{RECONCILE_PLACE, RECONCILE_SHARD},
 };
 use crate::{
     key::{KeyHash, RecordKey, Tenant},
     record::{Record, Revision, State},
     store::{
-        Checkpoint, Cursor, Page, Survey, Unsettled,
-        item::{ASKED_SHARDS, ESCALATED_SHARDS, MESSAGE, PK, RECORD, SK, from_attributes},
+        Checkpoint, Cursor, Due, Page, Survey, Unsettled,
+        item::{ASKED_SHARDS, ESCALATED_SHARDS, MESSAGE, PK, RECORD, SK, from_attributes, places_of},
     },
     time::Timestamp,
     time_budget::DELIVERY_GRACE,
@@ -34,9 +35,15 @@ const SHARDS: &[&str] = [ESCALATED_SHARDS, ASKED_SHARDS].as_flattened();
 
 /// The key attributes of the table and of the index. A cursor holds their values after the last item of a page.
 const TABLE_KEY: [&str; 2] = [PK, SK];
-const INDEX_KEY: [&str; 4] = [RECONCILE_SHARD, PK, SK, RECONCILE_AT];
+const INDEX_KEY: [&str; 4] = [RECONCILE_SHARD, PK, SK, RECONCILE_PLACE];
 
 const IN_SHARD: &str = "reconcile_shard = :shard";
+
+/// How many pages a survey reads of a partition: one, and one more behind the tenant that fills it.
+const SURVEYED: usize = 2;
+
+/// The attribute with the time when reconciliation looks at a record.
+const RECONCILE_AT: &str = "reconcile_at";
 
 /// The attribute with the time since when a record is in the index.
 const SINCE: &str = "since";
@@ -47,12 +54,18 @@ const STATE: &str = "state";
 #[async_trait]
 impl Unsettled for DynamoDbStore {
     /// Needs `dynamodb:Query` on the index.
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
-        let shards = ASKED_SHARDS.map(|shard| self.due_in_shard(shard, now, limit));
-        Ok(in_turn(futures_util::future::try_join_all(shards).await?))
+    async fn due(
+        &self,
+        now: Timestamp,
+        from: Option<&Cursor>,
+        limit: usize,
+        taken: &HashSet<RecordKey>,
+    ) -> Result<Due> {
+        self.due_in_part(now, from, limit, taken).await
     }
 
-    /// Lists one partition of the index after another, those of escalated records first. Needs `dynamodb:Query` on the index.
+    /// Lists one partition of the index after another, those of escalated records first. Of one tenant it reads no other's records.
+    /// Needs `dynamodb:Query` on the index.
     async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let place = |shard: &str| SHARDS.iter().position(|known| *known == shard).ok_or_else(foreign_cursor);
         let (place, after) = match from.map(Cursor::parts) {
@@ -62,13 +75,20 @@ impl Unsettled for DynamoDbStore {
             Some([]) => return Err(foreign_cursor()),
         };
         let query = self.in_shard(SHARDS[place]).set_exclusive_start_key(after).limit(PAGE);
-        let mut query = query.key_condition_expression(IN_SHARD);
-        if let Some(tenant) = tenant {
-            let prefix = AttributeValue::S(RecordKey::partition_key_prefix(tenant));
-            query = query
+        let query = match tenant {
+            None => query.key_condition_expression(IN_SHARD),
+            Some(tenant) => query
+                .key_condition_expression(
+                    "reconcile_shard = :shard AND begins_with(reconcile_place, :places)",
+                )
+                .expression_attribute_values(":places", AttributeValue::S(places_of(tenant)))
+                // Two tenants may have one hash.
                 .filter_expression("begins_with(pk, :tenant)")
-                .expression_attribute_values(":tenant", prefix);
-        }
+                .expression_attribute_values(
+                    ":tenant",
+                    AttributeValue::S(RecordKey::partition_key_prefix(tenant)),
+                ),
+        };
         let page = query.send().await?;
         let next = match &page.last_evaluated_key {
             Some(last) => Some(cursor(&INDEX_KEY, last)?),
@@ -77,16 +97,11 @@ impl Unsettled for DynamoDbStore {
         Ok(page_of(page.items, page.scanned_count, next))
     }
 
-    /// One query for each of the sixteen partitions. Costs eight read units while the index is empty, and one more for each
-    /// 8 KB of records in it, up to 2,048. Needs `dynamodb:Query` on the index.
+    /// A page of each of the sixteen partitions, and a second one if that is not all: of the tenants after the one with which the first
+    /// ended. Costs eight read units while the index is empty, and one more for each 8 KB of records in it, up to 4,096. Needs
+    /// `dynamodb:Query` on the index.
     async fn survey(&self) -> Result<Survey> {
-        let shards = SHARDS.iter().map(|shard| async move {
-            let query = self.in_shard(shard).key_condition_expression(IN_SHARD);
-            let query = query.projection_expression("#since, #state, reconcile_at");
-            let query = query.expression_attribute_names("#since", SINCE);
-            let page = query.expression_attribute_names("#state", STATE).send().await?;
-            Ok::<_, StoreError>((page.items.unwrap_or_default(), page.last_evaluated_key.is_none()))
-        });
+        let shards = SHARDS.iter().map(|shard| self.surveyed(shard));
         let mut survey = Survey::NOTHING;
         for (items, whole) in futures_util::future::try_join_all(shards).await? {
             survey.whole &= whole;
@@ -171,44 +186,23 @@ impl Unsettled for DynamoDbStore {
 }
 
 impl DynamoDbStore {
-    fn in_shard(&self, shard: &str) -> QueryFluentBuilder {
-        let query = self.client.query().table_name(&*self.table).index_name(INDEX);
-        query.expression_attribute_values(":shard", AttributeValue::S(shard.to_owned()))
-    }
-
-    /// Reads more keys in place of those that cannot be read. Those stay due for ever, and would block the others.
-    async fn due_in_shard(&self, shard: &str, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
-        let mut keys = Vec::new();
-        let (mut page_size, mut after) = (i32::try_from(limit).unwrap_or(i32::MAX), None);
-        while keys.len() < limit {
-            let now = AttributeValue::N(now.as_millis().to_string());
-            let query = self
-                .in_shard(shard)
-                .key_condition_expression("reconcile_shard = :shard AND reconcile_at <= :now")
-                .expression_attribute_values(":now", now)
-                .projection_expression(PK);
-            let page = query.set_exclusive_start_key(after).limit(page_size).send().await?;
-            keys.extend(page.items.unwrap_or_default().iter().filter_map(key_or_log));
-            (page_size, after) = (PAGE, page.last_evaluated_key);
-            if after.is_none() {
-                break;
-            }
+    /// The items of a partition, and whether these are all.
+    async fn surveyed(&self, shard: &str) -> Result<(Vec<Attributes>, bool)> {
+        let (mut items, mut after) = (Vec::new(), BEFORE_ALL.to_owned());
+        for page in 1..=SURVEYED {
+            let query = self.in_shard(shard);
+            let query = query
+                .key_condition_expression("reconcile_shard = :shard AND reconcile_place > :after")
+                .expression_attribute_values(":after", AttributeValue::S(after))
+                .projection_expression("#since, #state, reconcile_at")
+                .expression_attribute_names("#since", SINCE)
+                .expression_attribute_names("#state", STATE);
+            let read = query.send().await?;
+            items.extend(read.items.unwrap_or_default());
+            let Some(last) = read.last_evaluated_key else { return Ok((items, page == 1)) };
+            after = behind(&place_of(&last).0);
         }
-        keys.truncate(limit);
-        Ok(keys)
-    }
-}
-
-/// Takes one of each partition in turn, so that a caller that has time for only some of them skips no partition.
-fn in_turn<T>(partitions: Vec<Vec<T>>) -> Vec<T> {
-    let mut partitions: Vec<_> = partitions.into_iter().map(Vec::into_iter).collect();
-    let mut all = Vec::new();
-    loop {
-        let before = all.len();
-        all.extend(partitions.iter_mut().filter_map(Iterator::next));
-        if all.len() == before {
-            return all;
-        }
+        Ok((items, false))
     }
 }
 
@@ -218,28 +212,14 @@ fn start(key: &[&str], from: Option<&Cursor>) -> Result<Option<Attributes>> {
     if values.len() != key.len() {
         return Err(foreign_cursor());
     }
-    let attribute = |(name, value): (&&str, &String)| match *name {
-        RECONCILE_AT => (RECONCILE_AT.to_owned(), AttributeValue::N(value.clone())),
-        name => (name.to_owned(), AttributeValue::S(value.clone())),
-    };
+    let attribute = |(name, value): (&&str, &String)| ((*name).to_owned(), AttributeValue::S(value.clone()));
     Ok(Some(key.iter().zip(values).map(attribute).collect()))
 }
 
 fn cursor(key: &[&str], last: &Attributes) -> Result<Cursor> {
-    let value = |name: &&str| match last.get(*name)? {
-        AttributeValue::S(value) | AttributeValue::N(value) => Some(value.clone()),
-        _ => None,
-    };
+    let value = |name: &&str| last.get(*name)?.as_s().ok().cloned();
     let values: Option<Vec<_>> = key.iter().map(value).collect();
     values.map(Cursor::new).ok_or_else(foreign_cursor)
-}
-
-fn foreign_cursor() -> StoreError {
-    StoreError::refused("the cursor was not made by this store")
-}
-
-fn pk(item: &Attributes) -> &str {
-    item.get(PK).and_then(|pk| pk.as_s().ok()).map_or("", String::as_str)
 }
 
 fn sk(item: &Attributes) -> &str {
@@ -248,15 +228,6 @@ fn sk(item: &Attributes) -> &str {
 
 fn is(item: &Attributes, prefix: &str) -> bool {
     sk(item).starts_with(prefix)
-}
-
-fn key_or_log(item: &Attributes) -> Option<RecordKey> {
-    let pk = pk(item);
-    let key = RecordKey::from_partition_key(pk);
-    if key.is_none() {
-        tracing::error!(key = %KeyHash::of(pk), "a key in the table cannot be read");
-    }
-    key
 }
 
 /// The page of these items. One that cannot be read is counted, and does not hide the others.
@@ -272,14 +243,4 @@ fn read_or_log(item: Attributes) -> Option<Record> {
     let unreadable =
         |error: &StoreError| tracing::error!(%key, cause = error.cause(), "a record cannot be read");
     from_attributes(item).inspect_err(unreadable).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn partitions_take_turns() {
-        assert_eq!(in_turn(vec![vec![1, 4, 6], vec![], vec![2], vec![3, 5]]), [1, 2, 3, 4, 5, 6]);
-    }
 }

@@ -17,10 +17,12 @@ mod capacity;
 mod checkpoint;
 mod conditions;
 mod domain;
+mod due;
 mod error;
 mod index;
 mod outbox;
 mod reference;
+mod shard;
 pub mod table;
 mod transaction;
 

@@ -16,13 +16,13 @@ use aws_sdk_dynamodb::{
 
 use crate::store::item::{PK, SK};
 
-/// The sparse index, which contains only unknown outcomes and operations between workers: by partition, then by the time when
-/// reconciliation looks at them next.
+/// The sparse index, which contains only unknown outcomes and operations between workers: by partition, then by tenant, then by the
+/// time when reconciliation looks at them next.
 pub const INDEX: &str = "reconcile";
 
 /// The keys of that index.
 pub(super) const RECONCILE_SHARD: &str = "reconcile_shard";
-pub(super) const RECONCILE_AT: &str = "reconcile_at";
+pub(super) const RECONCILE_PLACE: &str = "reconcile_place";
 
 /// The time-to-live attribute.
 const EXPIRES_AT: &str = "expires_at";
@@ -32,7 +32,7 @@ const ATTRIBUTES: [(&str, ScalarAttributeType); 4] = [
     (PK, ScalarAttributeType::S),
     (SK, ScalarAttributeType::S),
     (RECONCILE_SHARD, ScalarAttributeType::S),
-    (RECONCILE_AT, ScalarAttributeType::N),
+    (RECONCILE_PLACE, ScalarAttributeType::S),
 ];
 
 /// The call that creates a table for records, paid by request, with keys, index and stream. Time to live is set separately:
@@ -59,7 +59,7 @@ pub fn create(client: &Client, table: &str) -> CreateTableFluentBuilder {
     let index = GlobalSecondaryIndex::builder()
         .index_name(INDEX)
         .key_schema(key(RECONCILE_SHARD, KeyType::Hash))
-        .key_schema(key(RECONCILE_AT, KeyType::Range))
+        .key_schema(key(RECONCILE_PLACE, KeyType::Range))
         .projection(projection);
     let stream =
         StreamSpecification::builder().stream_enabled(true).stream_view_type(StreamViewType::NewAndOldImages);

@@ -12,7 +12,7 @@ mod domain;
 mod expression;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -22,8 +22,8 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Checkpoint, Companion, Cursor, Outbox, OutboxMessage, Page, Result, Store, StoreError, Survey,
-    Unsettled, WriteOutcome,
+    AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Result, Store, StoreError,
+    Survey, Turn, Unsettled, WriteOutcome,
 };
 use crate::{
     domain::{DomainWrite, Table},
@@ -87,15 +87,15 @@ impl Tables {
         let from = from.and_then(|from| from.parts().first()).map_or(Bound::Unbounded, Bound::Excluded);
         self.records.range::<String, _>((from, Bound::Unbounded)).map(|(_, record)| record)
     }
+}
 
-    /// Each record in the index, and when reconciliation looks at it.
-    fn indexed(&self) -> impl Iterator<Item = (&Record, Timestamp)> {
-        self.records.values().filter_map(|record| match record.state {
-            State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. } => {
-                Some((record, reconcile_at))
-            }
-            _ => None,
-        })
+/// A record in the index, and when reconciliation looks at it.
+fn indexed(record: &Record) -> Option<(&Record, Timestamp)> {
+    match record.state {
+        State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. } => {
+            Some((record, reconcile_at))
+        }
+        _ => None,
     }
 }
 
@@ -237,12 +237,31 @@ impl Outbox for MemoryStore {
 
 #[async_trait]
 impl Unsettled for MemoryStore {
-    async fn due(&self, now: Timestamp, limit: usize) -> Result<Vec<RecordKey>> {
+    /// All tenants after `from`, in the order of their records' keys.
+    async fn due(
+        &self,
+        now: Timestamp,
+        from: Option<&Cursor>,
+        limit: usize,
+        taken: &HashSet<RecordKey>,
+    ) -> Result<Due> {
         let tables = self.tables();
-        let is_due = |at: Timestamp| at <= now && at != Timestamp::MAX;
-        let mut due: Vec<_> = tables.indexed().filter(|(_, at)| is_due(*at)).collect();
-        due.sort_by_key(|(_, at)| *at);
-        Ok(due.into_iter().take(limit).map(|(record, _)| record.key.clone()).collect())
+        let is_due = |record: &Record, at| at <= now && at != Timestamp::MAX && !taken.contains(&record.key);
+        let mut tenants: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (record, at) in tables.after(from).filter_map(indexed).filter(|(record, at)| is_due(record, *at))
+        {
+            tenants
+                .entry(RecordKey::partition_key_prefix(record.key.tenant()))
+                .or_default()
+                .push((at, record));
+        }
+        let turns = tenants.into_iter().map(|(prefix, mut due)| {
+            due.sort_by_key(|(at, _)| *at);
+            let keys = due.into_iter().take(limit).map(|(_, record)| record.key.clone()).collect();
+            // No character of a key comes after this one.
+            Turn { keys, next: Cursor::new([prefix + "\u{10ffff}"]) }
+        });
+        Ok(Due { turns: turns.collect(), next: None })
     }
 
     async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
@@ -258,7 +277,7 @@ impl Unsettled for MemoryStore {
 
     async fn survey(&self) -> Result<Survey> {
         let mut survey = Survey::NOTHING;
-        for (record, at) in self.tables().indexed() {
+        for (record, at) in self.tables().after(None).filter_map(indexed) {
             match record.state {
                 State::Unknown { since, .. } => survey.count(since, at),
                 _ => survey.count_between_workers(at),

@@ -9,3 +9,5 @@ mod lease_expired;
 mod lost_answers;
 mod network_cuts;
 mod table_away;
+mod two_calls;
+mod two_regions;

@@ -5,4 +5,5 @@ pub mod ledger_comparison;
 mod provider_report;
 mod reconciliation;
 mod sealed_metadata;
+mod tenants_in_turn;
 mod webhook;

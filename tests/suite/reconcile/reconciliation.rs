@@ -35,8 +35,8 @@ use crate::support::{
     counts::recording,
     faults::Fault,
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, body_of, completed, fresh, operation, outcome_of, owned, random,
-        replayed, replayed_text, request, written,
+        GRACE, Guarded, LEASE, RETENTION, all_due, body_of, completed, fresh, operation, outcome_of, owned,
+        random, replayed, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -511,7 +511,7 @@ async fn the_index_finds_only_what_is_due(endpoint: &str) {
     let done = owned(executor.reserve(&settled).await);
     written(executor.finish(done, completed("{}")).await);
     reconciling.poll(&later).await;
-    let mut due = store.due(reconciling.guarded.now(), 100).await.unwrap();
+    let mut due = all_due(&store, reconciling.guarded.now()).await;
     let mut expected = vec![first.key.clone(), second.key];
     due.sort_by_key(|key| key.partition_key());
     expected.sort_by_key(|key| key.partition_key());
@@ -597,18 +597,21 @@ async fn an_answer_whose_body_is_never_stored_is_kept_without_it(endpoint: &str)
 async fn records_that_cannot_be_read_do_not_block_others(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, [executed()]).await;
     let guarded = &reconciling.guarded;
+    let mut damaged = Vec::new();
     for _ in 0..30 {
-        let damaged = reconciling.unknown().await;
-        let mut item = guarded.item(&damaged.key).await.unwrap();
+        let mut item = guarded.item(&reconciling.unknown().await.key).await.unwrap();
         item.remove("attempts");
-        item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
-        guarded.write_raw(item).await;
+        damaged.push(item);
     }
     guarded.clock.advance(Duration::from_secs(1));
-    let request = reconciling.unknown().await;
-    let mut item = guarded.item(&request.key).await.unwrap();
-    item.insert("reconcile_shard".to_owned(), AttributeValue::S("0".to_owned()));
-    guarded.write_raw(item).await;
+    let item = guarded.item(&reconciling.unknown().await.key).await.unwrap();
+    // As if all were of one tenant.
+    let place = item["reconcile_place"].as_s().unwrap().replace('#', "#0");
+    for mut damaged in damaged {
+        damaged.insert("reconcile_shard".to_owned(), item["reconcile_shard"].clone());
+        damaged.insert("reconcile_place".to_owned(), AttributeValue::S(place[..place.len() - 1].to_owned()));
+        guarded.write_raw(damaged).await;
+    }
     let polled = reconciling.reconciliation.poll(Duration::from_secs(60)).await.unwrap();
     assert_eq!((polled.failed, polled.resolved), (30, 1));
 }

@@ -1,5 +1,7 @@
 //! What each case costs in round trips and capacity units: the table in docs/costs.md and in the documentation, row by row.
 
+use std::{collections::HashSet, time::Duration};
+
 use axum::{body::Bytes, http::Response};
 use lambda_idempotency::{
     domain::Table,
@@ -7,7 +9,10 @@ use lambda_idempotency::{
     internal::{FinishOutcome, Report, Request},
     operation::{OnLeaseExpiry, Operation},
     outbox::Topics,
-    store::Outbox,
+    queue::MemoryQueue,
+    reconcile::Reconciliation,
+    record::UnknownCause,
+    store::{Outbox, Store as _, Unsettled as _, conformance::samples},
 };
 use macro_rules_attribute::apply;
 use serde_json::json;
@@ -16,7 +21,7 @@ use crate::support::{
     embedded,
     guarded::{
         GRACE, Guarded, LEASE, body_of, completed, fingerprints, operation, outcome_of, owned, random,
-        replayed, request, written,
+        record_key, replayed, request, written,
     },
     http::{self, PAY, api, guard_of, send},
     meter::size,
@@ -249,4 +254,43 @@ async fn an_accepted_request_costs_one_round_trip_and_four_write_units() {
         assert_eq!(send(&api(guard, |_, _| async {}), order).await.status, 202);
         assert_eq!(cost(&guarded), (1, write_units, 0.0));
     }
+}
+
+// T60: the tenants in turn cost no more than one query of each partition, and a read of where the last poll stopped.
+// On the embedded store alone: DynamoDB Local counts nothing for an empty answer.
+#[tokio::test]
+async fn a_poll_that_finds_nothing_costs_13_read_units() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let reconciliation =
+        Reconciliation::new(guarded.store(), MemoryQueue::new()).world(guarded.clock.clone());
+    reconciliation.poll(Duration::from_secs(45)).await.expect("the store answers");
+    // A place to continue from, eight partitions that are due, and the sixteen of the survey.
+    assert_eq!(cost(&guarded), (1 + 8 + 16, 0.0, 1.0 + 4.0 + 8.0));
+}
+
+// T60: a tenant is passed over by the index's order, not by reading its records.
+#[tokio::test]
+async fn a_poll_passes_over_a_flooding_tenant_without_reading_it() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let (store, now) = (guarded.store(), guarded.now());
+    for number in 0..500 {
+        let (tenant, key) = if number < 8 { ("other", number) } else { ("flood", number) };
+        let reserved =
+            samples::in_progress(record_key(tenant, &key.to_string()), fingerprints("{}"), now, now);
+        let unknown = samples::unknown(&reserved, UnknownCause::PerhapsExecuted, now);
+        store.put(None, &unknown, &[]).await.expect("the store answers");
+    }
+    cost(&guarded);
+    let (mut turns, mut from) = (Vec::new(), None);
+    loop {
+        let due = store.due(now, from.as_ref(), 8, &HashSet::new()).await.expect("the store answers");
+        turns.extend(due.turns.into_iter().map(|turn| turn.keys.len()));
+        from = due.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    let (round_trips, _, _) = cost(&guarded);
+    // A page of each partition for the flood, and one for what comes after it.
+    assert_eq!((turns, round_trips), (vec![8, 8], 16));
 }

@@ -5,14 +5,14 @@ use lambda_idempotency::{
     internal::Report,
     key::RecordKey,
     record::Revision,
-    store::{Survey, Unsettled},
+    store::{Survey, Unsettled as _},
     time::Timestamp,
 };
 use macro_rules_attribute::apply;
 use sha2::{Digest, Sha256};
 
 use crate::support::{
-    guarded::{Guarded, Item, fresh, owned, request, written},
+    guarded::{Guarded, Item, all_due, fresh, owned, request, written},
     logs::Logs,
     on_each_store,
 };
@@ -38,27 +38,28 @@ async fn place(guarded: &Guarded, item: &Item, shard: &str, reconcile_at: u64) {
     let mut item = item.clone();
     item.insert("reconcile_shard".to_owned(), text(shard));
     item.insert("reconcile_at".to_owned(), number(reconcile_at));
+    let place = item["reconcile_place"].as_s().expect("a string");
+    let (tenant, _) = place.split_once('#').expect("a tenant and a time");
+    item.insert("reconcile_place".to_owned(), text(&format!("{tenant}#{reconcile_at:020}")));
     guarded.write_raw(item).await;
 }
 
-// They stay due for ever, and are always the longest overdue.
+// They stay due for ever, and are always the longest overdue. They fill more than a page.
 #[apply(on_each_store)]
 async fn unreadable_keys_block_no_others(endpoint: &str) {
-    const LIMIT: usize = 5;
     let guarded = Guarded::on(endpoint).await;
     let (key, item) = unknown(&guarded).await;
     let now = guarded.now();
     place(&guarded, &item, "3", now.as_millis()).await;
-    let foreign: Vec<_> = (0..12).map(|_| fresh::<Revision>().to_string()).collect();
+    let foreign: Vec<_> = (0..60).map(|_| fresh::<Revision>().to_string()).collect();
     for (at, pk) in foreign.iter().enumerate() {
         let mut item = item.clone();
         item.insert("pk".to_owned(), text(pk));
         place(&guarded, &item, "3", at as u64).await;
     }
     let logs = Logs::capture();
-    let due = guarded.undisturbed_store().due(now, LIMIT).await.expect("the store answers");
-    assert_eq!(due, [key]);
-    for pk in [&foreign[0], &foreign[11]] {
+    assert_eq!(all_due(&guarded.undisturbed_store(), now).await, [key]);
+    for pk in [&foreign[0], &foreign[59]] {
         let hash: String = Sha256::digest(pk)[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let lines = logs.lines_with(&hash);
         let [line] = &lines[..] else { panic!("each once: {lines:?}") };
@@ -102,4 +103,14 @@ async fn a_survey_counts_all_and_reports_if_more_exist(endpoint: &str) {
     }
     let seen = survey().await;
     assert!(!seen.whole && seen.escalated < 5 && seen.escalated > 0, "{seen:?}");
+
+    // T60: nor does a tenant that fills pages hide the others, whose places come after its.
+    let long_ago = since.minus(std::time::Duration::from_secs(86_400));
+    let mut other = item.clone();
+    other.insert("pk".to_owned(), text("other#b#1"));
+    other.insert("since".to_owned(), number(long_ago.as_millis()));
+    other.insert("reconcile_place".to_owned(), text("zz#"));
+    place(&guarded, &other, "escalated-7", Timestamp::MAX.as_millis()).await;
+    let seen = survey().await;
+    assert_eq!((seen.oldest, seen.whole), (Some(long_ago), false), "{seen:?}");
 }

@@ -14,14 +14,14 @@ use lambda_idempotency::internal::{
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 use lambda_idempotency::operation::Operation;
 use lambda_idempotency::record::{Answer, Record, Work};
-use lambda_idempotency::store::{Store, dynamodb::DynamoDbStore};
+use lambda_idempotency::store::{Store, Unsettled, dynamodb::DynamoDbStore};
 use lambda_idempotency::time::Timestamp;
 use lambda_idempotency::world::{SystemWorld, World};
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
     internal::Fingerprints,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -176,6 +176,20 @@ pub fn record_key(tenant: &str, key: &str) -> RecordKey {
         OperationName::parse(OPERATION).expect("an operation"),
         IdempotencyKey::parse(key).expect("a key"),
     )
+}
+
+/// The keys of all questions that are due, tenant by tenant.
+pub async fn all_due(store: &impl Unsettled, now: Timestamp) -> Vec<RecordKey> {
+    let (mut keys, mut from) = (Vec::new(), None);
+    loop {
+        let due =
+            store.due(now, from.as_ref(), usize::MAX, &HashSet::new()).await.expect("the store answers");
+        keys.extend(due.turns.into_iter().flat_map(|turn| turn.keys));
+        from = due.next;
+        if from.is_none() {
+            return keys;
+        }
+    }
 }
 
 pub fn fingerprints(body: &str) -> Fingerprints {

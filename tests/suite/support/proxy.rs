@@ -153,6 +153,16 @@ impl Proxy {
         arrived.iter().rev().find_map(|(request, exchange)| exchange.filter(|_| wanted(request)))
     }
 
+    /// Head and body of every request that was forwarded whole.
+    pub fn requests(&self) -> Vec<(String, Vec<u8>)> {
+        let arrived = self.shared.arrived.lock().unwrap();
+        let parts = |request: &[u8]| {
+            let (head, body) = request.split_at(length(request).map_or(request.len(), |length| length.head));
+            (String::from_utf8_lossy(head).into_owned(), body.to_vec())
+        };
+        arrived.iter().map(|(request, _)| parts(request)).collect()
+    }
+
     /// The bodies of the requests that begin with `start` and were forwarded whole. Their answers do not matter.
     pub fn arrived(&self, start: &str) -> Vec<Vec<u8>> {
         let arrived = self.shared.arrived.lock().unwrap();

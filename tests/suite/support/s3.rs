@@ -28,6 +28,7 @@ type Failure = Arc<Mutex<Option<(StatusCode, &'static str)>>>;
 
 /// The server, which runs as long as the test's runtime, and a client of it.
 pub struct LocalS3 {
+    pub endpoint: String,
     pub client: Client,
     failure: Failure,
     _folder: TempDir,
@@ -40,9 +41,10 @@ impl LocalS3 {
             S3ServiceBuilder::new(FileSystem::new(folder.path()).expect("a file system of objects"));
         service.set_auth(SimpleAuth::from_single("tests", "tests"));
         let failure = Failure::default();
-        let client = client(serve(service.build(), failure.clone()).await);
+        let endpoint = serve(service.build(), failure.clone()).await;
+        let client = client(endpoint.clone());
         client.create_bucket().bucket(bucket).send().await.expect("a bucket");
-        Self { client, failure, _folder: folder }
+        Self { endpoint, client, failure, _folder: folder }
     }
 
     /// From now on every request fails like this.

@@ -17,7 +17,7 @@ use lambda_idempotency::{
     outbox::Topics,
     queue::{MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    store::{Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
+    store::{dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},
     world::ManualWorld,
@@ -31,7 +31,7 @@ use crate::support::{
     BoxError,
     client::connect,
     faults::{Fault, Faults},
-    guarded::{GRACE, Guarded, LEASE, owned, request},
+    guarded::{GRACE, Guarded, LEASE, all_due, owned, request},
     http::{Gate, Guard, api, clock, execution, guard_of, order, pay, pay_other, send, unkeyed},
     messages::{deliver, message},
     on_each_store, tables,
@@ -255,8 +255,10 @@ async fn operations_without_a_retry_are_counted_too(endpoint: &str) {
         .world(clock)
         .backoff(DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, 1)
         .operation(named(), Provider(Mutex::new(vec![Err("away")])));
-    let second = guarded.undisturbed_store().due(Timestamp::MAX, 100).await.unwrap().remove(0);
-    once.ask(&second).await.unwrap();
+    let [second] = &all_due(&guarded.undisturbed_store(), Timestamp::MAX).await[..] else {
+        panic!("not one")
+    };
+    once.ask(second).await.unwrap();
     so_far.push(("reconcile.failed", 1));
     assert_eq!(counts(&operation), expected(&so_far));
 }

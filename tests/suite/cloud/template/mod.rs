@@ -6,6 +6,7 @@ use saphyr::{LoadableYamlNode, Scalar, Yaml};
 use serde_json::{Map, Value, json};
 
 mod alarms;
+mod calls;
 mod dashboard;
 mod queues;
 mod rights;

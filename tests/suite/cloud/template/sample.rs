@@ -55,6 +55,21 @@ async fn the_template_routes_what_the_functions_serve() {
     }
 }
 
+// T60
+#[test]
+fn every_route_of_the_sample_is_throttled() {
+    let api = resource("AWS::Serverless::HttpApi", "HttpApi");
+    let limits = |settings: &serde_json::Value| {
+        ["ThrottlingRateLimit", "ThrottlingBurstLimit"]
+            .map(|name| settings[name].as_f64().unwrap_or_default())
+    };
+    // Settings of a route replace these.
+    assert!(limits(&api["DefaultRouteSettings"]).iter().all(|limit| *limit >= 1.0));
+    for (route, settings) in members(&api["RouteSettings"]) {
+        assert!(limits(settings).iter().all(|limit| *limit >= 1.0), "{route}");
+    }
+}
+
 // T56: a topic that a publisher has and the outbox lacks would never be delivered.
 #[test]
 fn publishers_and_the_outbox_have_one_list_of_topics() {
