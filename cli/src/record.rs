@@ -151,6 +151,9 @@ struct UnknownJson {
     cause: &'static str,
     since: Option<String>,
     asked: u32,
+    /// When it was last asked anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anew_at: Option<String>,
     /// Absent if the outcome is escalated.
     reconcile_at: Option<String>,
     escalated: bool,
@@ -221,11 +224,12 @@ impl From<&Record> for RecordJson {
                     body_place: answer.body_place(),
                 });
             }
-            State::Unknown { cause, since, reconcile_at, asked } => {
+            State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
                 json.unknown = Some(UnknownJson {
                     cause: cause.name(),
                     since: iso(*since),
                     asked: *asked,
+                    anew_at: anew_at.and_then(iso),
                     reconcile_at: iso(*reconcile_at),
                     escalated: *reconcile_at == Timestamp::MAX,
                 });
@@ -287,10 +291,11 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
                 fields.push(("not begun", cell("refused before anything was done: the key is free")));
             }
         }
-        State::Unknown { cause, since, reconcile_at, asked } => {
+        State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
             fields.push(("cause", cell(cause.name())));
             fields.push(("since", at(*since)));
-            fields.push(("asked", cell(asked)));
+            let anew = |at| format!("{asked}, anew since {}", when(at, now));
+            fields.push(("asked", cell(anew_at.map_or_else(|| asked.to_string(), anew))));
             fields.push(("asks next", asks_next(*reconcile_at, now)));
         }
         State::BetweenWorkers { since, reconcile_at } => {

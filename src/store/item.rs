@@ -29,7 +29,7 @@
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
 //! | `body…` | `completed` | the answer's body, or its place |
-//! | `cause`, `asked` | `unknown` | why, and how often reconciliation has asked |
+//! | `cause`, `asked`, `anew_at` | `unknown` | why; how often reconciliation has asked; when it was last asked anew, in milliseconds since 1970 |
 //! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
 //! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
 //!
@@ -189,6 +189,8 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    anew_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
@@ -289,12 +291,13 @@ impl From<&Record> for Item {
                 item.reconcile_at = Some(*reconcile_at);
                 item.reconcile_shard = Some(shard(&item.pk, *reconcile_at).to_owned());
             }
-            State::Unknown { cause, since, reconcile_at, asked } => {
+            State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
                 item.cause = Some(cause.name().to_owned());
                 item.since = Some(*since);
                 item.reconcile_at = Some(*reconcile_at);
                 item.reconcile_shard = Some(shard(&item.pk, *reconcile_at).to_owned());
                 item.asked = Some(*asked);
+                item.anew_at = *anew_at;
             }
         }
         item
@@ -457,6 +460,7 @@ impl Item {
                 since: required(self.since, "since")?,
                 reconcile_at: required(self.reconcile_at, "reconcile_at")?,
                 asked: required(self.asked, "asked")?,
+                anew_at: self.anew_at,
             },
             _ => return Err(missing("state")),
         })

@@ -850,6 +850,23 @@ async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: 
     assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
 }
 
+// T50: what `ask` and `redrive` send restarts both bounds, the number of questions and the day.
+#[apply(on_each_store)]
+async fn the_polls_after_an_operators_question_do_not_escalate_at_once(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, (0..6).map(|_| Err("away"))).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.clock.advance(2 * DEFAULT_MAX_UNKNOWN_AGE);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    reconciling.reconciliation.receive(&MessageSummary::ask(&request.key)).await.expect("it is asked");
+    for asked in [1, 2, 3] {
+        let (at, before) = reconciling.next(&request).await;
+        assert_eq!(before, asked);
+        reconciling.guarded.clock.set(at);
+        let polled = reconciling.poll(&request).await;
+        assert_eq!(polled == ReconcileOutcome::Escalated, asked == 3, "{polled:?} after {asked} questions");
+    }
+}
+
 // T50, T40
 #[apply(on_each_store)]
 async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
