@@ -7,11 +7,12 @@ use clap_complete::Shell;
 use lambda_idempotency::{
     internal::{MessageSummary, Scope},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::SettledBy,
 };
 
 use crate::{
     failure::Failure,
-    values::{count, rate, span, url, words},
+    values::{Moment, count, moment, operation, rate, released_by, span, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -90,6 +91,8 @@ pub enum Command {
     Ask(Ask),
     /// Settle an operation whose outcome is unknown, or one phase of an operation that resumes
     Settle(Settle),
+    /// Hold what was released although it was perhaps executed: no retry runs it until it is settled
+    Hold(Hold),
     /// Let retries resume escalated operations between workers, for as long again as their operation allows
     Resume(Resume),
     /// Delete the headers and the body that a completed record keeps; it stays completed, and nothing runs again
@@ -224,7 +227,7 @@ pub enum Listed {
     /// Interrupted between two phases: a retry resumes it. Read from an index.
     #[value(alias = "between_workers")]
     BetweenWorkers,
-    /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
+    /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the whole table.
     Stale,
 }
 
@@ -233,13 +236,17 @@ pub struct List {
     /// Which records to list
     #[arg(long, value_enum, default_value_t = Listed::Unresolved)]
     pub state: Listed,
-    /// Accepted work that waits for a worker, instead. Read by a scan of the whole table, which ends at --limit
+    /// Accepted work that waits for a worker, instead. Found by a scan of the whole table
     #[arg(long, conflicts_with_all = ["state", "escalated", "undelivered"])]
     pub pending: bool,
-    /// Operations whose messages should have been delivered, instead: after 15 minutes. Read by a scan of the whole table, which
-    /// ends at --limit
+    /// Operations whose messages should have been delivered, instead: after 15 minutes. Found by a scan of the whole table
     #[arg(long, conflicts_with_all = ["state", "escalated"])]
     pub undelivered: bool,
+    /// What was released, instead: the next retry runs it. Found by a scan of the whole table
+    #[arg(long, conflicts_with_all = ["state", "escalated", "undelivered", "pending"])]
+    pub released: bool,
+    #[command(flatten)]
+    pub which: Released,
     /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
@@ -249,6 +256,34 @@ pub struct List {
     /// How many records to list at most; 1 or more
     #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
+    #[command(flatten)]
+    pub pace: Pace,
+}
+
+/// Which released records.
+#[derive(Args)]
+pub struct Released {
+    /// Only what was released since then: 2026-11-25T03:00:00Z, or so long ago: 90m, 2h
+    #[arg(long, value_name = "TIME", value_parser = moment, requires = "released")]
+    pub since: Option<Moment>,
+    /// Only what was released so: worker, provider, operator, certainty, assumption, not_begun; may be repeated
+    #[arg(long, value_name = "SETTLED_BY", value_parser = released_by, requires = "released")]
+    pub by: Vec<SettledBy>,
+    /// Only records of this operation
+    #[arg(short, long, value_parser = operation, requires = "released")]
+    pub operation: Option<OperationName>,
+}
+
+impl Released {
+    /// Whether any of these options is given.
+    pub fn is_given(&self) -> bool {
+        self.since.is_some() || !self.by.is_empty() || self.operation.is_some()
+    }
+
+    /// Whether the record is of an operation that is meant.
+    pub fn means(&self, key: &RecordKey) -> bool {
+        self.operation.as_ref().is_none_or(|operation| key.operation() == operation)
+    }
 }
 
 #[derive(Args)]
@@ -321,6 +356,26 @@ pub struct Settle {
     /// How long the settled record is kept, if longer than the record itself says (`kept for` in `show`): 90m, 1h30m, 24h, 7d
     #[arg(long, value_parser = span, conflicts_with = "phase")]
     pub retain: Option<Duration>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+#[group(id = "held", required = true, multiple = false, args = ["names", "released"])]
+pub struct Hold {
+    /// The records, as `list` prints them
+    #[arg(value_name = "RECORD", value_parser = record)]
+    pub names: Vec<RecordKey>,
+    /// All that was released since --since
+    #[arg(long, requires = "since")]
+    pub released: bool,
+    #[command(flatten)]
+    pub which: Released,
+    /// Only records of this tenant
+    #[arg(short, long, requires = "released")]
+    pub tenant: Option<String>,
+    #[command(flatten)]
+    pub pace: Pace,
     #[command(flatten)]
     pub change: ChangeArgs,
 }

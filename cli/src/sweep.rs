@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::Client;
-use indicatif::{ProgressBar, ProgressStyle};
 use lambda_idempotency::{internal::Correction, record::Record, store::Unsettled};
 use serde_json::json;
 
@@ -14,6 +12,7 @@ use crate::{
     failure::Failure,
     output::{cell, span},
     record::RecordJson,
+    scan,
 };
 
 /// The number of items per step of the scan.
@@ -47,7 +46,7 @@ async fn find(
     context: &Context,
     units_per_second: f64,
 ) -> Result<(Vec<(Record, &'static str)>, Scanned), Failure> {
-    let bar = bar(context).await;
+    let bar = scan::bar(context).await;
     let (mut found, mut scanned, mut from) = (Vec::new(), Scanned::default(), None);
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
@@ -58,11 +57,7 @@ async fn find(
         scanned.items += page.scanned;
         scanned.units += page.units;
         scanned.unreadable += page.unreadable;
-        // The item count of the table may be hours old.
-        if bar.length().is_some_and(|length| length < scanned.items) {
-            bar.set_length(scanned.items);
-        }
-        bar.set_position(scanned.items);
+        scan::show(&bar, scanned.items);
         bar.set_message(format!("{} found", found.len()));
         from = page.next;
         if from.is_none() {
@@ -72,25 +67,6 @@ async fn find(
     }
     bar.finish_and_clear();
     Ok((found, scanned))
-}
-
-/// The progress of the scan, on a terminal. Its length is the table's approximate item count.
-async fn bar(context: &Context) -> ProgressBar {
-    // Without permission to describe the table, the bar has no length.
-    let described = Client::new(&context.config).describe_table().table_name(&context.table).send().await;
-    let count = described.ok().and_then(|described| described.table?.item_count);
-    let count = count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
-    let (bar, template) = match count {
-        Some(count) => (
-            ProgressBar::new(count),
-            "{bar:30} {human_pos} of about {human_len} items, {elapsed}, about {eta} left; {msg}",
-        ),
-        None => (ProgressBar::new_spinner(), "{spinner} {human_pos} items, {elapsed}; {msg}"),
-    };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) -> Result<(), Failure> {

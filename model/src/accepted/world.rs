@@ -164,6 +164,8 @@ pub struct World {
     pub denied: bool,
     /// Whether an operator has settled this life.
     pub ruled: bool,
+    /// Whether an operator holds it.
+    pub held: bool,
     pub outbox: Outbox,
 }
 
@@ -182,6 +184,7 @@ impl World {
         lied: false,
         denied: false,
         ruled: false,
+        held: false,
         outbox: Outbox::EMPTY,
     };
 
@@ -202,7 +205,8 @@ impl World {
                 self.life += 1;
                 self.requests |= 1 << self.life;
                 self.queued |= 1 << self.life;
-                (self.lied, self.denied, self.ruled, self.question) = (false, false, false, None);
+                (self.lied, self.denied, self.ruled, self.held) = (false, false, false, false);
+                self.question = None;
                 // What still waits must not be forgotten. What was delivered is judged in the life before.
                 for worker in &mut self.workers {
                     worker.told &= worker.deferred.is_some() && !worker.heard;
@@ -211,6 +215,11 @@ impl World {
             With::Rows(worker) => self.workers[usize::from(worker)].commits += 1,
             With::Messages(numbers) => self.outbox.publish(numbers),
         }
+    }
+
+    /// An operator settles it.
+    pub const fn rules(&mut self) {
+        (self.ruled, self.held) = (true, false);
     }
 
     /// The executions of the key's present life.

@@ -3,6 +3,7 @@
 mod asking;
 mod creating;
 mod finding;
+mod holding;
 mod hostile;
 mod listing;
 mod open;
