@@ -87,7 +87,7 @@ pub enum Command {
     List(List),
     /// Show the records that are not settled, and refresh them until Ctrl-C
     Watch(Watch),
-    /// Make the reconcile function ask the provider about a record now
+    /// Make the reconcile function ask the provider about a record now, or about all unknown outcomes
     Ask(Ask),
     /// Settle an operation whose outcome is unknown, or one phase of an operation that resumes
     Settle(Settle),
@@ -116,11 +116,11 @@ pub enum Command {
 #[derive(Args)]
 pub struct RecordArgs {
     /// The tenant
-    #[arg(short, long, requires = "operation")]
-    tenant: Option<String>,
+    #[arg(short, long)]
+    pub tenant: Option<String>,
     /// The operation's name
-    #[arg(short, long, requires = "tenant")]
-    operation: Option<String>,
+    #[arg(short, long)]
+    pub operation: Option<String>,
     /// The path that was called, without a stage, if the API counts keys by path (ACP)
     #[arg(long, requires = "operation")]
     path: Option<String>,
@@ -171,7 +171,10 @@ impl RecordArgs {
                     None => key,
                 })
             }
-            _ => RecordKey::from_partition_key(name).ok_or_else(|| {
+            (Some(_), None) | (None, Some(_)) => {
+                Err(Failure::Usage("give --tenant and --operation together, with the key".into()))
+            }
+            (None, None) => RecordKey::from_partition_key(name).ok_or_else(|| {
                 let hint = match self.hash() {
                     Some(hash) => format!("; `idempotency show {hash}` finds the name of a hash"),
                     None if self.has_digits(1..=3) => "; a hash needs 4 digits or more".to_owned(),
@@ -309,9 +312,13 @@ pub struct Pace {
 }
 
 #[derive(Args)]
+#[command(mut_arg("key", |key| key.required_unless_present_any(["key_part", "all"])))]
 pub struct Ask {
     #[command(flatten)]
     pub record: RecordArgs,
+    /// Ask about all unknown outcomes instead; --tenant and --operation pick some
+    #[arg(long, conflicts_with_all = ["key", "key_part", "path"])]
+    pub all: bool,
     /// The queue `reconcile`
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub queue: Option<String>,
@@ -334,6 +341,9 @@ pub struct Settle {
     /// phases was not made, and will not be: the next retry makes it
     #[arg(long)]
     pub not_executed: bool,
+    /// Settle it as not executed although an effect of it was reported, or an operator holds it
+    #[arg(long, conflicts_with_all = ["completed", "result"])]
+    pub overrule_effect: bool,
     /// Settle only this phase of an operation that resumes, with --result or --not-executed
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,

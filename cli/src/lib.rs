@@ -7,6 +7,7 @@
 mod args;
 mod ask;
 mod change;
+mod clock;
 mod compare;
 mod context;
 mod create_table;

@@ -18,7 +18,7 @@ pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
     let context = Context::open(global).await?;
     if let Some(key) = args.name.clone() {
         let question = format!("Let a retry resume {}?", change::name(&key));
-        return Change { key, question, correction: Correction::Resume, remark }
+        return Change { key, question, correction: Correction::Resume, refusal: |_| None, remark }
             .make(&context, &args.change)
             .await;
     }

@@ -1,6 +1,7 @@
 //! The operators' command line: what it shows, what it changes, and what happens if an operator makes a mistake.
 
 mod asking;
+mod clocks;
 mod creating;
 mod finding;
 mod holding;
