@@ -15,6 +15,8 @@ use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 /// A record's key in JSON, with the names of the table's attributes.
 #[derive(Debug, Serialize)]
 pub struct KeyJson {
+    /// The record's name for every command.
+    name: String,
     tenant: String,
     operation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,6 +29,7 @@ pub struct KeyJson {
 impl From<&RecordKey> for KeyJson {
     fn from(key: &RecordKey) -> Self {
         Self {
+            name: key.partition_key(),
             tenant: key.tenant().as_str().to_owned(),
             operation: key.operation().to_string(),
             scope: key.scope().map(|scope| scope.to_string()),

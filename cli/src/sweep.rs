@@ -29,25 +29,33 @@ struct Scanned {
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     change::check(&args.change)?;
     let context = Context::open(global).await?;
-    let (found, scanned) = find(&context, args.pace.units_per_second).await?;
-    if !found.is_empty() {
-        show(&context, &args.change, &found)?;
+    let (mut scanned, mut done) = (Scanned::default(), Vec::new());
+    let mut swept = sweep(&context, args, &mut scanned, &mut done).await;
+    if let (Ok(found), false) = (&mut swept, args.change.yes)
+        && !found.is_empty()
+    {
+        show(&context, &args.change, found)?;
         change::confirm(&args.change, &format!("Mark {} expired?", found.len()))?;
+        swept = expire(&context, args, std::mem::take(found), &mut done).await.map(|()| Vec::new());
     }
-    let found = found.into_iter().map(|(record, _)| record);
-    let (done, failed) = change::each(&context, found, &Correction::ExpireLease, &args.change).await?;
     // What was done is printed even if the sweep did not finish.
     print(&context, &scanned, &done)?;
-    failed.map_or(Ok(()), Err)
+    swept.map(|_| ())
 }
 
-/// The records whose lease has expired, each with its next state.
-async fn find(
+/// A record whose lease has expired, and its next state.
+type Found = (Record, &'static str);
+
+/// Scans the table. With `--yes`, what it finds is expired as it goes, so that a sweep which ends early has done its part; otherwise
+/// it is returned, for the question.
+async fn sweep(
     context: &Context,
-    units_per_second: f64,
-) -> Result<(Vec<(Record, &'static str)>, Scanned), Failure> {
+    args: &args::Sweep,
+    scanned: &mut Scanned,
+    done: &mut Vec<Found>,
+) -> Result<Vec<Found>, Failure> {
     let bar = scan::bar(context).await;
-    let (mut found, mut scanned, mut from) = (Vec::new(), Scanned::default(), None);
+    let (mut found, mut from) = (Vec::new(), None);
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         found.extend(page.records.into_iter().filter_map(|record| {
@@ -58,18 +66,37 @@ async fn find(
         scanned.units += page.units;
         scanned.unreadable += page.unreadable;
         scan::show(&bar, scanned.items);
-        bar.set_message(format!("{} found", found.len()));
+        bar.set_message(format!("{} found", done.len() + found.len()));
+        if args.change.yes {
+            let found = std::mem::take(&mut found);
+            bar.suspend(|| show(context, &args.change, &found))?;
+            expire(context, args, found, done).await?;
+        }
         from = page.next;
         if from.is_none() {
-            break;
+            bar.finish_and_clear();
+            return Ok(found);
         }
-        tokio::time::sleep(Duration::from_secs_f64(page.units / units_per_second)).await;
+        tokio::time::sleep(Duration::from_secs_f64(page.units / args.pace.units_per_second)).await;
     }
-    bar.finish_and_clear();
-    Ok((found, scanned))
+}
+
+async fn expire(
+    context: &Context,
+    args: &args::Sweep,
+    found: Vec<Found>,
+    done: &mut Vec<Found>,
+) -> Result<(), Failure> {
+    let found = found.into_iter().map(|(record, _)| record);
+    let (expired, failed) = change::each(context, found, &Correction::ExpireLease, &args.change).await?;
+    done.extend(expired);
+    failed.map_or(Ok(()), Err)
 }
 
 fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) -> Result<(), Failure> {
+    if found.is_empty() {
+        return Ok(());
+    }
     let screen = &context.screen;
     let mut table = screen.table(["record", "is", "age", "becomes"]);
     for (record, becomes) in found {
