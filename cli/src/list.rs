@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use lambda_idempotency::{
     internal::Correction,
     key::Tenant,
-    record::{Note, Record, State},
+    record::{Note, Record, State, UnknownCause},
     store::Unsettled,
     time::Timestamp,
 };
@@ -173,7 +173,9 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
     for record in records {
         let (cause, asked, next) = match record.state {
             State::Unknown { cause, asked, reconcile_at, .. } => {
-                (cause.name(), asked.to_string(), asks_next(reconcile_at, now))
+                // An operator's hold has its own words.
+                let held = record.last_failure.as_ref().filter(|_| cause == UnknownCause::Contested);
+                (held.map_or(cause.name(), Note::as_str), asked.to_string(), asks_next(reconcile_at, now))
             }
             State::BetweenWorkers { reconcile_at, .. } => {
                 let cause = record.last_failure.as_ref().map_or("", Note::as_str);

@@ -84,6 +84,8 @@ async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
     assert_eq!(table.record("wrong").await.attempts, wrong.attempts);
     assert_eq!(table.record("before").await, before, "it was released before the deployment");
     assert_eq!(keys(&table.cli.json(&["list", "--escalated"]).await), ["wrong", "later"]);
+    let listed = table.cli.run(&["list"]).await.stdout;
+    assert_eq!(listed.matches("held by olga@").count(), 2, "{listed}");
     // Again: nothing is left to hold.
     let held = table.cli.json(&[&hold[..], &["--by", "worker"], &WHY].concat()).await;
     assert_eq!((&held["held"], &held["records"]), (&json!(0), &json!([])));
