@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use aws_config::SdkConfig;
 use aws_sdk_dynamodb::{
     Client,
     config::{
@@ -22,7 +21,7 @@ use lambda_idempotency::{
     world::{SystemWorld, World},
 };
 
-use crate::{context, output::span};
+use crate::output::span;
 
 /// How far both clocks may be apart and still agree: the header `Date` has whole seconds, and its server may be a second behind.
 const TOLERANCE: Duration = Duration::from_secs(2);
@@ -37,10 +36,9 @@ pub struct ServersClock {
 
 impl ServersClock {
     /// Reads the time from the header of an answer, whatever the answer is. If there is none, this machine's clock counts.
-    pub async fn of(config: &SdkConfig, table: &str) -> Self {
+    pub async fn of(config: Builder, table: &str) -> Self {
         let date = Date::default();
-        let config =
-            Builder::from(config).timeout_config(context::timeouts()).interceptor(date.clone()).build();
+        let config = config.interceptor(date.clone()).build();
         let key = |text: &str| AttributeValue::S(text.to_owned());
         let before = SystemWorld.now();
         let read = Client::from_conf(config)

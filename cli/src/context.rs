@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
+use aws_sdk_dynamodb::config::Builder;
 use lambda_idempotency::{
     config::ConfigError,
     internal::Operator,
@@ -37,7 +38,8 @@ impl Context {
         let config = aws(global, global.endpoint_url.as_deref()).await?;
         tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
-        let (checked, clock) = tokio::join!(store.check(), ServersClock::of(&config, &table));
+        let client = Builder::from(&config).timeout_config(timeouts());
+        let (checked, clock) = tokio::join!(store.check(), ServersClock::of(client, &table));
         checked.map_err(refused)?;
         if let Some(differs) = clock.differs() {
             eprintln!("the clock of this machine is {differs}: DynamoDB's time is used");
