@@ -69,7 +69,7 @@ counts! {
     Transacted: TRANSACTION_COMMITTED = "api.idempotency.transaction.committed.count";
     /// Single transactions that the store did not confirm. A retry finds out whether they were committed.
     Unconfirmed: TRANSACTION_UNCONFIRMED = "api.idempotency.transaction.unconfirmed.count";
-    /// Failed calls of the store.
+    /// Failed calls of the store. That others write the same item is no failure of it.
     StoreError: STORE_ERROR = "api.idempotency.store.error.count";
     /// Workers whose lease has expired: each stands for a crash.
     ZombieKey: ZOMBIE_KEY = "api.idempotency.zombie_key.count";

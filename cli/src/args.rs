@@ -7,11 +7,12 @@ use clap_complete::Shell;
 use lambda_idempotency::{
     internal::{MessageSummary, Scope},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::SettledBy,
 };
 
 use crate::{
     failure::Failure,
-    values::{count, rate, span, url, words},
+    values::{Moment, count, moment, operation, rate, released_by, span, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -86,10 +87,12 @@ pub enum Command {
     List(List),
     /// Show the records that are not settled, and refresh them until Ctrl-C
     Watch(Watch),
-    /// Make the reconcile function ask the provider about a record now
+    /// Make the reconcile function ask the provider about a record now, or about all unknown outcomes
     Ask(Ask),
     /// Settle an operation whose outcome is unknown, or one phase of an operation that resumes
     Settle(Settle),
+    /// Hold what was released although it was perhaps executed: no retry runs it until it is settled
+    Hold(Hold),
     /// Let retries resume escalated operations between workers, for as long again as their operation allows
     Resume(Resume),
     /// Delete the headers and the body that a completed record keeps; it stays completed, and nothing runs again
@@ -113,11 +116,11 @@ pub enum Command {
 #[derive(Args)]
 pub struct RecordArgs {
     /// The tenant
-    #[arg(short, long, requires = "operation")]
-    tenant: Option<String>,
+    #[arg(short, long)]
+    pub tenant: Option<String>,
     /// The operation's name
-    #[arg(short, long, requires = "tenant")]
-    operation: Option<String>,
+    #[arg(short, long)]
+    pub operation: Option<String>,
     /// The path that was called, without a stage, if the API counts keys by path (ACP)
     #[arg(long, requires = "operation")]
     path: Option<String>,
@@ -168,7 +171,10 @@ impl RecordArgs {
                     None => key,
                 })
             }
-            _ => RecordKey::from_partition_key(name).ok_or_else(|| {
+            (Some(_), None) | (None, Some(_)) => {
+                Err(Failure::Usage("give --tenant and --operation together, with the key".into()))
+            }
+            (None, None) => RecordKey::from_partition_key(name).ok_or_else(|| {
                 let hint = match self.hash() {
                     Some(hash) => format!("; `idempotency show {hash}` finds the name of a hash"),
                     None if self.has_digits(1..=3) => "; a hash needs 4 digits or more".to_owned(),
@@ -224,7 +230,7 @@ pub enum Listed {
     /// Interrupted between two phases: a retry resumes it. Read from an index.
     #[value(alias = "between_workers")]
     BetweenWorkers,
-    /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the table, which ends at --limit.
+    /// The worker's lease has expired, or no worker took the work in time. Found by a scan of the whole table.
     Stale,
 }
 
@@ -233,13 +239,17 @@ pub struct List {
     /// Which records to list
     #[arg(long, value_enum, default_value_t = Listed::Unresolved)]
     pub state: Listed,
-    /// Accepted work that waits for a worker, instead. Read by a scan of the whole table, which ends at --limit
+    /// Accepted work that waits for a worker, instead. Found by a scan of the whole table
     #[arg(long, conflicts_with_all = ["state", "escalated", "undelivered"])]
     pub pending: bool,
-    /// Operations whose messages should have been delivered, instead: after 15 minutes. Read by a scan of the whole table, which
-    /// ends at --limit
+    /// Operations whose messages should have been delivered, instead: after 15 minutes. Found by a scan of the whole table
     #[arg(long, conflicts_with_all = ["state", "escalated"])]
     pub undelivered: bool,
+    /// What was released, instead: the next retry runs it. Found by a scan of the whole table
+    #[arg(long, conflicts_with_all = ["state", "escalated", "undelivered", "pending"])]
+    pub released: bool,
+    #[command(flatten)]
+    pub which: Released,
     /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
@@ -249,6 +259,34 @@ pub struct List {
     /// How many records to list at most; 1 or more
     #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
+    #[command(flatten)]
+    pub pace: Pace,
+}
+
+/// Which released records.
+#[derive(Args)]
+pub struct Released {
+    /// Only what was released since then: 2026-11-25T03:00:00Z, or so long ago: 90m, 2h
+    #[arg(long, value_name = "TIME", value_parser = moment, requires = "released")]
+    pub since: Option<Moment>,
+    /// Only what was released so: worker, provider, operator, certainty, assumption, not_begun; may be repeated
+    #[arg(long, value_name = "SETTLED_BY", value_parser = released_by, requires = "released")]
+    pub by: Vec<SettledBy>,
+    /// Only records of this operation
+    #[arg(short, long, value_parser = operation, requires = "released")]
+    pub operation: Option<OperationName>,
+}
+
+impl Released {
+    /// Whether any of these options is given.
+    pub fn is_given(&self) -> bool {
+        self.since.is_some() || !self.by.is_empty() || self.operation.is_some()
+    }
+
+    /// Whether the record is of an operation that is meant.
+    pub fn means(&self, key: &RecordKey) -> bool {
+        self.operation.as_ref().is_none_or(|operation| key.operation() == operation)
+    }
 }
 
 #[derive(Args)]
@@ -274,9 +312,13 @@ pub struct Pace {
 }
 
 #[derive(Args)]
+#[command(mut_arg("key", |key| key.required_unless_present_any(["key_part", "all"])))]
 pub struct Ask {
     #[command(flatten)]
     pub record: RecordArgs,
+    /// Ask about all unknown outcomes instead; --tenant and --operation pick some
+    #[arg(long, conflicts_with_all = ["key", "key_part", "path"])]
+    pub all: bool,
     /// The queue `reconcile`
     #[arg(long, value_name = "URL", value_parser = url, env = "RECONCILE_QUEUE_URL")]
     pub queue: Option<String>,
@@ -299,6 +341,9 @@ pub struct Settle {
     /// phases was not made, and will not be: the next retry makes it
     #[arg(long)]
     pub not_executed: bool,
+    /// Settle it as not executed although an effect of it was reported, or an operator holds it
+    #[arg(long, conflicts_with_all = ["completed", "result"])]
+    pub overrule_effect: bool,
     /// Settle only this phase of an operation that resumes, with --result or --not-executed
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,
@@ -321,6 +366,26 @@ pub struct Settle {
     /// How long the settled record is kept, if longer than the record itself says (`kept for` in `show`): 90m, 1h30m, 24h, 7d
     #[arg(long, value_parser = span, conflicts_with = "phase")]
     pub retain: Option<Duration>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+#[group(id = "held", required = true, multiple = false, args = ["names", "released"])]
+pub struct Hold {
+    /// The records, as `list` prints them
+    #[arg(value_name = "RECORD", value_parser = record)]
+    pub names: Vec<RecordKey>,
+    /// All that was released since --since
+    #[arg(long, requires = "since")]
+    pub released: bool,
+    #[command(flatten)]
+    pub which: Released,
+    /// Only records of this tenant
+    #[arg(short, long, requires = "released")]
+    pub tenant: Option<String>,
+    #[command(flatten)]
+    pub pace: Pace,
     #[command(flatten)]
     pub change: ChangeArgs,
 }

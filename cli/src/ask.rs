@@ -11,13 +11,17 @@ use crate::{
     args::{Ask, Global},
     change,
     context::{self, Context},
-    failure::Failure,
-    queue,
+    failure::{Failure, unreadable},
+    list, queue,
     record::{RecordJson, fields},
+    values,
 };
 
 pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     change::check(&args.change)?;
+    if args.all {
+        return all(global, args).await;
+    }
     let key = args.record.record_key()?;
     let queue_url = queue::named(args.queue.as_deref(), "RECONCILE_QUEUE_URL")?;
     let context = Context::open(global).await?;
@@ -46,6 +50,56 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
          '{name}'` shows the outcome: if it stays unknown, see `asks next`, and the function's log for {}.",
         key.hash()
     ))
+}
+
+/// Asks about every unknown outcome of the tenant and the operation that are given.
+async fn all(global: &Global, args: &Ask) -> Result<(), Failure> {
+    let tenant = list::tenant(args.record.tenant.as_deref())?;
+    let invalid = |error| Failure::Usage(format!("invalid operation: {error}"));
+    let operation = args.record.operation.as_deref().map(values::operation).transpose().map_err(invalid)?;
+    let queue_url = queue::named(args.queue.as_deref(), "RECONCILE_QUEUE_URL")?;
+    let context = Context::open(global).await?;
+    let client: Client = queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
+    let is_meant = |record: &Record| {
+        list::is_unknown(record) && operation.as_ref().is_none_or(|name| record.key.operation() == name)
+    };
+    let ([found], unread) = list::unresolved(&context, tenant.as_ref(), [&is_meant], usize::MAX).await?;
+    if !found.is_empty() {
+        let table = list::table(&context.screen, &found, context.now());
+        if !context.screen.is_json() {
+            context.screen.print_table(&table)?;
+        } else if !args.change.yes {
+            // Standard output is for a program, but the operator must see the records before answering.
+            eprintln!("{table}");
+        }
+        change::confirm(&args.change, &format!("Ask the provider about these {}?", found.len()))?;
+    }
+    let (who, mut sent, mut failed) = (change::who(&args.change)?, Vec::new(), None);
+    for record in &found {
+        // The audit line is written first: there is no question without one.
+        let asked = async {
+            context.operator.note(&record.key, "ask", &who, &args.change.reason).await?;
+            queue::send(&client, queue_url, &MessageSummary::ask(&record.key)).await
+        };
+        if let Err(error) = asked.await {
+            failed = Some(Failure::Error(format!("{}: {error}", change::name(&record.key))));
+            break;
+        }
+        sent.push(record);
+    }
+    // What was sent is printed even if not all was.
+    if context.screen.is_json() {
+        let records: Vec<_> = sent.iter().map(|record| RecordJson::from(*record)).collect();
+        context
+            .screen
+            .print_json(&json!({ "what": "ask", "asked": sent.len(), "records": records }), false)?;
+    } else {
+        context.screen.print(&format!(
+            "{} sent to the reconcile function. `idempotency list --state unknown` shows what stays unknown.",
+            sent.len()
+        ))?;
+    }
+    failed.map_or_else(|| unreadable(unread), Err)
 }
 
 fn can_be_asked_about(context: &Context, seen: &Record) -> Result<(), Failure> {

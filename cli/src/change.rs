@@ -35,6 +35,8 @@ pub struct Change {
     /// What the operator is asked.
     pub question: String,
     pub correction: Correction,
+    /// Why the change is refused, if it is.
+    pub refusal: fn(&Record) -> Option<Failure>,
     /// What else the operator should know about this change.
     pub remark: fn(&Record, Timestamp) -> Option<String>,
 }
@@ -45,6 +47,9 @@ impl Change {
         let seen = context.load(&self.key).await?;
         let planned = context.operator.preview(&seen, &self.correction);
         let planned = planned.map_err(|error| refused(error, &seen))?;
+        if let Some(refusal) = (self.refusal)(&seen) {
+            return Err(refusal);
+        }
         let remark = (self.remark)(&seen, context.now());
         let mut plan = plan(context, &seen, &planned, remark.as_deref());
         match &self.correction {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
+use aws_sdk_dynamodb::config::Builder;
 use lambda_idempotency::{
     config::ConfigError,
     internal::Operator,
@@ -13,10 +14,10 @@ use lambda_idempotency::{
         dynamodb::{DynamoDbStore, table::INDEX},
     },
     time::Timestamp,
-    world::{SystemWorld, World},
+    world::World,
 };
 
-use crate::{args::Global, failure::Failure, output::Screen};
+use crate::{args::Global, clock::ServersClock, failure::Failure, output::Screen};
 
 pub struct Context {
     pub store: DynamoDbStore,
@@ -26,6 +27,8 @@ pub struct Context {
     /// For DynamoDB.
     pub config: SdkConfig,
     pub table: String,
+    /// The store's: a lease must not be judged by the clock of this machine.
+    clock: ServersClock,
 }
 
 impl Context {
@@ -35,9 +38,14 @@ impl Context {
         let config = aws(global, global.endpoint_url.as_deref()).await?;
         tracing::debug!(table, region = config.region().map(tracing::field::display), "opens the table");
         let store = DynamoDbStore::new(&config, table.clone());
-        store.check().await.map_err(refused)?;
-        let operator = Operator::new(store.clone());
-        Ok(Self { store, operator, screen: Screen::new(global.output), config, table })
+        let client = Builder::from(&config).timeout_config(timeouts());
+        let (checked, clock) = tokio::join!(store.check(), ServersClock::of(client, &table));
+        checked.map_err(refused)?;
+        if let Some(differs) = clock.differs() {
+            eprintln!("the clock of this machine is {differs}: DynamoDB's time is used");
+        }
+        let operator = Operator::new(store.clone()).world(clock);
+        Ok(Self { store, operator, screen: Screen::new(global.output), config, table, clock })
     }
 
     /// The table's name.
@@ -75,7 +83,7 @@ impl Context {
     }
 
     pub fn now(&self) -> Timestamp {
-        SystemWorld.now()
+        self.clock.now()
     }
 }
 

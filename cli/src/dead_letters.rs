@@ -1,12 +1,16 @@
 //! Receives dead letters from their queue, hides them from others meanwhile, and shows them.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use aws_sdk_sqs::{Client, types::Message};
+use aws_sdk_sqs::{
+    Client,
+    types::{Message, MessageSystemAttributeName},
+};
 use lambda_idempotency::{
     internal::{self, terminal::harmless},
     key::RecordKey,
     store::Store,
+    time::Timestamp,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -15,7 +19,7 @@ use crate::{
     args::{DeadLetters, Global},
     context::{self, Context},
     failure::Failure,
-    output::{cell, state_cell},
+    output::{cell, iso, span, state_cell},
     queue,
 };
 
@@ -113,6 +117,45 @@ impl DeadLetter {
         self.message.message_id().unwrap_or_default().to_owned()
     }
 
+    /// When it was first sent. SQS deletes it 14 days later, whatever queues it has been in since.
+    fn sent_at(&self) -> Option<Timestamp> {
+        let attributes = self.message.attributes()?;
+        let at = attributes.get(&MessageSystemAttributeName::SentTimestamp)?.parse().ok()?;
+        Some(Timestamp::from_millis(at))
+    }
+
+    /// Why it is here: the reason in the message, or where it can be found.
+    fn why(&self) -> String {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct FailedRun {
+            #[serde(rename = "requestContext")]
+            context: Context,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Context {
+            condition: String,
+            function_arn: String,
+        }
+        if let Some(reason) = &self.reason {
+            return reason.clone();
+        }
+        let log = |function| format!("it failed too often: the log of `{function}` says why");
+        match &*self.kind {
+            "check" | "sweep" => log("stale"),
+            "ask" | "provider_report" | "deferred_report" => log("reconcile"),
+            "deliver" => log("outbox"),
+            "work" => log("your worker"),
+            "poison" => "a stream record that cannot be read".to_owned(),
+            "failed_run" => {
+                let FailedRun { context } = serde_json::from_str(self.body()).unwrap_or_default();
+                format!("{} of {}", context.condition, context.function_arn)
+            }
+            _ => String::new(),
+        }
+    }
+
     pub fn body(&self) -> &str {
         self.message.body().unwrap_or_default()
     }
@@ -131,6 +174,7 @@ impl DeadLetter {
             "message_id": self.id(),
             "kind": self.kind,
             "reason": self.reason,
+            "sent_at": self.sent_at().and_then(iso),
             "record": key,
             "state": self.state,
             "to": to,
@@ -160,6 +204,7 @@ impl<'a> DeadLetterQueue<'a> {
                 .max_number_of_messages(max as i32)
                 .visibility_timeout(HIDDEN_SECS)
                 .message_attribute_names("All")
+                .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp)
                 .wait_time_seconds(1)
                 .send()
                 .await
@@ -173,6 +218,8 @@ impl<'a> DeadLetterQueue<'a> {
             dead_letters.extend(dead_letter);
         }
         let more = dead_letters.len() >= limit;
+        // The queue has no order. Those without a time come first.
+        dead_letters.sort_by_key(DeadLetter::sent_at);
         Ok(Looked { dead_letters, more })
     }
 
@@ -233,6 +280,15 @@ impl Looked {
         self.dead_letters.iter().filter(|dead_letter| dead_letter.is_chosen(args))
     }
 
+    /// How many of those that are meant there are of each kind.
+    pub fn totals(&self, args: &DeadLetters) -> BTreeMap<&str, usize> {
+        let mut totals = BTreeMap::new();
+        for dead_letter in self.chosen(args) {
+            *totals.entry(&*dead_letter.kind).or_default() += 1;
+        }
+        totals
+    }
+
     /// Warns that there may be more dead letters than were seen.
     pub fn warn(&self) {
         match self.dead_letters.len() {
@@ -255,7 +311,7 @@ pub fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool)
             count => format!("None of the {count} dead letters that were looked at matches.{kinds}"),
         };
     }
-    let mut table = context.screen.table(["message", "kind", "to", "record", "state", "reason"]);
+    let mut table = context.screen.table(["message", "kind", "age", "to", "record", "state", "why"]);
     for dead_letter in dead_letters {
         let to = match &dead_letter.destination {
             _ if drop => "(drop)",
@@ -266,11 +322,13 @@ pub fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool)
         table.add_row([
             cell(dead_letter.id()),
             cell(&dead_letter.kind),
+            cell(dead_letter.sent_at().map_or_else(String::new, |at| span(context.now().since(at)))),
             cell(to),
             cell(key),
             state_cell(dead_letter.state.unwrap_or_default()),
-            cell(dead_letter.reason.as_deref().unwrap_or_default()),
+            cell(dead_letter.why()),
         ]);
     }
-    table.trim_fmt()
+    let totals = looked.totals(args).into_iter().map(|(kind, count)| format!("{count} {kind}"));
+    format!("{}\n\n{}.", table.trim_fmt(), harmless(&totals.collect::<Vec<_>>().join(", ")))
 }

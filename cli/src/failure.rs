@@ -43,6 +43,17 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
+/// What was printed is not all: so many records could not be read.
+pub fn unreadable(number: usize) -> Result<(), Failure> {
+    match number {
+        0 => Ok(()),
+        1 => Err(Failure::Error("one record cannot be read, and is left out: --debug names it".into())),
+        _ => Err(Failure::Error(format!(
+            "{number} records cannot be read, and are left out: --debug names them"
+        ))),
+    }
+}
+
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::from_error(&error)
@@ -57,6 +68,7 @@ impl From<CorrectionError> for Failure {
                 Self::Usage(unchanged(&error.to_string()))
             }
             CorrectionError::Unsettled(_)
+            | CorrectionError::NotHeld(_)
             | CorrectionError::Phase(_)
             | CorrectionError::NoAnswer(_)
             | CorrectionError::NothingKept
@@ -80,7 +92,7 @@ impl From<CorrectionError> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use lambda_idempotency::internal::SettleError;
+    use lambda_idempotency::internal::{HoldError, SettleError};
 
     use super::*;
 
@@ -93,6 +105,7 @@ mod tests {
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::InFlight), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::NothingCommitted), true, "nothing was changed: "),
+            (CorrectionError::NotHeld(HoldError::Certain), true, "nothing was changed: "),
             (CorrectionError::Phase(PhaseCorrectionError::Known), true, "nothing was changed: "),
             (CorrectionError::Phase(PhaseCorrectionError::NotJson), false, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),

@@ -1,21 +1,13 @@
 //! Finds the record for a hash from a log line.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
-use aws_sdk_dynamodb::{Client, types::ReturnConsumedCapacity};
-use indicatif::ProgressBar;
-use lambda_idempotency::{
-    key::RecordKey,
-    store::{StoreError, Unsettled},
-};
+use lambda_idempotency::{key::RecordKey, store::Unsettled};
 
-use crate::{args::Show, context::Context, failure::Failure};
+use crate::{args::Show, context::Context, failure::Failure, scan};
 
 /// The digits of a whole hash.
 const DIGITS: usize = 16;
-
-/// The number of items per step of a scan.
-const STEP: i32 = 1000;
 
 /// The partition keys of the records whose hash begins with `hash`.
 struct Search<'a> {
@@ -77,34 +69,11 @@ async fn unknown(context: &Context, search: &mut Search<'_>) -> Result<(), Failu
 
 /// Searches all items of the table: records in every state, and what is left of deleted ones.
 async fn scan(context: &Context, units_per_second: f64, search: &mut Search<'_>) -> Result<(), Failure> {
-    let client = Client::new(&context.config);
-    // It is shown only on a terminal.
-    let spinner = ProgressBar::new_spinner();
-    let (mut from, mut scanned) = (None, 0_u64);
-    loop {
-        let page = client
-            .scan()
-            .table_name(&context.table)
-            .projection_expression("pk")
-            .limit(STEP)
-            .set_exclusive_start_key(from)
-            .return_consumed_capacity(ReturnConsumedCapacity::Total)
-            .send()
-            .await
-            .map_err(StoreError::from)?;
-        scanned += u64::try_from(page.scanned_count).unwrap_or_default();
-        spinner.set_message(format!("{scanned} items scanned"));
-        spinner.tick();
-        for item in page.items.unwrap_or_default() {
-            let key = item.get("pk").and_then(|pk| RecordKey::from_partition_key(pk.as_s().ok()?));
-            key.iter().for_each(|key| search.look_at(key));
-        }
-        from = page.last_evaluated_key;
-        if from.is_none() || search.is_over() {
-            spinner.finish_and_clear();
-            return Ok(());
-        }
-        let units = page.consumed_capacity.and_then(|consumed| consumed.capacity_units).unwrap_or_default();
-        tokio::time::sleep(Duration::from_secs_f64(units / units_per_second)).await;
-    }
+    let found = |key| {
+        search.look_at(&key);
+        !search.is_over()
+    };
+    // Items that are no records have other names.
+    scan::names(context, units_per_second, |scan| scan, found).await?;
+    Ok(())
 }

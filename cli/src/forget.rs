@@ -18,7 +18,9 @@ pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
     let key = args.record.record_key()?;
     let context = Context::open(global).await?;
     let question = format!("Delete the response that {} keeps?", change::name(&key));
-    Change { key, question, correction: Correction::ForgetAnswer, remark }.make(&context, &args.change).await
+    Change { key, question, correction: Correction::ForgetAnswer, refusal: |_| None, remark }
+        .make(&context, &args.change)
+        .await
 }
 
 /// The change deletes a body item, but not an object in S3.

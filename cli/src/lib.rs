@@ -7,6 +7,7 @@
 mod args;
 mod ask;
 mod change;
+mod clock;
 mod compare;
 mod context;
 mod create_table;
@@ -14,13 +15,16 @@ mod dead_letters;
 mod failure;
 mod find;
 mod forget;
+mod hold;
 mod list;
 mod output;
 mod queue;
 mod record;
 mod redrive;
+mod released;
 mod response;
 mod resume;
+mod scan;
 mod settle;
 mod show;
 mod sweep;
@@ -81,6 +85,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Watch(args) => watch::run(&Context::open(&global).await?, &args).await,
         Command::Ask(args) => ask::run(&global, &args).await,
         Command::Settle(args) => settle::run(&global, &args).await,
+        Command::Hold(args) => hold::run(&global, &args).await,
         Command::Resume(args) => resume::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
         Command::Sweep(args) => sweep::run(&global, &args).await,

@@ -7,7 +7,7 @@ use indicatif::ProgressBar;
 use lambda_idempotency::{
     internal::Correction,
     key::Tenant,
-    record::{Note, Record, State},
+    record::{Note, Record, State, UnknownCause},
     store::Unsettled,
     time::Timestamp,
 };
@@ -16,10 +16,10 @@ use serde_json::json;
 use crate::{
     args::{List, Listed},
     context::Context,
-    failure::Failure,
+    failure::{Failure, unreadable},
     output::{Screen, cell, span, state_cell},
     record::{RecordJson, asks_next, attempts, claims, escalates, is_escalated},
-    undelivered,
+    released, scan, undelivered,
 };
 
 /// The number of items per step of a scan.
@@ -33,35 +33,40 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
         ));
     }
     let tenant = tenant(args.tenant.as_deref())?;
+    let (tenant, limit, rate) = (tenant.as_ref(), args.limit, args.pace.units_per_second);
     if args.undelivered {
-        return undelivered::list(context, tenant.as_ref(), args.limit).await;
+        return undelivered::list(context, tenant, limit, rate).await;
     }
     let indexed = async |kind: fn(&Record) -> bool| {
         let wanted = |record: &Record| kind(record) && (!args.escalated || is_escalated(record));
-        let [records] = unresolved(context, tenant.as_ref(), [&wanted], args.limit).await?;
-        Ok::<_, Failure>(records)
+        let ([records], unreadable) = unresolved(context, tenant, [&wanted], limit).await?;
+        Ok::<_, Failure>((records, unreadable))
     };
-    let mut records = match args.state {
-        _ if args.pending => scanned(context, tenant.as_ref(), args.limit, None, is_pending).await?,
+    let (mut records, unread) = match args.state {
+        _ if args.released => released::find(context, tenant, &args.which, rate).await?,
+        _ if args.pending => scanned(context, tenant, limit, rate, true, is_pending).await?,
         Listed::Unresolved => indexed(|_| true).await?,
         Listed::Unknown => indexed(is_unknown).await?,
         Listed::BetweenWorkers => indexed(is_between_workers).await?,
-        Listed::Stale => stale(context, tenant.as_ref(), args.limit, None).await?,
+        Listed::Stale => {
+            scanned(context, tenant, limit, rate, true, |record| is_stale(context, record)).await?
+        }
     };
-    let more = records.len() > args.limit;
-    records.truncate(args.limit);
+    let more = records.len() > limit;
+    records.truncate(limit);
+    let table = if args.released { released::table } else { table };
     if context.screen.is_json() {
         let records: Vec<_> = records.iter().map(RecordJson::from).collect();
         context.screen.print_json(&json!(records), false)?;
-    } else if records.is_empty() {
-        context.screen.print("None.")?;
-    } else {
+    } else if !records.is_empty() {
         context.screen.print_table(&table(&context.screen, &records, context.now()))?;
+    } else if unread == 0 {
+        context.screen.print("None.")?;
     }
     if more {
         eprintln!("There are more: raise --limit.");
     }
-    Ok(())
+    unreadable(unread)
 }
 
 pub fn tenant(text: Option<&str>) -> Result<Option<Tenant>, Failure> {
@@ -83,7 +88,7 @@ const fn is_pending(record: &Record) -> bool {
 }
 
 /// The unknown outcomes and operations between workers of each of these kinds: escalated ones first, then by age, oldest first. One
-/// more than `limit` of a kind if there are more.
+/// more than `limit` of a kind if there are more. And how many records cannot be read, of whatever kind.
 ///
 /// The index is not ordered by age, so all of it is read, however small the limit.
 pub async fn unresolved<const KINDS: usize>(
@@ -91,10 +96,11 @@ pub async fn unresolved<const KINDS: usize>(
     tenant: Option<&Tenant>,
     kinds: [&dyn Fn(&Record) -> bool; KINDS],
     limit: usize,
-) -> Result<[Vec<Record>; KINDS], Failure> {
+) -> Result<([Vec<Record>; KINDS], usize), Failure> {
     // It is shown only on a terminal.
     let spinner = ProgressBar::new_spinner();
-    let (mut found, mut from, mut scanned) = ([const { Vec::new() }; KINDS], None, 0);
+    let (mut found, mut from) = ([const { Vec::new() }; KINDS], None);
+    let (mut scanned, mut unreadable) = (0, 0);
     loop {
         let page =
             context.store.unresolved(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
@@ -104,55 +110,50 @@ pub async fn unresolved<const KINDS: usize>(
             records.truncate(limit.saturating_add(1));
         }
         scanned += page.scanned;
+        unreadable += page.unreadable;
         spinner.set_message(format!("{scanned} records of the index read"));
         spinner.tick();
         from = page.next;
         if from.is_none() {
             spinner.finish_and_clear();
-            return Ok(found);
+            return Ok((found, unreadable));
         }
     }
 }
 
-/// Records whose worker's lease has expired, or that no worker took in time. Scans the whole table, at no more than
-/// `units_per_second`.
-pub async fn stale(
+/// The records of this kind, oldest first, and how many cannot be read. Scans the whole table, however small the limit, because it is
+/// not ordered by age; at no more than `units_per_second`. Its progress is `shown` on a terminal.
+pub async fn scanned(
     context: &Context,
     tenant: Option<&Tenant>,
     limit: usize,
-    units_per_second: Option<f64>,
-) -> Result<Vec<Record>, Failure> {
-    scanned(context, tenant, limit, units_per_second, |record| is_stale(context, record)).await
-}
-
-/// The records of this kind among those that a scan finds, oldest first.
-async fn scanned(
-    context: &Context,
-    tenant: Option<&Tenant>,
-    limit: usize,
-    units_per_second: Option<f64>,
+    units_per_second: f64,
+    shown: bool,
     is_wanted: impl Fn(&Record) -> bool,
-) -> Result<Vec<Record>, Failure> {
+) -> Result<(Vec<Record>, usize), Failure> {
+    let bar = if shown { scan::bar(context).await } else { ProgressBar::hidden() };
     let (mut records, mut from) = (Vec::new(), None);
+    let (mut scanned, mut unreadable) = (0, 0);
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
         records.extend(page.records.into_iter().filter(|record| ours(record) && is_wanted(record)));
+        records.sort_by_key(since);
+        records.truncate(limit.saturating_add(1));
+        scanned += page.scanned;
+        unreadable += page.unreadable;
+        scan::show(&bar, scanned);
         from = page.next;
-        if from.is_none() || records.len() > limit {
-            break;
+        if from.is_none() {
+            bar.finish_and_clear();
+            return Ok((records, unreadable));
         }
-        if let Some(rate) = units_per_second {
-            tokio::time::sleep(Duration::from_secs_f64(page.units / rate.max(0.1))).await;
-        }
+        tokio::time::sleep(Duration::from_secs_f64(page.units / units_per_second)).await;
     }
-    records.sort_by_key(since);
-    records.truncate(limit.saturating_add(1));
-    Ok(records)
 }
 
 /// Whether its lease can be declared expired.
-fn is_stale(context: &Context, record: &Record) -> bool {
+pub fn is_stale(context: &Context, record: &Record) -> bool {
     context.operator.preview(record, &Correction::ExpireLease).is_ok()
 }
 
@@ -172,7 +173,9 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
     for record in records {
         let (cause, asked, next) = match record.state {
             State::Unknown { cause, asked, reconcile_at, .. } => {
-                (cause.name(), asked.to_string(), asks_next(reconcile_at, now))
+                // An operator's hold has its own words.
+                let held = record.last_failure.as_ref().filter(|_| cause == UnknownCause::Contested);
+                (held.map_or(cause.name(), Note::as_str), asked.to_string(), asks_next(reconcile_at, now))
             }
             State::BetweenWorkers { reconcile_at, .. } => {
                 let cause = record.last_failure.as_ref().map_or("", Note::as_str);

@@ -15,6 +15,8 @@ use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
 /// A record's key in JSON, with the names of the table's attributes.
 #[derive(Debug, Serialize)]
 pub struct KeyJson {
+    /// The record's name for every command.
+    name: String,
     tenant: String,
     operation: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -27,6 +29,7 @@ pub struct KeyJson {
 impl From<&RecordKey> for KeyJson {
     fn from(key: &RecordKey) -> Self {
         Self {
+            name: key.partition_key(),
             tenant: key.tenant().as_str().to_owned(),
             operation: key.operation().to_string(),
             scope: key.scope().map(|scope| scope.to_string()),
@@ -151,6 +154,9 @@ struct UnknownJson {
     cause: &'static str,
     since: Option<String>,
     asked: u32,
+    /// When it was last asked anew.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    anew_at: Option<String>,
     /// Absent if the outcome is escalated.
     reconcile_at: Option<String>,
     escalated: bool,
@@ -221,11 +227,12 @@ impl From<&Record> for RecordJson {
                     body_place: answer.body_place(),
                 });
             }
-            State::Unknown { cause, since, reconcile_at, asked } => {
+            State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
                 json.unknown = Some(UnknownJson {
                     cause: cause.name(),
                     since: iso(*since),
                     asked: *asked,
+                    anew_at: anew_at.and_then(iso),
                     reconcile_at: iso(*reconcile_at),
                     escalated: *reconcile_at == Timestamp::MAX,
                 });
@@ -287,10 +294,11 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
                 fields.push(("not begun", cell("refused before anything was done: the key is free")));
             }
         }
-        State::Unknown { cause, since, reconcile_at, asked } => {
+        State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
             fields.push(("cause", cell(cause.name())));
             fields.push(("since", at(*since)));
-            fields.push(("asked", cell(asked)));
+            let anew = |at| format!("{asked}, anew since {}", when(at, now));
+            fields.push(("asked", cell(anew_at.map_or_else(|| asked.to_string(), anew))));
             fields.push(("asks next", asks_next(*reconcile_at, now)));
         }
         State::BetweenWorkers { since, reconcile_at } => {

@@ -38,7 +38,10 @@ pub async fn list(global: &Global, args: &ListDeadLetters) -> Result<(), Failure
     if context.screen.is_json() {
         let dead_letters: Vec<_> =
             looked.chosen(&args.dead_letters).map(|dead_letter| dead_letter.json(true)).collect();
-        let looked = json!({ "dead_letters": dead_letters, "looked_at": looked.dead_letters.len(), "more": looked.more });
+        let totals = looked.totals(&args.dead_letters);
+        let looked = json!({
+            "dead_letters": dead_letters, "totals": totals, "looked_at": looked.dead_letters.len(), "more": looked.more
+        });
         return context.screen.print_json(&looked, false);
     }
     context.screen.print(&table(&context, &looked, &args.dead_letters, false))?;

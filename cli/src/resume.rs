@@ -7,7 +7,7 @@ use crate::{
     args::{Global, Resume},
     change::{self, BUSY, Change},
     context::Context,
-    failure::Failure,
+    failure::{Failure, unreadable},
     list,
     record::{RecordJson, is_escalated},
 };
@@ -18,12 +18,12 @@ pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
     let context = Context::open(global).await?;
     if let Some(key) = args.name.clone() {
         let question = format!("Let a retry resume {}?", change::name(&key));
-        return Change { key, question, correction: Correction::Resume, remark }
+        return Change { key, question, correction: Correction::Resume, refusal: |_| None, remark }
             .make(&context, &args.change)
             .await;
     }
     let is_wanted = |record: &Record| list::is_between_workers(record) && is_escalated(record);
-    let [found] = list::unresolved(&context, tenant.as_ref(), [&is_wanted], usize::MAX).await?;
+    let ([found], unread) = list::unresolved(&context, tenant.as_ref(), [&is_wanted], usize::MAX).await?;
     if !found.is_empty() {
         let table = list::table(&context.screen, &found, context.now());
         if !context.screen.is_json() {
@@ -44,7 +44,7 @@ pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
         let busy = done.len() - resumed;
         context.screen.print(&format!("{resumed} wait for a retry again, {busy} changed meanwhile."))?;
     }
-    failed.map_or(Ok(()), Err)
+    failed.map_or_else(|| unreadable(unread), Err)
 }
 
 fn remark(_: &Record, _: Timestamp) -> Option<String> {

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use lambda_idempotency::{
     internal::{Correction, Message, terminal::harmless},
     outbox::Topics,
-    record::{Record, State},
+    record::{Evidence, Record, State},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
@@ -20,6 +20,17 @@ use crate::{
     output::iso,
     response,
 };
+
+/// Why it is not settled as not executed without a further word.
+fn reported(seen: &Record) -> Option<Failure> {
+    (seen.reported == Some(Evidence::Effect)).then(|| {
+        Failure::NotAsExpected(
+            "nothing was changed: an effect of this operation was reported, or an operator holds it, and a retry would run it \
+             again. Look at its dead letters, and at the provider; if nothing was done after all, give --overrule-effect"
+                .into(),
+        )
+    })
+}
 
 /// What else the operator should know.
 type Remark = fn(&Record, Timestamp) -> Option<String>;
@@ -49,7 +60,8 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     }
     let phase = args.phase.iter().map(|phase| format!("phase {} of ", harmless(phase)));
     let question = format!("Settle {}{} as {what}?", phase.collect::<String>(), change::name(&key));
-    Change { key, question, correction, remark }.make(&context, &args.change).await
+    let refusal = if args.not_executed && !args.overrule_effect { reported } else { |_: &Record| None };
+    Change { key, question, correction, refusal, remark }.make(&context, &args.change).await
 }
 
 /// The messages of `--publish`. Each topic is in the list by which they are delivered.
@@ -98,11 +110,16 @@ fn too_early(seen: &Record, now: Timestamp, runs: &str) -> Option<String> {
         State::InProgress { lease_until } => lease_until,
         _ => return None,
     };
+    let reported = match seen.reported {
+        Some(Evidence::Effect) => "overrules the effect that was reported; ",
+        Some(Evidence::Perhaps) => "overrules another execution that perhaps ran it; ",
+        None => "",
+    };
     let over = observe.plus(DEFAULT_NOT_FOUND_GRACE);
     Some(match iso(over).filter(|_| over > now) {
         Some(over) => format!(
-            "too early? Until {over} a request of the worker may still take effect; {runs}, and the effect could happen twice"
+            "{reported}too early? Until {over} a request of the worker may still take effect; {runs}, and the effect could happen twice"
         ),
-        None => runs.to_owned(),
+        None => format!("{reported}{runs}"),
     })
 }

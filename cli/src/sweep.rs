@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use aws_sdk_dynamodb::Client;
-use indicatif::{ProgressBar, ProgressStyle};
 use lambda_idempotency::{internal::Correction, record::Record, store::Unsettled};
 use serde_json::json;
 
@@ -14,6 +12,7 @@ use crate::{
     failure::Failure,
     output::{cell, span},
     record::RecordJson,
+    scan,
 };
 
 /// The number of items per step of the scan.
@@ -30,25 +29,33 @@ struct Scanned {
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
     change::check(&args.change)?;
     let context = Context::open(global).await?;
-    let (found, scanned) = find(&context, args.pace.units_per_second).await?;
-    if !found.is_empty() {
-        show(&context, &args.change, &found)?;
+    let (mut scanned, mut done) = (Scanned::default(), Vec::new());
+    let mut swept = sweep(&context, args, &mut scanned, &mut done).await;
+    if let (Ok(found), false) = (&mut swept, args.change.yes)
+        && !found.is_empty()
+    {
+        show(&context, &args.change, found)?;
         change::confirm(&args.change, &format!("Mark {} expired?", found.len()))?;
+        swept = expire(&context, args, std::mem::take(found), &mut done).await.map(|()| Vec::new());
     }
-    let found = found.into_iter().map(|(record, _)| record);
-    let (done, failed) = change::each(&context, found, &Correction::ExpireLease, &args.change).await?;
     // What was done is printed even if the sweep did not finish.
     print(&context, &scanned, &done)?;
-    failed.map_or(Ok(()), Err)
+    swept.map(|_| ())
 }
 
-/// The records whose lease has expired, each with its next state.
-async fn find(
+/// A record whose lease has expired, and its next state.
+type Found = (Record, &'static str);
+
+/// Scans the table. With `--yes`, what it finds is expired as it goes, so that a sweep which ends early has done its part; otherwise
+/// it is returned, for the question.
+async fn sweep(
     context: &Context,
-    units_per_second: f64,
-) -> Result<(Vec<(Record, &'static str)>, Scanned), Failure> {
-    let bar = bar(context).await;
-    let (mut found, mut scanned, mut from) = (Vec::new(), Scanned::default(), None);
+    args: &args::Sweep,
+    scanned: &mut Scanned,
+    done: &mut Vec<Found>,
+) -> Result<Vec<Found>, Failure> {
+    let bar = scan::bar(context).await;
+    let (mut found, mut from) = (Vec::new(), None);
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         found.extend(page.records.into_iter().filter_map(|record| {
@@ -58,42 +65,38 @@ async fn find(
         scanned.items += page.scanned;
         scanned.units += page.units;
         scanned.unreadable += page.unreadable;
-        // The item count of the table may be hours old.
-        if bar.length().is_some_and(|length| length < scanned.items) {
-            bar.set_length(scanned.items);
+        scan::show(&bar, scanned.items);
+        bar.set_message(format!("{} found", done.len() + found.len()));
+        if args.change.yes {
+            let found = std::mem::take(&mut found);
+            bar.suspend(|| show(context, &args.change, &found))?;
+            expire(context, args, found, done).await?;
         }
-        bar.set_position(scanned.items);
-        bar.set_message(format!("{} found", found.len()));
         from = page.next;
         if from.is_none() {
-            break;
+            bar.finish_and_clear();
+            return Ok(found);
         }
-        tokio::time::sleep(Duration::from_secs_f64(page.units / units_per_second)).await;
+        tokio::time::sleep(Duration::from_secs_f64(page.units / args.pace.units_per_second)).await;
     }
-    bar.finish_and_clear();
-    Ok((found, scanned))
 }
 
-/// The progress of the scan, on a terminal. Its length is the table's approximate item count.
-async fn bar(context: &Context) -> ProgressBar {
-    // Without permission to describe the table, the bar has no length.
-    let described = Client::new(&context.config).describe_table().table_name(&context.table).send().await;
-    let count = described.ok().and_then(|described| described.table?.item_count);
-    let count = count.and_then(|count| u64::try_from(count).ok()).filter(|count| *count > 0);
-    let (bar, template) = match count {
-        Some(count) => (
-            ProgressBar::new(count),
-            "{bar:30} {human_pos} of about {human_len} items, {elapsed}, about {eta} left; {msg}",
-        ),
-        None => (ProgressBar::new_spinner(), "{spinner} {human_pos} items, {elapsed}; {msg}"),
-    };
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar
+async fn expire(
+    context: &Context,
+    args: &args::Sweep,
+    found: Vec<Found>,
+    done: &mut Vec<Found>,
+) -> Result<(), Failure> {
+    let found = found.into_iter().map(|(record, _)| record);
+    let (expired, failed) = change::each(context, found, &Correction::ExpireLease, &args.change).await?;
+    done.extend(expired);
+    failed.map_or(Ok(()), Err)
 }
 
 fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) -> Result<(), Failure> {
+    if found.is_empty() {
+        return Ok(());
+    }
     let screen = &context.screen;
     let mut table = screen.table(["record", "is", "age", "becomes"]);
     for (record, becomes) in found {

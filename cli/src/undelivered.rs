@@ -1,6 +1,6 @@
 //! Messages that were published and not delivered yet: those of one record, and the records that have some. Never their bodies.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use lambda_idempotency::{
     internal::{error_chain, terminal::harmless},
@@ -15,6 +15,7 @@ use crate::{
     failure::Failure,
     output::{cell, iso, span, when},
     record::KeyJson,
+    scan,
 };
 
 /// The number of items per step of a scan.
@@ -59,28 +60,38 @@ struct Undelivered {
     first: MessageJson,
 }
 
-/// Lists the records whose messages should have been delivered, those first whose first message is oldest. Scans the whole table, until
-/// there are more than `limit`.
-pub async fn list(context: &Context, tenant: Option<&Tenant>, limit: usize) -> Result<(), Failure> {
+/// Lists the records whose messages should have been delivered, those first whose first message is oldest. Scans the whole table, at no
+/// more than `units_per_second`.
+pub async fn list(
+    context: &Context,
+    tenant: Option<&Tenant>,
+    limit: usize,
+    units_per_second: f64,
+) -> Result<(), Failure> {
     let (mut counted, mut from) = (BTreeMap::<String, (RecordKey, usize)>::new(), None);
+    let (bar, mut scanned, mut unread) = (scan::bar(context).await, 0, 0);
     loop {
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         let ours = |key: &RecordKey| tenant.is_none_or(|tenant| key.tenant() == tenant);
         for key in page.undelivered.into_iter().filter(ours) {
             counted.entry(key.partition_key()).or_insert((key, 0)).1 += 1;
         }
+        scanned += page.scanned;
+        scan::show(&bar, scanned);
         from = page.next;
-        if from.is_none() || counted.len() > limit {
+        if from.is_none() {
             break;
         }
+        tokio::time::sleep(Duration::from_secs_f64(page.units / units_per_second)).await;
     }
-    let more = counted.len() > limit;
+    bar.finish_and_clear();
     let mut found = Vec::new();
-    for (key, messages) in counted.into_values().take(limit) {
+    for (key, messages) in counted.into_values() {
         // Read again: they may have been delivered meanwhile.
         match context.store.undelivered(&key).await {
             Ok(waiting) => found.extend(waiting.into_iter().next().map(|first| (first, messages))),
             Err(error) if error.kind() == StoreErrorKind::Unreadable => {
+                unread += 1;
                 let name = harmless(&key.partition_key());
                 eprintln!(
                     "{name}: the first of its {messages} messages cannot be read: {}",
@@ -91,14 +102,16 @@ pub async fn list(context: &Context, tenant: Option<&Tenant>, limit: usize) -> R
         }
     }
     found.sort_by_key(|(first, _)| first.published_at);
-    print(context, &found)?;
+    let more = found.len() > limit;
+    found.truncate(limit);
+    print(context, &found, unread)?;
     if more {
         eprintln!("There are more: raise --limit.");
     }
     Ok(())
 }
 
-fn print(context: &Context, found: &[(OutboxMessage, usize)]) -> Result<(), Failure> {
+fn print(context: &Context, found: &[(OutboxMessage, usize)], unread: usize) -> Result<(), Failure> {
     if context.screen.is_json() {
         let found = found.iter().map(|(first, messages)| Undelivered {
             key: (&first.key).into(),
@@ -108,7 +121,8 @@ fn print(context: &Context, found: &[(OutboxMessage, usize)]) -> Result<(), Fail
         return context.screen.print_json(&found.collect::<Vec<_>>(), false);
     }
     if found.is_empty() {
-        return context.screen.print("None.");
+        // What cannot be read was named.
+        return if unread == 0 { context.screen.print("None.") } else { Ok(()) };
     }
     let mut table = context.screen.table(["record", "in logs", "messages", "for", "first", "topic", "id"]);
     for (first, messages) in found {

@@ -4,6 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use http::Uri;
 use jiff::{SpanRelativeTo, fmt::friendly::SpanParser};
+use lambda_idempotency::{key::OperationName, record::SettledBy, time::Timestamp};
 use serde::Deserialize;
 
 /// Text for an audit line: one line, not empty.
@@ -24,6 +25,43 @@ pub fn span(text: &str) -> Result<Duration, String> {
     parse_span(text)
         .filter(|span| SPANS.contains(span))
         .ok_or_else(|| "give a whole number and its unit, from 1s to ten years: 30s, 90m, 24h, 7d".into())
+}
+
+/// A time, or how long ago it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    At(Timestamp),
+    Ago(Duration),
+}
+
+impl Moment {
+    pub fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::At(at) => at,
+            Self::Ago(span) => now.minus(span),
+        }
+    }
+}
+
+/// A time in ISO 8601 with its zone, or a span of time before now.
+pub fn moment(text: &str) -> Result<Moment, String> {
+    if let Ok(span) = span(text) {
+        return Ok(Moment::Ago(span));
+    }
+    let at = text.parse::<jiff::Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
+    let at = at.map(|at| Moment::At(Timestamp::from_millis(at)));
+    at.ok_or_else(|| "give a time as 2026-11-25T03:00:00Z, or how long ago: 90m, 2h".into())
+}
+
+/// Who released a record.
+pub fn released_by(name: &str) -> Result<SettledBy, String> {
+    let known = "give worker, provider, operator, certainty, assumption or not_begun";
+    SettledBy::parse(name).ok_or_else(|| known.into())
+}
+
+/// The name of an operation.
+pub fn operation(name: &str) -> Result<OperationName, String> {
+    OperationName::parse(name).map_err(|error| error.to_string())
 }
 
 fn parse_span(text: &str) -> Option<Duration> {
@@ -110,6 +148,18 @@ mod tests {
             assert_eq!((&*written, span(&written)), (text, Ok(Duration::from_secs(seconds))));
         }
         assert_eq!(in_one_unit(Duration::from_millis(59_001)), "1m");
+    }
+
+    #[test]
+    fn a_moment_is_a_time_with_its_zone_or_a_span_ago() {
+        let now = Timestamp::from_secs(1_795_264_015);
+        assert_eq!(moment("90m").unwrap().at(now), now.minus(Duration::from_secs(5_400)));
+        for at in ["2026-11-21T12:26:55Z", "2026-11-21T13:26:55+01:00"] {
+            assert_eq!(moment(at).unwrap().at(Timestamp::MAX), now, "{at}");
+        }
+        for wrong in ["", "2026-11-21", "2026-11-21T12:26:55", "yesterday", "1969-12-31T23:59:59Z"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

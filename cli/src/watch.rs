@@ -34,8 +34,9 @@ pub async fn run(context: &Context, args: &Watch) -> Result<(), Failure> {
 async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
-        let rate = Some(args.pace.units_per_second);
-        let found = list::stale(context, tenant.as_ref(), MAX_COUNTED, rate).await?;
+        let rate = args.pace.units_per_second;
+        let stale = |record: &Record| list::is_stale(context, record);
+        let (found, _) = list::scanned(context, tenant.as_ref(), MAX_COUNTED, rate, false, stale).await?;
         *scanned.borrow_mut() = Some((context.now(), found));
         tokio::time::sleep(args.scan_every).await;
     }
@@ -45,13 +46,13 @@ async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(),
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
         let kinds: [&dyn Fn(&Record) -> bool; 2] = [&list::is_unknown, &list::is_between_workers];
-        let unresolved = list::unresolved(context, tenant.as_ref(), kinds, MAX_COUNTED).await?;
+        let (unresolved, unreadable) = list::unresolved(context, tenant.as_ref(), kinds, MAX_COUNTED).await?;
         let now = context.now();
         // A copy, so that nothing is borrowed across an await.
         let stale = scanned.borrow().clone();
         match context.screen.is_json() {
-            true => print_line(context, &unresolved, stale, now)?,
-            false => print_picture(context, &unresolved, stale, now)?,
+            true => print_line(context, &unresolved, unreadable, stale, now)?,
+            false => print_picture(context, &unresolved, unreadable, stale, now)?,
         }
         tokio::time::sleep(args.every).await;
     }
@@ -60,6 +61,7 @@ async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(),
 fn print_line(
     context: &Context,
     [unknown, between_workers]: &[Vec<Record>; 2],
+    unreadable: usize,
     stale: Option<(Timestamp, Vec<Record>)>,
     now: Timestamp,
 ) -> Result<(), Failure> {
@@ -71,13 +73,16 @@ fn print_line(
     // Null until the first scan has ended.
     let stale = stale.map(|(at, records)| kind(at, &records));
     let (unknown, between_workers) = (kind(now, unknown), kind(now, between_workers));
-    let line = json!({ "unknown": unknown, "between_workers": between_workers, "stale": stale });
+    let line = json!({
+        "unknown": unknown, "between_workers": between_workers, "unreadable": unreadable, "stale": stale
+    });
     context.screen.print_json(&line, true)
 }
 
 fn print_picture(
     context: &Context,
     [unknown, between_workers]: &[Vec<Record>; 2],
+    unreadable: usize,
     stale: Option<(Timestamp, Vec<Record>)>,
     now: Timestamp,
 ) -> Result<(), Failure> {
@@ -93,6 +98,9 @@ fn print_picture(
     screen.clear()?;
     part(format!("{}  unknown", iso(now).unwrap_or_default()), unknown)?;
     part("between workers".to_owned(), between_workers)?;
+    if unreadable > 0 {
+        screen.print(&format!("unreadable: {unreadable}"))?;
+    }
     match stale {
         Some((at, records)) => part(format!("stale, scanned {}", when(at, now)), &records),
         None => screen.print("stale: the first scan is not finished"),

@@ -23,6 +23,8 @@ pub enum Violation {
     SilentDouble,
     /// An execution begins after an effect was reported to the record.
     BeganAfterEffect,
+    /// An execution begins although an operator holds the record.
+    BeganOverHold,
     /// A refusal becomes the answer although an effect was reported.
     RefusalOverEffect,
     /// A refusal becomes the answer although another execution perhaps did something.
@@ -45,6 +47,7 @@ impl fmt::Display for Violation {
             Self::TwoEffects => "at most one effect, if provider, operators and table are honest",
             Self::SilentDouble => "two reported effects are with operators",
             Self::BeganAfterEffect => "no execution begins once an effect is reported to the record",
+            Self::BeganOverHold => "no execution begins while an operator holds the record",
             Self::RefusalOverEffect => "no refusal becomes the answer over a reported effect",
             Self::RefusalOverPossibleEffect => {
                 "no refusal becomes the answer over another execution's possible effect"
@@ -94,6 +97,7 @@ pub enum Action {
     Learns,
     Drops,
     Settles(Option<u8>),
+    Holds,
     Deletes,
     Prunes,
     Saves,
@@ -157,6 +161,7 @@ impl fmt::Display for Action {
             Self::Drops => "its answer is lost".to_owned(),
             Self::Settles(Some(_)) => "an operator settles it as executed".to_owned(),
             Self::Settles(None) => "an operator settles it as not executed".to_owned(),
+            Self::Holds => "an operator holds it".to_owned(),
             Self::Deletes => "the record is deleted".to_owned(),
             Self::Prunes => "time to live deletes the record".to_owned(),
             Self::Saves => "a backup is taken".to_owned(),
@@ -291,6 +296,7 @@ impl Steps<'_> {
                 }
                 let heard = after.effect_was_heard() && !after.ruled;
                 let violation = (heard && !self.config.may_run_again).then_some(Violation::BeganAfterEffect);
+                let violation = violation.or(after.held.then_some(Violation::BeganOverHold));
                 after.write(id);
                 let state = &mut after.workers[usize::from(worker)];
                 (state.phase, state.base, state.clock) = (Phase::Running, id, clock);
@@ -613,6 +619,15 @@ impl Steps<'_> {
 
     fn operator(&mut self) {
         let Some(version) = self.world.record else { return };
+        // Not what an operator has settled.
+        if !self.world.ruled
+            && let Next::Written(id) = self.step(self.world.now, Event::Hold)
+        {
+            let mut after = self.world;
+            after.write(id);
+            after.held = true;
+            self.push(Action::Holds, after, None);
+        }
         if !matches!(self.protocol.facts(version.id).state, Kind::Unknown | Kind::Escalated) {
             return;
         }
@@ -623,7 +638,7 @@ impl Steps<'_> {
         {
             let mut after = self.world;
             after.write(id);
-            after.ruled = true;
+            (after.ruled, after.held) = (true, false);
             after.answered();
             self.push(Action::Settles(answer), after, None);
         }
@@ -849,7 +864,7 @@ pub fn pass(world: &mut World) {
 impl World {
     /// The key begins anew: what was done for it before is over.
     fn new_life(&mut self) {
-        (self.answer, self.refused, self.ruled) = (0, false, false);
+        (self.answer, self.refused, self.ruled, self.held) = (0, false, false, false);
         for worker in &mut self.workers {
             let Worker { phase, base, clock, message, .. } = *worker;
             let orphan = message == Message::Queued && worker.accepted && !worker.heard;
@@ -859,7 +874,7 @@ impl World {
 
     /// What the record knew is gone, by an operator's hand.
     fn meddled(&mut self) {
-        (self.meddled, self.answer, self.refused) = (true, 0, false);
+        (self.meddled, self.answer, self.refused, self.held) = (true, 0, false, false);
         for worker in &mut self.workers {
             (worker.heard, worker.perhaps, worker.published) = (false, false, false);
             // What still waits in a queue is reported again.

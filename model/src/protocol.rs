@@ -57,6 +57,7 @@ pub enum Event {
     Expire,
     Learn { seen: Id, is_current: bool, found: Found, at: u8, reported: bool },
     Settle(Option<u8>),
+    Hold,
 }
 
 /// The result of a step.
@@ -274,6 +275,7 @@ impl Protocol {
                 let answer = answer.map(|number| steps::answer(201, number));
                 steps::settle(current, answer, revision, now)
             }),
+            Event::Hold => current.and_then(|current| steps::hold(current, revision, now)),
         };
         next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))
     }

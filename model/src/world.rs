@@ -143,6 +143,8 @@ pub struct World {
     pub lied: bool,
     /// Whether an operator has settled the record.
     pub ruled: bool,
+    /// Whether an operator holds the record: no execution begins until it is settled.
+    pub held: bool,
 }
 
 impl World {
@@ -160,6 +162,7 @@ impl World {
         restored: false,
         lied: false,
         ruled: false,
+        held: false,
     };
 
     /// The revision after all that are known.

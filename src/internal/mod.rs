@@ -24,6 +24,6 @@ pub use crate::{
     fingerprint::{digest::Fingerprint, fingerprints::Fingerprints},
     key::scope::Scope,
     operator::{Correction, CorrectionError, Message, MessageSummary, Operator, PhaseCorrectionError},
-    record::settle::SettleError,
+    record::{hold::HoldError, settle::SettleError},
     stale::{CheckOutcome, Stale},
 };

@@ -71,6 +71,11 @@ pub fn settle(
     current.settle(verdict, SettledBy::Operator, revision, now).ok()
 }
 
+/// An operator holds what was released.
+pub fn hold(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+    current.hold(revision, now).ok()
+}
+
 /// A phase of this result.
 pub fn phase(name: &str, result: String, now: Timestamp) -> Phase {
     Phase::new(name.to_owned(), Some(result), now)

@@ -1,6 +1,10 @@
 //! Why a record was not corrected.
 
-use crate::{domain::DomainWriteError, record::SettleError, store::StoreError};
+use crate::{
+    domain::DomainWriteError,
+    record::{HoldError, SettleError},
+    store::StoreError,
+};
 
 /// Why a record was not corrected. Nothing was changed, unless the error says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -9,6 +13,9 @@ pub enum CorrectionError {
     /// Its state does not allow that.
     #[error(transparent)]
     Unsettled(#[from] SettleError),
+    /// It cannot be held.
+    #[error(transparent)]
+    NotHeld(#[from] HoldError),
     /// The record does not take that of a phase.
     #[error(transparent)]
     Phase(#[from] PhaseCorrectionError),

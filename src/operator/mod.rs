@@ -3,7 +3,8 @@
 //! 1. A correction applies to the record that the operator has seen. If the record was changed meanwhile, nothing is written.
 //! 2. Each correction is written together with its audit line, or not at all.
 //! 3. A pending or settled record, or one whose worker may be alive, cannot be settled. But "executed" overrides a release.
-//! 4. Of an operation that resumes, single phases are settled: what is kept cannot be settled as not executed.
+//! 4. What was released can be held: no retry runs it any more. Only proof of the effect, or an operator, settles it then.
+//! 5. Of an operation that resumes, single phases are settled: what is kept cannot be settled as not executed.
 //!
 //! It does not check who the operator is: the audit line has the name that the caller gives.
 
@@ -64,6 +65,8 @@ pub enum Correction {
         /// The phase.
         phase: String,
     },
+    /// It was released, and perhaps had its effect: no retry runs it until it is settled.
+    Hold,
     /// A retry may resume it between workers, for as long again as its operation allows, before it is escalated.
     Resume,
     /// Drops the kept headers and body. The operation stays completed, and nothing runs again.
@@ -104,6 +107,7 @@ impl Correction {
             Self::NotExecuted { .. } => "settle-not-executed",
             Self::PhaseExecuted { .. } => "settle-phase",
             Self::PhaseNotExecuted { .. } => "settle-phase-not-executed",
+            Self::Hold => "hold",
             Self::Resume => "resume",
             Self::ForgetAnswer => "forget-response",
             Self::ExpireLease => "sweep",
@@ -224,7 +228,10 @@ impl Operator {
             }
             match corrected(correction, answer.as_ref(), current, revision, now) {
                 Ok(next) => {
-                    let next = next.settled_because(Note::new(&format!("{who}: {reason}")));
+                    let note = Note::new(&format!("{who}: {reason}"));
+                    let held = matches!(correction, Correction::Hold);
+                    let held = held.then(|| Note::new(&format!("held by {who}: {reason}")));
+                    let next = next.settled_because(note).failed(held);
                     let line = [who, correction.name(), &correction.reason(reason)];
                     Step::Write(with_line(current, next, &messages, line, now), None)
                 }
@@ -281,6 +288,7 @@ fn corrected(
             phase::executed(seen, phase, result, revision, now)
         }
         (Correction::PhaseNotExecuted { phase }, _) => phase::not_executed(seen, phase, revision, now),
+        (Correction::Hold, _) => Ok(seen.hold(revision, now)?),
         (Correction::Resume, _) => {
             let refused = PhaseCorrectionError::NotBetweenWorkers(seen.state.name());
             seen.resume(revision, now).ok_or(refused.into())

@@ -255,7 +255,8 @@ impl Asked<'_> {
             Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)),
             None => Timestamp::MAX,
         };
-        current.postpone(revision, asked, at, now).ok_or(ReconcileOutcome::Settled)
+        let anew = (self.why == Asks::Anew).then_some(now);
+        current.postpone(revision, asked, anew, at, now).ok_or(ReconcileOutcome::Settled)
     }
 
     /// Why the record is escalated.
@@ -321,12 +322,16 @@ impl Asked<'_> {
         self.at.since(self.unknown_since(current))
     }
 
-    /// When it will have been unknown for too long. Never for a question that is asked anew.
+    /// When it will have been unknown for too long, counted since it was last asked anew. Never for a question that is asked anew
+    /// now.
     fn escalate_at(&self, current: &Record) -> Timestamp {
+        let anew_at = match current.state {
+            State::Unknown { anew_at, .. } => anew_at,
+            _ => None,
+        };
+        let counted_from = self.unknown_since(current).max(anew_at.unwrap_or_default());
         match self.why {
-            Asks::IfDue => {
-                self.unknown_since(current).plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1))
-            }
+            Asks::IfDue => counted_from.plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1)),
             _ => Timestamp::MAX,
         }
     }
@@ -534,7 +539,7 @@ mod tests {
     #[test]
     fn only_proof_settles_a_question_postponed_meanwhile() {
         let seen = unknown();
-        let later = seen.postpone(Revision::mint(), 1, NOW.plus(GRACE), NOW).unwrap();
+        let later = seen.postpone(Revision::mint(), 1, None, NOW.plus(GRACE), NOW).unwrap();
         assert_eq!(becomes(&seen, &later, Asks::IfDue, &Learned::Executed(answer())), "completed");
         for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Later(Duration::ZERO)] {
             assert_eq!(becomes(&seen, &later, Asks::IfDue, &learned), "not due");
@@ -632,10 +637,32 @@ mod tests {
 
     #[test]
     fn the_last_question_escalates_and_an_operators_question_counts_anew() {
-        let seen = unknown().postpone(Revision::mint(), 2, START, NOW).unwrap();
+        let seen = unknown().postpone(Revision::mint(), 2, None, START, NOW).unwrap();
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap()));
         assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(Duration::ZERO)).unwrap()));
         assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));
+    }
+
+    // T50
+    #[test]
+    fn an_operators_question_gives_an_old_outcome_its_time_again() {
+        let schedule = Schedule { max_unknown_age: GRACE, ..SCHEDULE };
+        let escalates = |seen: &Record, why| {
+            let (at, operation, not_found) = (NOW, None, NOT_FOUND);
+            let asked = Asked { seen, why, at, operation, not_found, schedule: &schedule };
+            let next = asked.next(seen, &Learned::Later(Duration::ZERO), Revision::mint(), NOW);
+            let next = Record::from(next.unwrap());
+            (super::escalates(&next), next)
+        };
+        let old = unknown();
+        assert!(escalates(&old, Asks::IfDue).0);
+        let (escalated, anew) = escalates(&old, Asks::Anew);
+        // The polls that follow ask as at first.
+        let due = |asked| anew.postpone(Revision::mint(), asked, None, NOW, NOW).unwrap();
+        assert!(!escalated && !escalates(&due(1), Asks::IfDue).0);
+        assert!(escalates(&due(2), Asks::IfDue).0, "the last question");
+        let State::Unknown { since, .. } = anew.state else { panic!("{anew:?}") };
+        assert_eq!(since, START, "it is as old as before");
     }
 
     // T55: only proof of the effect, or an operator, settles the record then.
@@ -703,7 +730,7 @@ mod tests {
     #[test]
     fn a_report_that_comes_again_leaves_the_record_escalated() {
         let claimed = unknown().claim(Revision::mint(), START, START).unwrap();
-        let escalated = claimed.postpone(Revision::mint(), 1, Timestamp::MAX, NOW).unwrap();
+        let escalated = claimed.postpone(Revision::mint(), 1, None, Timestamp::MAX, NOW).unwrap();
         for learned in [Learned::Later(Duration::ZERO), Learned::NotFound, Learned::NoReconciler] {
             assert!(next(&escalated, &escalated, Asks::ProviderReported, &learned).is_err());
         }

@@ -6,7 +6,8 @@
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
 //! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
 //! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
-//! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer.
+//! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer. `hold` has
+//!    an operator's hold on what was released.
 //! 7. `accepted` has what is executed later, by a worker, and `work` its transitions.
 //! 8. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
 //!
@@ -16,6 +17,7 @@
 mod accepted;
 mod answer;
 pub(crate) mod decide;
+pub(crate) mod hold;
 mod id;
 mod named_enum;
 mod note;
@@ -37,6 +39,7 @@ pub use accepted::{Accepted, Work};
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, KeptBody};
 pub(crate) use decide::{Found, ReservationRequest, decide};
+pub(crate) use hold::HoldError;
 pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};

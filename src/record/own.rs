@@ -215,8 +215,8 @@ impl Record {
             State::InProgress { lease_until } => State::InProgress { lease_until },
             State::Unknown { .. } if evidence == Evidence::Effect => return self.claim(revision, now, now),
             // The last request of that worker may still be on its way.
-            State::Unknown { cause, reconcile_at, asked, .. } => {
-                State::Unknown { cause, since: now, reconcile_at, asked }
+            State::Unknown { cause, reconcile_at, asked, anew_at, .. } => {
+                State::Unknown { cause, since: now, reconcile_at, asked, anew_at }
             }
             _ => return None,
         };
@@ -234,8 +234,8 @@ impl Record {
         let unknown = self.unknown(revision, cause, now);
         match self.state {
             State::InProgress { .. } => Transition::to(unknown),
-            State::Unknown { reconcile_at, asked, .. } if self.attempt == worker.attempt => {
-                let state = State::Unknown { cause, since: now, reconcile_at, asked };
+            State::Unknown { reconcile_at, asked, anew_at, .. } if self.attempt == worker.attempt => {
+                let state = State::Unknown { cause, since: now, reconcile_at, asked, anew_at };
                 Transition::to(Self { state, ..unknown })
             }
             _ => {
@@ -255,7 +255,7 @@ impl Record {
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
-        let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0 };
+        let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0, anew_at: None };
         let last_failure = Some(Note::new(cause.name()));
         let phases = self.phases_after_a_call();
         Self { revision, last_failure, settled_note: None, phases, state, ..self.clone() }
@@ -428,7 +428,7 @@ mod tests {
             let expected = match by {
                 SettledBy::Assumption => {
                     let (cause, since) = (UnknownCause::PerhapsExecuted, LATER);
-                    let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
+                    let state = State::Unknown { cause, since, reconcile_at: since, asked: 0, anew_at: None };
                     let last_failure = Some(Note::new("perhaps_executed"));
                     Some(Record { revision, last_failure, state, ..released.clone() })
                 }
@@ -473,6 +473,7 @@ mod tests {
             since: later,
             reconcile_at: later,
             asked: 0,
+            anew_at: None,
         };
         let (attempt, began_at) = (record.attempt, NOW);
         let last_failure = Some(Note::new("perhaps_executed"));
@@ -541,11 +542,12 @@ mod tests {
     fn an_unknown_begins_anew_with_each_sign_of_life() {
         let record = reserved();
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let asked = lease_expired.postpone(fresh(), 3, LATER.plus(RETAIN), NOW).unwrap();
+        let asked = lease_expired.postpone(fresh(), 3, None, LATER.plus(RETAIN), NOW).unwrap();
         let revision = fresh();
         let unknown = asked.mark_unknown(&record, revision, LATER).unwrap();
         let cause = UnknownCause::PerhapsExecuted;
-        let state = State::Unknown { cause, since: LATER, reconcile_at: LATER.plus(RETAIN), asked: 3 };
+        let reconcile_at = LATER.plus(RETAIN);
+        let state = State::Unknown { cause, since: LATER, reconcile_at, asked: 3, anew_at: None };
         assert_eq!(
             unknown,
             Transition::to(Record {
@@ -663,7 +665,7 @@ mod tests {
     fn a_heartbeat_reclaims_a_record_expired_but_not_one_settled() {
         let (record, revision, until) = (reserved(), fresh(), NOW.plus(RETAIN));
         let lease_expired = record.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let lease_expired = lease_expired.postpone(fresh(), 3, LATER, NOW).unwrap();
+        let lease_expired = lease_expired.postpone(fresh(), 3, None, LATER, NOW).unwrap();
         let state = State::InProgress { lease_until: until };
         let claimed = lease_expired.extend(record.attempt, revision, until).unwrap();
         assert_eq!(claimed, Transition::to(Record { revision, state, ..lease_expired.into() }));

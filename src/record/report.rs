@@ -620,7 +620,7 @@ pub(super) mod tests {
             vec![becomes(&open, &effect(), &open), becomes(&open, &refusal(), &open)],
         ];
         type Makes = fn(&Record) -> Option<Transition>;
-        let all: [(&str, Makes); 4] = [
+        let all: [(&str, Makes); 5] = [
             ("the stale function, or a caller", |seen| seen.expire(fresh(), NOW)),
             ("the provider reports an effect", |seen| seen.claim(fresh(), NOW, NOW)),
             ("the provider or an operator: executed", |seen| {
@@ -629,6 +629,7 @@ pub(super) mod tests {
             ("the provider or an operator: not executed", |seen| {
                 seen.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), NOW).ok()
             }),
+            ("an operator holds it", |seen| seen.hold(fresh(), NOW).ok()),
         ];
         let rows = table("who");
         assert_eq!(rows.len(), all.len());

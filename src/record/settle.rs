@@ -120,19 +120,21 @@ impl Record {
     }
 
     /// Postpones the next question about an unknown outcome, or that of a dead worker, until `at`. `asked` is the number of
-    /// questions so far. The end of time escalates the record: no question follows, and an operator has to settle it. If all
-    /// effects of the dead worker are in its transaction, the record is released instead. `None` in any other state.
+    /// questions so far, or since `anew` if it is asked anew then. The end of time escalates the record: no question follows, and an
+    /// operator has to settle it. If all effects of the dead worker are in its transaction, the record is released instead. `None`
+    /// in any other state.
     pub(crate) fn postpone(
         &self,
         revision: Revision,
         asked: u32,
+        anew: Option<Timestamp>,
         at: Timestamp,
         now: Timestamp,
     ) -> Option<Transition> {
         let expired = self.expire(revision, now);
         let open = expired.as_deref().unwrap_or(self);
-        let State::Unknown { cause, since, .. } = open.state else { return expired };
-        let state = State::Unknown { cause, since, reconcile_at: at, asked };
+        let State::Unknown { cause, since, anew_at, .. } = open.state else { return expired };
+        let state = State::Unknown { cause, since, reconcile_at: at, asked, anew_at: anew.or(anew_at) };
         Some(Transition::to(Self { revision, state, ..open.clone() }))
     }
 
@@ -145,7 +147,7 @@ impl Record {
             return None;
         }
         let unknown = |cause| {
-            let state = State::Unknown { cause, since: now, reconcile_at: at, asked: 0 };
+            let state = State::Unknown { cause, since: now, reconcile_at: at, asked: 0, anew_at: None };
             Self { state, ..self.unknown(revision, cause, now) }
         };
         let open = match &self.state {
@@ -271,7 +273,7 @@ mod tests {
         assert_eq!(record.expire(fresh(), just_before), None);
         let expired = record.expire(revision, lease_expired()).unwrap();
         let (cause, since) = (UnknownCause::LeaseExpired, lease_expired());
-        let state = State::Unknown { cause, since, reconcile_at: since, asked: 0 };
+        let state = State::Unknown { cause, since, reconcile_at: since, asked: 0, anew_at: None };
         let last_failure = Some(Note::new("lease_expired"));
         assert_eq!(expired, Transition::to(Record { revision, last_failure, state, ..record }));
         assert_eq!(expired.expire(fresh(), Timestamp::MAX), None);
@@ -315,7 +317,7 @@ mod tests {
         const EFFECT: Option<Evidence> = Some(Evidence::Effect);
         let (record, late) = (reserved(), lease_expired());
         let released = |by| unknown().settle(Verdict::NotExecuted, by, fresh(), NOW).unwrap();
-        let escalated = unknown().postpone(fresh(), 7, Timestamp::MAX, NOW).unwrap();
+        let escalated = unknown().postpone(fresh(), 7, None, Timestamp::MAX, NOW).unwrap();
         for open in [
             unknown(),
             escalated.into(),
@@ -417,11 +419,11 @@ mod tests {
     #[test]
     fn a_question_put_off_changes_nothing_but_when_to_ask() {
         let (before, revision) = (unknown(), fresh());
-        let later = before.postpone(revision, 3, NOW.plus(RETAIN), NOW).unwrap();
+        let later = before.postpone(revision, 3, None, NOW.plus(RETAIN), NOW).unwrap();
         let (cause, since, reconcile_at) = (UnknownCause::LeaseExpired, lease_expired(), NOW.plus(RETAIN));
-        let state = State::Unknown { cause, since, reconcile_at, asked: 3 };
+        let state = State::Unknown { cause, since, reconcile_at, asked: 3, anew_at: None };
         assert_eq!(later, Transition::to(Record { revision, state, ..before }));
-        assert_eq!(reserved().postpone(fresh(), 1, NOW, NOW), None);
+        assert_eq!(reserved().postpone(fresh(), 1, None, NOW, NOW), None);
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Record {
             since: now,
             reconcile_at: Timestamp::MAX,
             asked: 0,
+            anew_at: None,
         };
         let last_failure =
             Some(Note::new("executed no more, and an earlier execution perhaps did something"));

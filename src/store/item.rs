@@ -29,7 +29,7 @@
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
 //! | `body…` | `completed` | the answer's body, or its place |
-//! | `cause`, `asked` | `unknown` | why, and how often reconciliation has asked |
+//! | `cause`, `asked`, `anew_at` | `unknown` | why; how often reconciliation has asked; when it was last asked anew, in milliseconds since 1970 |
 //! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
 //! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
 //! | `reconcile_place` | `unknown`, `between_workers` | its place there: a hash of the tenant, then `reconcile_at` |
@@ -204,6 +204,8 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     asked: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    anew_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     head: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
@@ -303,11 +305,12 @@ impl From<&Record> for Item {
                 item.since = Some(*since);
                 item.index(record.key.tenant(), *reconcile_at);
             }
-            State::Unknown { cause, since, reconcile_at, asked } => {
+            State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
                 item.cause = Some(cause.name().to_owned());
                 item.since = Some(*since);
                 item.index(record.key.tenant(), *reconcile_at);
                 item.asked = Some(*asked);
+                item.anew_at = *anew_at;
             }
         }
         item
@@ -479,6 +482,7 @@ impl Item {
                 since: required(self.since, "since")?,
                 reconcile_at: required(self.reconcile_at, "reconcile_at")?,
                 asked: required(self.asked, "asked")?,
+                anew_at: self.anew_at,
             },
             _ => return Err(missing("state")),
         })

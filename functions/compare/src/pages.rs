@@ -28,6 +28,9 @@ const LIMIT: u32 = 5_000;
 /// The state of a charge with no other status, and the only state of our payments.
 const SUCCEEDED: &str = "succeeded";
 
+/// What a provider says of a charge that was given back later, whole or in part. It succeeded before that, and a payment stays one.
+const GIVEN_BACK: [&str; 2] = ["refunded", "partially_refunded"];
+
 /// A charge in one ledger. The names are for the report, and are not compared.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,7 +124,10 @@ pub(crate) fn theirs(
                 names: record.map(Names::from).unwrap_or_default(),
                 amount_cents: charge.amount_cents,
                 currency: charge.currency,
-                state: charge.status.unwrap_or_else(|| SUCCEEDED.to_owned()),
+                state: charge
+                    .status
+                    .filter(|status| !GIVEN_BACK.contains(&&**status))
+                    .unwrap_or_else(|| SUCCEEDED.to_owned()),
             };
             Some(Entry { id: charge.id, value })
         });

@@ -149,6 +149,8 @@ pub enum Violation {
     TwoEffects,
     /// An execution begins after an effect was reported to the record.
     BeganAfterEffect,
+    /// An execution begins although an operator holds the record.
+    BeganOverHold,
     /// A client's request begins anew what is accepted, or takes it over.
     ClientTookOver,
     /// A worker executes what its message does not ask for.
@@ -194,6 +196,7 @@ impl fmt::Display for Violation {
         f.write_str(match self {
             Self::TwoEffects => "at most one effect, if provider and operators are honest",
             Self::BeganAfterEffect => "no execution begins once an effect is reported to the record",
+            Self::BeganOverHold => "no execution begins while an operator holds the record",
             Self::ClientTookOver => "only a worker's claim begins an execution",
             Self::AnotherRequest => "a worker executes what was accepted with its request, and nothing else",
             Self::BeganLate => "no execution begins once the time to claim it is over",

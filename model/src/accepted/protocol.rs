@@ -89,6 +89,7 @@ pub enum Event {
     /// Nobody has resumed the record in time.
     NotResumed,
     Settle(Option<u8>),
+    Hold,
     Resume,
 }
 
@@ -342,6 +343,7 @@ impl Protocol {
                 let answer = answer.map(|number| steps::answer(201, number));
                 steps::settle(current, answer, revision, now)
             }),
+            Event::Hold => current.and_then(|current| steps::hold(current, revision, now)),
             Event::Resume => current.and_then(|current| steps::resume(current, revision, now)),
         };
         next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))

@@ -50,6 +50,7 @@ pub enum Action {
     Drops,
     NotResumed,
     Settles(bool),
+    Holds,
     Resumes,
     Prunes,
     Saves,
@@ -270,6 +271,13 @@ impl Steps<'_> {
     }
 
     fn operator(&mut self) {
+        // Not what an operator has settled.
+        if self.setting.operator
+            && !self.world.ruled
+            && let Next::Written(id) = self.step(self.world.now, Event::Hold)
+        {
+            self.write(Action::Holds, id, With::Nothing, |after| after.held = true);
+        }
         let open = [Kind::Unknown, Kind::Escalated, Kind::BetweenWorkers];
         if !self.setting.operator || !self.facts().is_some_and(|facts| open.contains(&facts.state)) {
             return;
@@ -278,13 +286,13 @@ impl Steps<'_> {
         if (answer.is_some() || !self.world.may_arrive())
             && let Next::Written(id) = self.step(self.world.now, Event::Settle(answer))
         {
-            self.write(Action::Settles(answer.is_some()), id, With::Nothing, |after| after.ruled = true);
+            self.write(Action::Settles(answer.is_some()), id, With::Nothing, World::rules);
         }
         // One who is wrong.
         if self.facts().is_some_and(|facts| facts.phases > 0)
             && let Next::Written(id) = self.step(self.world.now, Event::Settle(None))
         {
-            self.write(Action::Settles(false), id, With::Nothing, |after| after.ruled = true);
+            self.write(Action::Settles(false), id, With::Nothing, World::rules);
         }
         if let Next::Written(id) = self.step(self.world.now, Event::Resume) {
             self.write(Action::Resumes, id, With::Nothing, |_| {});

@@ -69,6 +69,9 @@ impl Steps<'_> {
         if self.setting.handler != Handler::Resumes && after.attempts > self.setting.max_attempts {
             return Some(Violation::TooManyAttempts);
         }
+        if self.world.held {
+            return Some(Violation::BeganOverHold);
+        }
         let heard = self.world.present().any(|worker| worker.heard) && !self.world.ruled;
         let once = matches!(self.setting.handler, Handler::Calls | Handler::Commits);
         (once && heard).then_some(Violation::BeganAfterEffect)

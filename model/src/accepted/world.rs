@@ -164,6 +164,8 @@ pub struct World {
     pub denied: bool,
     /// Whether an operator has settled this life.
     pub ruled: bool,
+    /// Whether an operator holds it.
+    pub held: bool,
     /// A backup: the record, the life that it is of, and the lives whose request is in it.
     pub saved: Option<(Option<Id>, u8, u8)>,
     /// Whether somebody has deleted the record by hand, or restored an earlier one.
@@ -186,6 +188,7 @@ impl World {
         lied: false,
         denied: false,
         ruled: false,
+        held: false,
         saved: None,
         meddled: false,
         outbox: Outbox::EMPTY,
@@ -208,7 +211,8 @@ impl World {
                 self.life += 1;
                 self.requests |= 1 << self.life;
                 self.queued |= 1 << self.life;
-                (self.lied, self.denied, self.ruled, self.question) = (false, false, false, None);
+                (self.lied, self.denied, self.ruled, self.held) = (false, false, false, false);
+                self.question = None;
                 // What still waits must not be forgotten. What was delivered is judged in the life before.
                 for worker in &mut self.workers {
                     worker.told &= worker.deferred.is_some() && !worker.heard;
@@ -221,7 +225,7 @@ impl World {
 
     /// The record is gone, or as it was earlier, by somebody's hand: what it knew is forgotten. What waits in a queue is reported again.
     pub fn meddle(&mut self, record: Option<Id>) {
-        (self.record, self.late, self.meddled) = (record, None, true);
+        (self.record, self.late, self.meddled, self.held) = (record, None, true, false);
         if let Some(question) = &mut self.question {
             question.is_current = false;
         }
@@ -229,6 +233,11 @@ impl World {
             worker.told &= worker.deferred.is_some() && !worker.heard;
             worker.heard = false;
         }
+    }
+
+    /// An operator settles it.
+    pub const fn rules(&mut self) {
+        (self.ruled, self.held) = (true, false);
     }
 
     /// The executions of the key's present life.

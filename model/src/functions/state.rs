@@ -32,8 +32,8 @@ pub fn record_digest(record: &Record) -> u64 {
             digest(&(answer_digest(answer), completed_at, by.name(), expires_at))
         }
         State::FailedRetryable { failed_at, by, expires_at } => digest(&(failed_at, by.name(), expires_at)),
-        State::Unknown { cause, since, reconcile_at, asked } => {
-            digest(&(cause.name(), since, reconcile_at, asked))
+        State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
+            digest(&(cause.name(), since, reconcile_at, asked, anew_at))
         }
         State::BetweenWorkers { since, reconcile_at } => digest(&(since, reconcile_at)),
         State::Pending { released_by } => digest(&released_by.map(|by| by.name())),

@@ -52,7 +52,7 @@ pub fn released(record: &Record, at: Timestamp, retain: Duration) -> Record {
 
 /// The same record, unknown since this time and due for a question at once.
 pub fn unknown(record: &Record, cause: UnknownCause, at: Timestamp) -> Record {
-    let state = State::Unknown { cause, since: at, reconcile_at: at, asked: 0 };
+    let state = State::Unknown { cause, since: at, reconcile_at: at, asked: 0, anew_at: None };
     Record { revision: fresh(), state, ..record.clone() }
 }
 

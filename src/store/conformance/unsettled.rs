@@ -343,5 +343,5 @@ fn between_workers(tenant: &str, key: &str) -> Record {
 
 /// The same after this many questions, the next of which is due at `next`.
 fn asked(record: &Record, questions: u32, next: Timestamp) -> Record {
-    record.postpone(fresh(), questions, next, NOW).expect("unknown").into()
+    record.postpone(fresh(), questions, None, next, NOW).expect("unknown").into()
 }

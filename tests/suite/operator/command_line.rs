@@ -1,8 +1,10 @@
 //! The operators' command line: what it shows, what it changes, and what happens if an operator makes a mistake.
 
 mod asking;
+mod clocks;
 mod creating;
 mod finding;
+mod holding;
 mod hostile;
 mod listing;
 mod open;

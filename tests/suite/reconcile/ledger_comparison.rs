@@ -172,6 +172,18 @@ async fn identical_ledgers_agree(endpoint: &str) {
     assert_eq!(ledgers.compare(job("2026-11-21")).await.unwrap().summary.only_ours, 1);
 }
 
+// Each refund would raise the alarm about two ledgers that differ.
+#[apply(on_each_store)]
+async fn a_charge_that_was_given_back_is_no_difference(endpoint: &str) {
+    let ledgers = Ledgers::on(endpoint).await;
+    for (id, status) in [("ch_whole", "refunded"), ("ch_part", "partially_refunded")] {
+        ledgers.only_ours(id, 1999).await;
+        ledgers.theirs.list(json!({ "id": id, "amountCents": 1999, "currency": "EUR", "status": status }));
+    }
+    let found = ledgers.compare(job(DAY)).await.unwrap().summary;
+    assert_eq!((found.equal, found.agrees()), (2, true));
+}
+
 #[apply(on_each_store)]
 async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str) {
     let logs = Logs::capture();
@@ -189,7 +201,7 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
     ledgers.only_ours(state, 4).await;
     let nowhere = json!({ "record": "leads nowhere" });
     ledgers.theirs.list(json!({
-        "id": state, "amountCents": 4, "currency": "EUR", "status": "refunded", "metadata": nowhere,
+        "id": state, "amountCents": 4, "currency": "EUR", "status": "disputed", "metadata": nowhere,
     }));
     ledgers.both(twice).await;
     ledgers.only_ours(twice, 1999).await;
@@ -229,7 +241,7 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
         }),
         json!({
             "difference": "differs", "id": state,
-            "ours": charged(4, "succeeded"), "theirs": charged(4, "refunded"),
+            "ours": charged(4, "succeeded"), "theirs": charged(4, "disputed"),
         }),
         json!({ "difference": "duplicate", "id": twice, "side": "ours", "value": charged(1999, "succeeded") }),
     ];

@@ -853,6 +853,67 @@ async fn an_outcome_unasked_for_a_day_is_escalated_after_one_question(endpoint: 
     assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
 }
 
+// T50: what `ask` and `redrive` send restarts both bounds, the number of questions and the day.
+#[apply(on_each_store)]
+async fn the_polls_after_an_operators_question_do_not_escalate_at_once(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, (0..6).map(|_| Err("away"))).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.clock.advance(2 * DEFAULT_MAX_UNKNOWN_AGE);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::Escalated);
+    reconciling.reconciliation.receive(&MessageSummary::ask(&request.key)).await.expect("it is asked");
+    for asked in [1, 2, 3] {
+        let (at, before) = reconciling.next(&request).await;
+        assert_eq!(before, asked);
+        reconciling.guarded.clock.set(at);
+        let polled = reconciling.poll(&request).await;
+        assert_eq!(polled == ReconcileOutcome::Escalated, asked == 3, "{polled:?} after {asked} questions");
+    }
+}
+
+// T53: a deployment released what it did.
+#[apply(on_each_store)]
+async fn only_proof_or_an_operator_ends_what_an_operator_holds(endpoint: &str) {
+    let denials = [Ok(Finding::NotFound), Ok(Finding::NotExecuted), executed()];
+    let reconciling = Reconciling::on(endpoint, denials).await;
+    let (guarded, request) = (&reconciling.guarded, request());
+    let executor = guarded.executor();
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, Report::NotExecuted).await);
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    let seen = guarded.record(&request.key).await.expect("a record");
+    let hold = async || operator.correct(&seen, &Correction::Hold, "olga", "a bad deployment").await;
+    hold().await.expect("it was released");
+    assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
+    let again = hold().await;
+    assert!(matches!(again, Err(CorrectionError::Changed("unknown"))), "{again:?}");
+
+    guarded.clock.advance(2 * NOT_FOUND_GRACE);
+    assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
+    for _ in ["not found", "not executed"] {
+        let asked = reconciling.reconciliation.ask(&request.key).await.expect("an answer");
+        assert_eq!(asked, ReconcileOutcome::Escalated);
+        assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
+    }
+    let asked = reconciling.reconciliation.ask(&request.key).await.expect("an answer");
+    assert_eq!(asked, ReconcileOutcome::Resolved("completed"));
+}
+
+// T32: the retry was faster.
+#[apply(on_each_store)]
+async fn what_a_retry_has_taken_over_is_not_held(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    written(executor.finish(ours, Report::NotExecuted).await);
+    let seen = guarded.record(&request.key).await.expect("a record");
+    let ours = owned(executor.reserve(&request).await);
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    let held = operator.correct(&seen, &Correction::Hold, "olga", "a bad deployment").await;
+    assert!(matches!(held, Err(CorrectionError::Changed("in_progress"))), "{held:?}");
+    written(executor.finish(ours, completed("{}")).await);
+    assert_eq!(guarded.undisturbed_store().audit_lines(&request.key).await.expect("readable"), []);
+}
+
 // T50, T40
 #[apply(on_each_store)]
 async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {

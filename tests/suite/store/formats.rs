@@ -360,6 +360,11 @@ async fn items_are_written_as_in_the_fixtures() {
     reconciliation.ask_if_due(&keyed("between_workers_escalated")).await.expect("escalated");
     writer.keep_items("between_workers_escalated").await;
 
+    writer.end("unknown_asked_anew", unsure()).await;
+    let asked = writer.reconciliation(Finding::AskAgain(None)).ask(&keyed("unknown_asked_anew")).await;
+    asked.expect("asked");
+    writer.keep_items("unknown_asked_anew").await;
+
     assert_unchanged("items.json", writer.written);
 }
 

@@ -168,6 +168,22 @@ async fn a_store_that_fails_is_counted_before_and_after_the_effect(endpoint: &st
     assert_eq!(counts(&operation), expected(&refused));
 }
 
+// One hot row must not look like an outage.
+#[apply(on_each_store)]
+async fn a_store_that_only_reports_contention_does_not_count_as_failed(endpoint: &str) {
+    let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
+    let hot = faults.clone();
+    let app = api(guard, move |_, _| {
+        hot.script("PutItem", [Fault::TransactionConflict]);
+        async { "paid" }
+    });
+    assert_eq!(send(&app, pay("order-1")).await.status, 200);
+    assert_eq!(faults.left(), 0, "the completion has met another transaction");
+    // This one tries once, and has its own alarm for that.
+    let unwritten = [("reserve.created", 1), ("completion.unwritten", 1)];
+    assert_eq!(counts(&operation), expected(&unwritten));
+}
+
 #[apply(on_each_store)]
 async fn a_dead_worker_whose_lease_is_expired_is_counted(endpoint: &str) {
     let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::store::dynamodb::table as definition;
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::{record::SettledBy, store::dynamodb::table as definition};
 use serde_json::{Value, json};
 
 use super::{TENANT, table, table::own};
-use crate::support::{client::client, command::CommandLine, embedded};
+use crate::support::{client::client, command::CommandLine, embedded, guarded::Item};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -43,6 +44,52 @@ async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     assert!(line.contains(&old.key.hash().to_string()) && line.contains("3h 0m"), "{shown}");
     assert!(line.contains("never: escalated, it waits for an operator"), "{shown}");
     table.cli.run(&["list", "--escalated", "--state", "stale"]).await.assert_refused(2, "--escalated");
+}
+
+#[tokio::test]
+async fn a_list_that_leaves_out_unreadable_records_never_says_none() {
+    let table = table().await;
+    for kind in [&["list"][..], &["list", "--escalated"], &["list", "--pending"], &["list", "--released"]] {
+        assert!(table.cli.run(kind).await.stdout.starts_with("None."), "{kind:?}");
+    }
+    // Of a version that this one does not know.
+    let newer = |mut item: Item| {
+        item.insert("schema".into(), AttributeValue::N("999".into()));
+        item
+    };
+    table.unknown_since(own("unknown"), HOUR, true).await;
+    table.dead("dead").await;
+    table.released(own("released"), SettledBy::Worker, HOUR).await;
+    for item in table.items().await.into_values() {
+        table.write_raw(newer(item)).await;
+    }
+    for kind in
+        [&["list"][..], &["list", "--escalated"], &["list", "--state", "stale"], &["list", "--released"]]
+    {
+        let ran = table.cli.run(kind).await;
+        assert!(!ran.stdout.contains("None."), "{kind:?}: {ran:?}");
+        ran.assert_refused(1, "one record cannot be read");
+        let ran = table.cli.run(&[kind, &["--output", "json"]].concat()).await;
+        assert_eq!((ran.code, ran.stdout.trim()), (Some(1), "[]"), "{kind:?}");
+    }
+}
+
+// A scan is not ordered by age, so it does not end at the limit.
+#[tokio::test]
+async fn the_oldest_of_a_scan_come_first_however_small_the_limit() {
+    let table = table().await;
+    for minutes in [3, 1, 9, 7, 5_u32] {
+        let ago = Duration::from_secs(60) * minutes;
+        table.released(own(&format!("k-{minutes}")), SettledBy::Worker, ago).await;
+        table.dead_since(&format!("dead-{minutes}"), ago).await;
+    }
+    for (kind, oldest) in
+        [(&["list", "--released"][..], ["k-9", "k-7"]), (&["list", "--state", "stale"], ["dead-9", "dead-7"])]
+    {
+        let ran = table.cli.run(&[kind, &["--limit", "2", "--output", "json"]].concat()).await;
+        assert!(ran.stderr.contains("There are more"), "{ran:?}");
+        assert_eq!(keys(&serde_json::from_str(&ran.stdout).unwrap()), oldest);
+    }
 }
 
 #[tokio::test]

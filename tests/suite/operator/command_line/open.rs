@@ -1,11 +1,22 @@
 //! `watch` and `sweep`: open records, and what a sweep does with them.
 
-use std::process::Stdio;
+use std::{
+    process::Stdio,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
+use aws_sdk_dynamodb::types::AttributeValue;
+use axum::{
+    Json, Router,
+    body::Bytes,
+    http::{HeaderMap, StatusCode},
+    response::IntoResponse,
+};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{TENANT, table};
+use crate::support::embedded;
 
 #[tokio::test]
 async fn a_sweep_expires_only_records_that_are_listed_as_stale() {
@@ -37,6 +48,58 @@ async fn a_sweep_expires_only_records_that_are_listed_as_stale() {
     for key in ["dead", "unknown"] {
         assert!(ran.stdout.contains(&table.name(key)), "{ran:?}");
     }
+}
+
+/// A relay to the store that refuses every scan but the first.
+async fn one_scan() -> String {
+    let (client, scans) = (reqwest::Client::new(), AtomicUsize::new(0));
+    let scans = std::sync::Arc::new(scans);
+    let relay = async move |headers: HeaderMap, body: Bytes| {
+        let target = headers["x-amz-target"].to_str().expect("a target");
+        if target.ends_with(".Scan") && scans.fetch_add(1, Ordering::SeqCst) > 0 {
+            let error =
+                json!({ "__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no" });
+            return (StatusCode::BAD_REQUEST, Json(error)).into_response();
+        }
+        let answer =
+            client.post(embedded::endpoint()).headers(headers).body(body).send().await.expect("an answer");
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        (status, headers, answer.bytes().await.expect("a whole answer")).into_response()
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = format!("http://{}", listener.local_addr().expect("its address"));
+    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(relay)).await });
+    address
+}
+
+// T50: the whole table takes hours.
+#[tokio::test]
+async fn a_sweep_that_ends_early_has_expired_what_it_found() {
+    let table = table().await;
+    for number in 0..8 {
+        table.dead(&format!("dead-{number}")).await;
+    }
+    // More than a page.
+    for number in 0..4 {
+        let text = |text: String| AttributeValue::S(text);
+        let item = [
+            ("pk", text("acme#create-payment#k".into())),
+            ("sk", text(format!("body#{number}"))),
+            ("body", text("7".repeat(390_000))),
+        ];
+        table.write_raw(item.map(|(name, value)| (name.to_owned(), value)).into()).await;
+    }
+    let ran = table.cli.through(&one_scan().await).run(&["sweep", "--reason", "x", "--yes"]).await;
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let mut expired = 0;
+    for number in 0..8 {
+        let key = format!("dead-{number}");
+        let is_expired = table.record(&key).await.state.name() == "unknown";
+        // Each is printed as it is found.
+        assert_eq!(ran.stdout.contains(&table.name(&key)), is_expired, "{ran:?}");
+        expired += u32::from(is_expired);
+    }
+    assert!(expired > 0 && ran.stdout.contains(&format!("{expired} expired")), "{ran:?}");
 }
 
 #[tokio::test]

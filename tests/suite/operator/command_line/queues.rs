@@ -6,6 +6,7 @@ use std::{
 };
 
 use axum::{Json, Router, body::Bytes, http::HeaderMap, http::StatusCode};
+use lambda_idempotency::world::{SystemWorld, World};
 use serde_json::{Value, json};
 
 /// Queues of messages, each hidden or visible.
@@ -27,6 +28,8 @@ struct Message {
     /// With its deduplication id.
     group: (Value, Value),
     hidden: bool,
+    /// In milliseconds since 1970.
+    sent_at: u64,
 }
 
 pub const DEAD: &str = "http://queues/dead-letters";
@@ -35,6 +38,13 @@ pub const RECONCILE: &str = "http://queues/reconcile";
 pub const DEFERRED_REPORTS: &str = "http://queues/deferred-reports";
 pub const OUTBOX: &str = "http://queues/outbox.fifo";
 pub const WORK: &str = "http://queues/work";
+
+const HOUR: u64 = 3_600_000;
+const DAY: u64 = 24 * HOUR;
+
+fn now() -> u64 {
+    SystemWorld.now().as_millis()
+}
 
 impl Queues {
     pub fn with_dead_letters(bodies: &[Value]) -> Self {
@@ -101,6 +111,8 @@ impl State {
             attributes: sent["MessageAttributes"].clone(),
             group: (sent["MessageGroupId"].clone(), sent["MessageDeduplicationId"].clone()),
             hidden: false,
+            // Each an hour later than the one before, and the first one a day ago.
+            sent_at: now() - DAY + HOUR * (self.sent as u64 - 1),
         };
         self.queues.entry(queue.to_owned()).or_default().push(message);
     }
@@ -121,6 +133,7 @@ impl State {
                             "ReceiptHandle": message.id,
                             "Body": message.body,
                             "MessageAttributes": message.attributes,
+                            "Attributes": { "SentTimestamp": message.sent_at.to_string() },
                         })
                     })
                     .collect();

@@ -225,6 +225,12 @@ async fn dead_letters_show_their_reason_and_the_state_of_their_record() {
     for (line, state) in shown.lines().skip(1).zip(states) {
         assert!(line.contains(state) && line.contains(reason), "{shown}");
     }
+    // The oldest come first, each with its age.
+    let ages = ["1d 0h", "23h 0m", "22h 0m", "21h 0m", "20h 0m"];
+    assert!(shown.lines().skip(1).zip(ages).all(|(line, age)| line.contains(age)), "{shown}");
+    assert!(shown.contains("a stream record that cannot be read"), "{shown}");
+    assert_eq!(shown.lines().last(), Some("4 ask, 1 poison."));
+    assert_eq!(printed["totals"], json!({ "ask": 4, "poison": 1 }));
 
     let drop = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--drop", "--kind", "poison"];
     let ran = table.cli.run(&[&drop[..], &WHY].concat()).await;
@@ -253,12 +259,12 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     let ran = listed(&[&doubles[..], &["--limit", "3"]].concat()).await;
     assert_eq!((ran.code, ran.stdout.trim_end(), &*ran.stderr), (Some(0), NO_MATCH, MORE));
     let ran = listed(&["--limit", "3"]).await;
-    assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (4, MORE), "{ran:?}");
+    assert_eq!((ran.stdout.lines().count(), &*ran.stderr), (6, MORE), "{ran:?}");
     let ran = listed(&["--limit", "1", "--kind", "ask"]).await;
     assert_eq!(ran.stdout.trim_end(), "The one dead letter that was looked at does not match. Kinds: check.");
     assert_eq!(ran.stderr, "looked at one dead letter, there may be more: raise --limit\n");
     let printed = table.cli.json(&[&dead_letters[..], &doubles, &["--limit", "3"]].concat()).await;
-    assert_eq!(printed, json!({ "dead_letters": [], "looked_at": 3, "more": true }));
+    assert_eq!(printed, json!({ "dead_letters": [], "totals": {}, "looked_at": 3, "more": true }));
 
     // All dead letters are looked at.
     let ran = listed(&["--limit", "5", "--id", "message-4", "--kind", "check"]).await;
@@ -302,7 +308,7 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
         )
     );
     let printed = table.cli.json(&dead_letters).await;
-    assert_eq!(printed, json!({ "dead_letters": [], "looked_at": 0, "more": false }));
+    assert_eq!(printed, json!({ "dead_letters": [], "totals": {}, "looked_at": 0, "more": false }));
 }
 
 // The outbox and a worker are consumers: they send their dead letters with a reason. Anybody may have sent what another consumer got.
@@ -349,4 +355,30 @@ async fn deliveries_and_accepted_work_go_back_and_other_consumers_messages_stay(
         ["redrive-deliver to outbox", "redrive-work to work"].iter().all(|what| lines.contains(what)),
         "{lines:?}"
     );
+}
+
+// What has no reason of its own says where it can be found.
+#[tokio::test]
+async fn every_kind_of_dead_letter_says_why_it_is_there() {
+    let table = table().await;
+    let key = table.name("k-1");
+    let message = |kind: &str| json!({ "version": 1, "kind": kind, "key": key });
+    let run = json!({ "requestContext": {
+        "condition": "RetryAttemptsExhausted", "functionArn": "arn:aws:lambda:eu-central-1:1:function:stale"
+    } });
+    let queues =
+        Queues::with_dead_letters(&[message("check"), message("deferred_report"), message("deliver"), run]);
+    let address = queues.serve().await;
+    let list = ["dead-letters", "--queue", DEAD, "--sqs-endpoint-url", &address];
+    let shown = table.cli.run(&list).await.stdout;
+    let whys = [
+        "log of `stale`",
+        "log of `reconcile`",
+        "log of `outbox`",
+        "RetryAttemptsExhausted of arn:aws:lambda",
+    ];
+    for (line, why) in shown.lines().skip(1).zip(whys) {
+        assert!(line.contains(why), "{shown}");
+    }
+    assert_eq!(shown.lines().last(), Some("1 check, 1 deferred_report, 1 deliver, 1 failed_run."));
 }

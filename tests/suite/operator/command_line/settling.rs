@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    Failure, Guard, Operation, RunError, key::Tenant, record::State, store::Outbox,
+    Failure, Guard, Operation, RunError,
+    key::Tenant,
+    record::{Evidence, State},
+    store::Outbox,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 use serde_json::json;
@@ -23,6 +26,30 @@ async fn a_release_states_its_consequence_and_warns_if_too_early() {
         assert!(ran.stdout.contains("the next retry with this key runs the operation"), "{ran:?}");
         assert_eq!(table.retry(key).await, "owned");
     }
+}
+
+// T53: a retry would do again what was reported.
+#[tokio::test]
+async fn a_release_over_a_reported_effect_needs_an_option_of_its_own() {
+    let table = table().await;
+    for (key, reported) in [("effect", Evidence::Effect), ("perhaps", Evidence::Perhaps)] {
+        let mut unknown = table.unknown_since(own(key), DEFAULT_NOT_FOUND_GRACE * 2, true).await;
+        unknown.reported = Some(reported);
+        table.replace(unknown).await;
+    }
+    let settle = |key: &str| ["settle".to_owned(), table.name(key), "--not-executed".to_owned()];
+    let run = async |key: &str, more: &[&str]| {
+        let settle = settle(key);
+        let settle: Vec<_> = settle.iter().map(String::as_str).collect();
+        table.cli.run(&[&settle[..], more, &WHY].concat()).await
+    };
+    run("effect", &[]).await.assert_refused(3, "--overrule-effect");
+    assert_eq!(table.retry("effect").await, "unknown");
+    let ran = run("effect", &["--overrule-effect"]).await;
+    assert!(ran.code == Some(0) && ran.stdout.contains("overrules the effect that was reported"), "{ran:?}");
+    assert_eq!(table.retry("effect").await, "owned");
+    let ran = run("perhaps", &[]).await;
+    assert!(ran.code == Some(0) && ran.stdout.contains("overrules another execution"), "{ran:?}");
 }
 
 // A record is not released while its client may still retry.

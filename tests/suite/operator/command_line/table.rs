@@ -7,7 +7,7 @@ use lambda_idempotency::{
     internal::{Executor, Ownership, Request},
     key::RecordKey,
     operation::OnLeaseExpiry,
-    record::{Answer, Note, Record, Reference, State, UnknownCause},
+    record::{Answer, Note, Record, Reference, SettledBy, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -57,6 +57,11 @@ impl OperatorsTable {
         self.insert(reserved(key, now().minus(MINUTE))).await
     }
 
+    /// A record whose worker's lease expired `ago`.
+    pub async fn dead_since(&self, key: &str, ago: Duration) -> Record {
+        self.insert(reserved(key, now().minus(ago))).await
+    }
+
     /// A record whose worker's lease was expired.
     pub async fn unknown(&self, key: &str) -> Record {
         let reserved = reserved(key, now().minus(MINUTE));
@@ -70,6 +75,16 @@ impl OperatorsTable {
         let mut record = samples::unknown(&began, UnknownCause::LeaseExpired, since);
         let State::Unknown { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
         *reconcile_at = if escalated { Timestamp::MAX } else { now() };
+        self.insert(record).await
+    }
+
+    /// A record that was released `ago`.
+    pub async fn released(&self, key: RecordKey, who: SettledBy, ago: Duration) -> Record {
+        let at = now().minus(ago);
+        let began = samples::in_progress(key, fingerprints(BODY), at.minus(MINUTE), at.plus(MINUTE));
+        let mut record = samples::released(&began, at, RETENTION);
+        let State::FailedRetryable { by, .. } = &mut record.state else { panic!("{record:?}") };
+        *by = who;
         self.insert(record).await
     }
 

@@ -1,0 +1,108 @@
+//! `hold`: holds what a deployment released although it perhaps had its effect, so that no retry runs it.
+
+use lambda_idempotency::{
+    internal::{Correction, CorrectionError},
+    record::Record,
+};
+use serde_json::json;
+
+use crate::{
+    args::{Global, Hold},
+    change::{self, BUSY},
+    context::Context,
+    failure::{Failure, unreadable},
+    list,
+    output::cell,
+    record::RecordJson,
+    released,
+};
+
+pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
+    change::check(&args.change)?;
+    if !args.released && (args.which.is_given() || args.tenant.is_some()) {
+        return Err(Failure::Usage("--since, --by, --operation and --tenant pick among --released".into()));
+    }
+    let tenant = list::tenant(args.tenant.as_deref())?;
+    let context = Context::open(global).await?;
+    let (found, unread) = match args.released {
+        true => {
+            let rate = args.pace.units_per_second;
+            released::find(&context, tenant.as_ref(), &args.which, rate).await?
+        }
+        false => {
+            let mut named = Vec::new();
+            for key in &args.names {
+                named.push(context.load(key).await?);
+            }
+            (named, 0)
+        }
+    };
+    let refused = |record: &Record| context.operator.preview(record, &Correction::Hold).err();
+    let (refused, held): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .map(|record| (refused(&record), record))
+        .partition(|(refused, _)| refused.is_some());
+    let held: Vec<_> = held.into_iter().map(|(_, record)| record).collect();
+    show(&context, args, &held, &refused)?;
+    if !held.is_empty() {
+        change::confirm(&args.change, &format!("Hold these {}? No retry runs them then.", held.len()))?;
+    }
+    let (done, failed) = change::each(&context, held, &Correction::Hold, &args.change).await?;
+    // What was done is printed even if not all were held.
+    print(&context, &done, &refused)?;
+    failed.map_or(Ok(()), Err)?;
+    // Of those that were named, each was meant.
+    match refused.first() {
+        Some((Some(error), record)) if !args.released => {
+            let name = change::name(&record.key);
+            Err(Failure::NotAsExpected(format!("{} not held: {name}: {error}", refused.len())))
+        }
+        _ => unreadable(unread),
+    }
+}
+
+type Refused = (Option<CorrectionError>, Record);
+
+fn show(context: &Context, args: &Hold, held: &[Record], refused: &[Refused]) -> Result<(), Failure> {
+    let screen = &context.screen;
+    let mut text = released::table(screen, held, context.now()).trim_fmt();
+    if !refused.is_empty() {
+        let mut table = screen.table(["not held", "why"]);
+        for (error, record) in refused {
+            let why = error.as_ref().map(ToString::to_string).unwrap_or_default();
+            table.add_row([cell(record.key.partition_key()), cell(why)]);
+        }
+        text = format!("{text}\n\n{}", table.trim_fmt());
+    }
+    match (screen.is_json(), args.change.yes) {
+        _ if held.is_empty() && refused.is_empty() => Ok(()),
+        (false, _) => screen.print(&text),
+        // Standard output is for a program, but the operator must see the records before answering.
+        (true, false) => {
+            eprintln!("{text}");
+            Ok(())
+        }
+        (true, true) => Ok(()),
+    }
+}
+
+fn print(context: &Context, done: &[(Record, &'static str)], refused: &[Refused]) -> Result<(), Failure> {
+    let held = done.iter().filter(|(_, is)| *is != BUSY).count();
+    if context.screen.is_json() {
+        let records = done.iter().map(|(record, is)| json!({ "was": RecordJson::from(record), "is": is }));
+        let not_held = refused.iter().map(|(error, record)| {
+            json!({ "record": RecordJson::from(record), "why": error.as_ref().map(ToString::to_string) })
+        });
+        let document = json!({
+            "held": held,
+            "records": records.collect::<Vec<_>>(),
+            "not_held": not_held.collect::<Vec<_>>(),
+        });
+        return context.screen.print_json(&document, false);
+    }
+    context.screen.print(&format!(
+        "{held} held, each with an audit line; {} changed meanwhile, {} not held.",
+        done.len() - held,
+        refused.len()
+    ))
+}

@@ -1,0 +1,92 @@
+//! Records that were released, and accepted work that is pending again: found by a scan of the whole table.
+
+use comfy_table::Table;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use lambda_idempotency::{
+    key::{RecordKey, Tenant},
+    record::{Note, Record, SettledBy, State},
+    store::{Store, StoreErrorKind},
+    time::Timestamp,
+};
+
+use crate::{
+    args::Released,
+    context::Context,
+    failure::Failure,
+    output::{Screen, cell, state_cell, when},
+    record::attempts,
+    scan,
+};
+
+/// How many records are read at once.
+const AT_ONCE: usize = 16;
+
+/// The released records that are meant, oldest first, and how many cannot be read. Each is read again, consistently.
+pub async fn find(
+    context: &Context,
+    tenant: Option<&Tenant>,
+    args: &Released,
+    units_per_second: f64,
+) -> Result<(Vec<Record>, usize), Failure> {
+    let since = args.since.map(|since| since.at(context.now())).unwrap_or_default();
+    let mut keys = Vec::new();
+    let query = |scan: aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder| {
+        scan.filter_expression(
+            "sk = :record AND (#state = :released OR (#state = :pending AND attribute_exists(settled_by)))",
+        )
+        .expression_attribute_names("#state", "state")
+        .expression_attribute_values(":record", scan::text("record"))
+        .expression_attribute_values(":released", scan::text(State::FAILED_RETRYABLE))
+        .expression_attribute_values(":pending", scan::text(State::PENDING))
+    };
+    let ours = |key: &RecordKey| tenant.is_none_or(|tenant| key.tenant() == tenant) && args.means(key);
+    let mut unreadable = scan::names(context, units_per_second, query, |key| {
+        keys.extend(Some(key).filter(ours));
+        true
+    })
+    .await?;
+    let reads = stream::iter(keys).map(async |key| match context.store.load(&key).await {
+        Err(error) if error.kind() == StoreErrorKind::Unreadable => Ok(Err(())),
+        read => read.map(Ok),
+    });
+    let read: Vec<_> = reads.buffer_unordered(AT_ONCE).try_collect().await?;
+    let mut records = Vec::new();
+    for record in read {
+        match record {
+            Ok(record) => records.extend(record.filter(|record| is_meant(record, since, &args.by))),
+            Err(()) => unreadable += 1,
+        }
+    }
+    records.sort_by_key(released_at);
+    Ok((records, unreadable))
+}
+
+fn is_meant(record: &Record, since: Timestamp, by: &[SettledBy]) -> bool {
+    let released_by = record.state.released_by();
+    released_by.is_some_and(|who| by.is_empty() || by.contains(&who)) && released_at(record) >= since
+}
+
+/// When it was released; of accepted work, when the execution began that did nothing.
+pub fn released_at(record: &Record) -> Timestamp {
+    match record.state {
+        State::FailedRetryable { failed_at, .. } => failed_at,
+        _ => record.began_at,
+    }
+}
+
+/// A line for each record.
+pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
+    let mut table = screen.table(["record", "in logs", "state", "released", "by", "attempts", "why"]);
+    for record in records {
+        table.add_row([
+            cell(record.key.partition_key()),
+            cell(record.key.hash()),
+            state_cell(record.state.name()),
+            cell(when(released_at(record), now)),
+            cell(record.state.released_by().map_or("", SettledBy::name)),
+            cell(attempts(record)),
+            cell(record.last_failure.as_ref().map_or("", Note::as_str)),
+        ]);
+    }
+    table
+}

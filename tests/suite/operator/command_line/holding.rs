@@ -1,0 +1,111 @@
+//! `list --released` and `hold`: a deployment released what it did.
+
+use std::time::Duration;
+
+use lambda_idempotency::record::{Record, SettledBy};
+use serde_json::{Value, json};
+
+use super::{
+    WHY, table,
+    table::{OperatorsTable, own},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn keys(listed: &Value) -> Vec<&str> {
+    listed.as_array().unwrap().iter().map(|record| record["key"].as_str().unwrap()).collect()
+}
+
+/// Released by a worker before, and after, a deployment; after it, by certainty too. Another one is completed.
+async fn deployed() -> (OperatorsTable, [Record; 4]) {
+    let table = table().await;
+    let before = table.released(own("before"), SettledBy::Worker, 120 * MINUTE).await;
+    let wrong = table.released(own("wrong"), SettledBy::Worker, 30 * MINUTE).await;
+    let later = table.released(own("later"), SettledBy::NotBegun, 20 * MINUTE).await;
+    let certain = table.released(own("certain"), SettledBy::Certainty, 10 * MINUTE).await;
+    table.completed("done", "kept").await;
+    table.unknown("unknown").await;
+    (table, [before, wrong, later, certain])
+}
+
+#[tokio::test]
+async fn released_records_are_listed_by_time_and_by_who_released_them() {
+    let (table, [before, ..]) = deployed().await;
+    let list = async |more: &[&str]| {
+        let listed = table.cli.json(&[&["list", "--released"][..], more].concat()).await;
+        keys(&listed).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(list(&[]).await, ["before", "wrong", "later", "certain"]);
+    assert_eq!(list(&["--since", "1h"]).await, ["wrong", "later", "certain"]);
+    assert_eq!(list(&["--since", "1h", "--by", "worker"]).await, ["wrong"]);
+    assert_eq!(list(&["--by", "worker", "--by", "certainty"]).await, ["before", "wrong", "certain"]);
+    assert_eq!(list(&["--operation", "refund"]).await, [] as [&str; 0]);
+    assert_eq!(list(&["--tenant", "shop-b"]).await, [] as [&str; 0]);
+    let shown =
+        table.cli.run(&["list", "--released", "--since", "2020-01-01T00:00:00Z", "--limit", "1"]).await;
+    let line = shown.stdout.lines().nth(1).unwrap_or_default();
+    assert!(line.contains(&before.key.hash().to_string()) && line.contains("(2h 0m ago)"), "{shown:?}");
+    assert!(line.contains("worker") && shown.stderr.contains("There are more"), "{shown:?}");
+    for (usage, text) in [
+        (&["list", "--since", "1h"][..], "--released"),
+        (&["list", "--released", "--by", "me"], "assumption"),
+    ] {
+        let ran = table.cli.run(usage).await;
+        assert!(ran.code == Some(2) && ran.stderr.contains(text), "{ran:?}");
+    }
+}
+
+// T53: a retry would do it again.
+#[tokio::test]
+async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
+    let (table, [before, wrong, ..]) = deployed().await;
+    let hold = ["hold", "--released", "--since", "1h", "--operation", "create-payment"];
+    table.cli.run(&[&hold[..], &["--reason", "x"]].concat()).await.assert_refused(2, "--yes");
+    let held = table.cli.json(&[&hold[..], &WHY].concat()).await;
+    assert_eq!(held["held"], 2, "{held}");
+    let [not_held] = &held["not_held"].as_array().unwrap()[..] else { panic!("{held}") };
+    assert_eq!(not_held["record"]["key"], "certain");
+    assert!(not_held["why"].as_str().unwrap().contains("certainly did nothing"), "{held}");
+
+    for key in ["wrong", "later"] {
+        assert_eq!(table.retry(key).await, "unknown");
+        let shown = table.cli.json(&["show", &table.name(key)]).await;
+        let [line] = &shown["audit"].as_array().unwrap()[..] else { panic!("{shown}") };
+        assert_eq!((&line["what"], &line["reason"]), (&json!("hold"), &json!(WHY[2])));
+        assert_eq!(
+            (&line["before"]["state"], &line["after"]["state"]),
+            (&json!("failed_retryable"), &json!("unknown"))
+        );
+        assert_eq!(shown["record"]["reported"], "effect");
+        assert_eq!(shown["record"]["unknown"]["escalated"], true);
+        let failure = shown["record"]["last_failure"].as_str().unwrap();
+        assert!(failure.starts_with("held by olga@"), "{failure}");
+    }
+    assert_eq!(table.record("wrong").await.attempts, wrong.attempts);
+    assert_eq!(table.record("before").await, before, "it was released before the deployment");
+    assert_eq!(keys(&table.cli.json(&["list", "--escalated"]).await), ["wrong", "later"]);
+    let listed = table.cli.run(&["list"]).await.stdout;
+    assert_eq!(listed.matches("held by olga@").count(), 2, "{listed}");
+    // Again: nothing is left to hold.
+    let held = table.cli.json(&[&hold[..], &["--by", "worker"], &WHY].concat()).await;
+    assert_eq!((&held["held"], &held["records"]), (&json!(0), &json!([])));
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_held_is_named_with_its_reason() {
+    let (table, _) = deployed().await;
+    let [wrong, certain, done] = ["wrong", "certain", "done"].map(|key| table.name(key));
+    let ran = table.cli.run(&[&["hold", &wrong, &certain, &done][..], &WHY].concat()).await;
+    assert_eq!(ran.code, Some(3), "{ran:?}");
+    assert!(ran.stdout.contains("1 held") && ran.stdout.contains("the record is completed"), "{ran:?}");
+    assert!(ran.stderr.contains("2 not held") && ran.stderr.contains(&certain), "{ran:?}");
+    assert_eq!(table.retry("wrong").await, "unknown");
+    table
+        .cli
+        .run(&[&["hold", &table.name("k-9")][..], &WHY].concat())
+        .await
+        .assert_refused(3, "has no record");
+    for usage in [&["hold"][..], &["hold", "--released"], &["hold", &wrong, "--since", "1h"]] {
+        assert_eq!(table.cli.run(&[usage, &WHY].concat()).await.code, Some(2), "{usage:?}");
+    }
+}
