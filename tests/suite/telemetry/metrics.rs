@@ -356,7 +356,7 @@ async fn what_is_published_is_counted_when_it_commits(endpoint: &str) {
     let (guarded, operation) = (Guarded::on(endpoint).await, format!("publishes-{}", Uuid::new_v4()));
     let topic = Topics::parse("order.placed=own").and_then(|topics| topics.topic("order.placed"));
     let topic = topic.expect("a topic");
-    let app = api(guard_of(guarded.store(), Operation::new(&*operation)), move |parts, body| {
+    let app = api(guard_of(guarded.store(), Operation::new(&operation)), move |parts, body| {
         for n in 0..2 {
             execution(&parts).publish(&topic, &n).expect("it is a message");
         }
