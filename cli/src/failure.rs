@@ -105,7 +105,7 @@ mod tests {
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::InFlight), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::NothingCommitted), true, "nothing was changed: "),
-            (CorrectionError::NotHeld(HoldError::Certain), true, "nothing was changed: "),
+            (CorrectionError::NotHeld(HoldError("completed")), true, "nothing was changed: "),
             (CorrectionError::Phase(PhaseCorrectionError::Known), true, "nothing was changed: "),
             (CorrectionError::Phase(PhaseCorrectionError::NotJson), false, "nothing was changed: "),
             (CorrectionError::BodyTooLarge, false, "nothing was changed: "),

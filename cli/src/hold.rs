@@ -52,6 +52,10 @@ pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
     print(&context, &done, &refused)?;
     failed.map_or(Ok(()), Err)?;
     // Of those that were named, each was meant.
+    if let Some((record, _)) = done.iter().find(|(_, is)| *is == BUSY && !args.released) {
+        let name = change::name(&record.key);
+        return Err(Failure::NotAsExpected(format!("{name} has changed meanwhile, and is not held")));
+    }
     match refused.first() {
         Some((Some(error), record)) if !args.released => {
             let name = change::name(&record.key);

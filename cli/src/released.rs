@@ -63,7 +63,9 @@ pub async fn find(
 
 fn is_meant(record: &Record, since: Timestamp, by: &[SettledBy]) -> bool {
     let released_by = record.state.released_by();
-    released_by.is_some_and(|who| by.is_empty() || by.contains(&who)) && released_at(record) >= since
+    // Accepted work does not say when it was released: rather one too many.
+    let is_late = matches!(record.state, State::Pending { .. }) || released_at(record) >= since;
+    released_by.is_some_and(|who| by.is_empty() || by.contains(&who)) && is_late
 }
 
 /// When it was released; of accepted work, when the execution began that did nothing.

@@ -16,13 +16,14 @@ use crate::{
 };
 
 impl Executor {
-    /// Defers a report that could not be written, if there is a queue.
+    /// Defers a report that could not be written, if there is a queue. If it is not sent, `unsent` counts it.
     pub(super) async fn defer(
         &self,
         execution: &Execution,
         seen: &Record,
         report: &Report,
         kept: &Kept,
+        unsent: Count,
     ) -> FinishOutcome {
         let operation = self.operation().name();
         if self.send_report(execution, seen, report, kept).await {
@@ -30,7 +31,7 @@ impl Executor {
             Count::Deferred.add(operation);
             FinishOutcome::Deferred
         } else {
-            Count::Unwritten.add(operation);
+            unsent.add(operation);
             FinishOutcome::Unwritten
         }
     }
@@ -42,6 +43,7 @@ impl Executor {
         worker: &Record,
         place: usize,
         phase: &Phase,
+        unsent: Count,
     ) {
         let wanted = worker
             .keep(worker, place, phase, worker.revision, phase.at)
@@ -50,7 +52,7 @@ impl Executor {
             .and_then(|wanted| DeferredReport::of(wanted.into(), &[]).map_err(|error| error.to_string()));
         let count = match self.send(execution, report).await {
             true => Count::Deferred,
-            false => Count::Unwritten,
+            false => unsent,
         };
         count.add(self.operation().name());
     }

@@ -146,7 +146,7 @@ impl Executor {
                 if reported.overtaken_by(&current, now) == Overtaken::Escalated(GONE) =>
             {
                 tracing::error!("the key belongs to another request, or has begun again");
-                self.defer(&execution, &seen, &report, kept).await
+                self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await
             }
             Ok(Finished::Refused(current)) if !reported.is_missing_in(&current, now) => {
                 self.elsewhere(&current, stop_at).await
@@ -181,10 +181,10 @@ impl Executor {
             Ok(Finished::Gone) => {
                 tracing::error!("the record is gone and its retention is over: it is not written again");
                 // Reconciliation also finds no record, and escalates the report.
-                self.defer(&execution, &seen, &report, kept).await
+                self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await
             }
             Err(_) => {
-                let deferred = self.defer(&execution, &seen, &report, kept).await;
+                let deferred = self.defer(&execution, &seen, &report, kept, Count::Unwritten).await;
                 // Until it is applied, a retry may resume, and may get another answer. Or parts of it are done.
                 if seen.phases.is_some() && (matches!(ended, Ended::Completed(_)) || seen.is_resumed()) {
                     return FinishOutcome::Interrupted;

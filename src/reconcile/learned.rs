@@ -183,9 +183,13 @@ impl Asked<'_> {
                 // Only its worker, or the next one, knows what follows.
                 (_, State::InProgress { .. } | State::BetweenWorkers { .. }) => current.expire(revision, now),
                 (Learned::Phase(phase), _) => current.note(phase, revision, now).ok(),
-                (Learned::NotExecuted, _) => current.nothing_follows(revision, now),
+                // Not over an effect that was reported, or that an operator holds it for.
+                (Learned::NotExecuted, _) if current.may_end_without_effect() => {
+                    current.nothing_follows(revision, now)
+                }
                 (Learned::NotFound, _)
-                    if self.is_remembered(current)
+                    if current.may_end_without_effect()
+                        && self.is_remembered(current)
                         && self.not_found.releases
                         && self.waited(current) >= self.not_found.grace =>
                 {
@@ -783,6 +787,19 @@ mod tests {
         }
         let later = next(&unknown, &unknown, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap();
         assert!(!escalates(&later) && later.state.name() == "unknown");
+    }
+
+    // T53: an operator holds it, because it perhaps made its call, whatever its handler said.
+    #[test]
+    fn no_denial_resumes_what_is_held() {
+        let [_, between, _] = with_phases();
+        let held: Record = between.hold(Revision::mint(), START).unwrap().into();
+        for denied in [Learned::NotExecuted, Learned::NotFound] {
+            let anew = next(&held, &held, Asks::Anew, &denied).unwrap();
+            assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
+        }
+        let refund = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+        assert_eq!(becomes(&held, &held, Asks::Anew, &refund), "between_workers", "its call is proven");
     }
 
     // T40: a later execution makes the question no younger.

@@ -22,8 +22,9 @@ const POLL: &str = "poll";
 
 /// The due questions, in the order in which a poll asks them.
 ///
-/// It goes round all tenants, in the store's order, and takes a turn of each of which something is due. A poll that has no time left leaves
-/// its place to the next poll. If each began anew, the tenants at the end would wait for as long as those at the beginning have questions.
+/// It goes round all tenants, in the store's order, and takes a turn of each of which something is due. It leaves its place to the next poll
+/// with each turn, because it may be killed. If each poll began anew, the tenants at the end would wait for as long as those at the beginning
+/// have questions, or as one of theirs kills the poll.
 pub(super) struct Turns<'a> {
     reconciliation: &'a Reconciliation,
     until: Instant,
@@ -89,8 +90,11 @@ impl<'a> Turns<'a> {
             if self.until.since(self.reconciliation.engine.world.instant()) < MIN_QUESTION_TIME {
                 self.ended = Some(Ended::NoTime);
             } else if let Some((key, last)) = self.questions.pop_front() {
-                self.place = last.or(self.place.take());
                 self.taken.insert(key.clone());
+                if let Some(last) = last {
+                    self.place = Some(last);
+                    self.save().await;
+                }
                 return Some(key);
             } else if let Err(error) = self.read().await {
                 self.ended = Some(Ended::Failed(error));
@@ -100,6 +104,9 @@ impl<'a> Turns<'a> {
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
+        // All turns before it are over, or nothing is due there.
+        self.place = self.from.clone();
+        self.save().await;
         let now = self.reconciliation.engine.world.now();
         let due = self.reconciliation.records.due(now, self.from.as_ref(), TURN, &self.taken).await?;
         self.round.has_found |= !due.turns.is_empty();
@@ -123,30 +130,42 @@ impl<'a> Turns<'a> {
     ///
     /// # Errors
     /// If the store could not read what is due.
-    pub(super) async fn end(self) -> Result<(), StoreError> {
-        let ended = self.ended.unwrap_or(Ended::NoTime);
-        let place = match &ended {
-            Ended::AllAsked => None,
+    pub(super) async fn end(mut self) -> Result<(), StoreError> {
+        let ended = self.ended.take().unwrap_or(Ended::NoTime);
+        match &ended {
+            Ended::AllAsked => self.place = None,
             // The store may have refused the place to continue from.
-            Ended::Failed(error) if error.kind() == StoreErrorKind::Refused => None,
-            Ended::NoTime | Ended::Failed(_) => self.place,
-        };
-        // Strings: this cannot fail.
-        let progress = place.map(|place| serde_json::to_string(&place).unwrap_or_default());
-        let (seen, saved) = self.saved;
-        if progress != saved {
-            let Reconciliation { engine, records, .. } = self.reconciliation;
-            let revision = engine.world.nonce().into();
-            let checkpoint =
-                Checkpoint { name: POLL.to_owned(), revision, lease_until: engine.world.now(), progress };
-            // If another poll has written its place, that one counts.
-            if let Err(error) = engine.bounded(None, records.write_checkpoint(seen, &checkpoint)).await {
-                tracing::warn!(cause = error.cause(), "the next poll begins where this one did");
-            }
+            Ended::Failed(error) if error.kind() == StoreErrorKind::Refused => self.place = None,
+            Ended::NoTime | Ended::Failed(_) => {}
         }
+        self.save().await;
         match ended {
             Ended::Failed(error) => Err(error),
             Ended::AllAsked | Ended::NoTime => Ok(()),
+        }
+    }
+
+    /// Writes the place, if it is another one. If another poll has written its own meanwhile, that one counts.
+    async fn save(&mut self) {
+        // Strings: this cannot fail.
+        let progress = self.place.as_ref().map(|place| serde_json::to_string(place).unwrap_or_default());
+        if progress == self.saved.1 {
+            return;
+        }
+        let Reconciliation { engine, records, .. } = self.reconciliation;
+        let revision: Revision = engine.world.nonce().into();
+        let checkpoint = Checkpoint {
+            name: POLL.to_owned(),
+            revision,
+            lease_until: engine.world.now(),
+            progress: progress.clone(),
+        };
+        let write = records.write_checkpoint(self.saved.0, &checkpoint);
+        match engine.bounded(None, write).await {
+            Ok(_) => self.saved = (Some(revision), progress),
+            Err(error) => {
+                tracing::warn!(cause = error.cause(), "the next poll begins where an earlier one did");
+            }
         }
     }
 }

@@ -1,39 +1,34 @@
-//! An operator holds what was released: a deployment released it although it perhaps had its effect.
+//! An operator holds a record from which an execution could begin: its release, or the table itself, is not to be trusted.
 
-use super::{Record, Revision, Transition};
+use super::{Evidence, Record, Revision, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
-/// Why a record cannot be held.
+/// Why a record cannot be held: no execution can begin from it anyway, or one runs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HoldError {
-    /// No retry would run it anyway, or one runs it now.
-    #[error("the record is {0}, and not released")]
-    NotReleased(&'static str),
-    /// Its transaction can no longer commit, whatever its worker said.
-    #[error(
-        "its execution certainly did nothing, because its transaction can no longer commit: a retry is safe"
-    )]
-    Certain,
-    /// It was released because it had begun no phase, whatever its handler said.
-    #[error("the operation resumes, and had begun none of its phases: a retry is safe")]
-    NoPhaseBegun,
-}
+#[error("the record is {0}: no execution can begin, or one runs now")]
+pub struct HoldError(
+    /// The state of the record.
+    pub &'static str,
+);
 
 impl Record {
-    /// Holds what is released, and accepted work that is pending again: → unknown and escalated, with a reported effect. So no
-    /// execution begins, and only proof of the effect, or an operator, settles it.
+    /// Holds what is released, by whomever, what waits for a worker, and what is between workers: → unknown and escalated, with a reported
+    /// effect. So no execution begins, and only proof of the effect, or an operator, settles it.
     ///
-    /// It overrules what somebody said or assumed, and not what the library itself has seen: that the transaction of an execution
-    /// cannot commit any more, or that it had begun no phase.
+    /// It overrules every word, also one that is certain: a restored table has forgotten what came after it. Nothing is lost by a
+    /// hold that was not needed, because an operator can release it.
     pub(crate) fn hold(&self, revision: Revision, now: Timestamp) -> Result<Transition, HoldError> {
-        if self.state.released_by().is_none() {
-            return Err(HoldError::NotReleased(self.state.name()));
-        }
-        if self.phases.is_some() {
-            return Err(HoldError::NoPhaseBegun);
-        }
-        // As for an effect that the provider reports: here, an operator reports one that is possible.
-        self.claim(revision, Timestamp::MAX, now).ok_or(HoldError::Certain)
+        let (State::Pending { .. } | State::FailedRetryable { .. } | State::BetweenWorkers { .. }) =
+            self.state
+        else {
+            return Err(HoldError(self.state.name()));
+        };
+        // Not `contested`: what its execution said counts no longer, so another one's effect is a double.
+        let cause = UnknownCause::PerhapsExecuted;
+        let state =
+            State::Unknown { cause, since: now, reconcile_at: Timestamp::MAX, asked: 0, anew_at: None };
+        let reported = Some(Evidence::Effect);
+        Ok(Transition::to(Self { reported, state, ..self.unknown(revision, cause, now) }))
     }
 }
 
@@ -43,8 +38,7 @@ mod tests {
     use crate::{
         operation::Operation,
         record::{
-            Evidence, Note, Phases, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work,
-            decide,
+            Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work, decide,
             tests::{RETAIN, accepted, answer, reservation},
         },
     };
@@ -69,20 +63,26 @@ mod tests {
         let operation = Operation::new("pay");
         let begins =
             |record: &Record| decide(Some(record), &reservation("k"), fresh(), LATER, &operation).is_ok();
-        let said = [SettledBy::Worker, SettledBy::Provider, SettledBy::Operator, SettledBy::Assumption];
-        for by in [&said[..], &[SettledBy::NotBegun]].concat() {
+        for by in [
+            SettledBy::Worker,
+            SettledBy::Provider,
+            SettledBy::Operator,
+            SettledBy::Assumption,
+            SettledBy::NotBegun,
+            SettledBy::Certainty,
+        ] {
             let released = released(&reserved(), by);
             assert!(begins(&released), "{by:?}");
             let revision = fresh();
             let held = Record::from(released.hold(revision, LATER).unwrap());
             assert!(!begins(&held), "{by:?}");
-            let (cause, reported) = (UnknownCause::Contested, Some(Evidence::Effect));
+            let (cause, reported) = (UnknownCause::PerhapsExecuted, Some(Evidence::Effect));
             let (since, reconcile_at) = (LATER, Timestamp::MAX);
             let state = State::Unknown { cause, since, reconcile_at, asked: 0, anew_at: None };
-            let last_failure = Some(Note::new("contested"));
+            let last_failure = Some(Note::new("perhaps_executed"));
             assert_eq!(held, Record { revision, reported, last_failure, state, ..released });
             // It is held once, and its worker's word does not release it.
-            assert_eq!(held.hold(fresh(), LATER), Err(HoldError::NotReleased("unknown")));
+            assert_eq!(held.hold(fresh(), LATER), Err(HoldError("unknown")));
             assert!(!begins(&held.release(held.attempt, fresh(), LATER).unwrap()));
             let settled = |verdict| held.settle(verdict, SettledBy::Operator, fresh(), LATER).unwrap();
             assert!(begins(&settled(Verdict::NotExecuted)));
@@ -91,9 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn accepted_work_that_is_pending_again_is_held_too() {
+    fn accepted_work_that_waits_is_held_too() {
         let pending = accepted("k", NOW);
-        assert_eq!(pending.hold(fresh(), NOW), Err(HoldError::NotReleased("pending")));
         let request = pending.accepted.unwrap().request;
         let claims = ReservationRequest { work: Work::Claimed(request), ..reservation("k") };
         let operation = Operation::new("pay");
@@ -102,32 +101,35 @@ mod tests {
         let returned = released(&claim(&pending).unwrap(), SettledBy::Worker);
         assert_eq!(returned.state, State::Pending { released_by: Some(SettledBy::Worker) });
         assert!(claim(&returned).is_ok());
-        let held = Record::from(returned.hold(fresh(), NOW).unwrap());
-        assert!(claim(&held).is_err() && held.abandon(fresh(), NOW.plus(RETAIN)).is_none());
-        assert_eq!(released(&held, SettledBy::Operator).state.name(), "pending");
-    }
-
-    #[test]
-    fn what_no_word_released_is_not_held() {
-        let transactional = ReservationRequest { transactional: true, ..reservation("k") };
-        let transactional = Record::reserve(&transactional, fresh(), NOW);
-        for by in [SettledBy::Certainty, SettledBy::NotBegun] {
-            let certain = released(&transactional, by);
-            assert_eq!(certain.hold(fresh(), LATER), Err(HoldError::Certain), "{by:?}");
+        for waits in [pending, returned] {
+            let held = Record::from(waits.hold(fresh(), NOW).unwrap());
+            assert!(claim(&held).is_err() && held.abandon(fresh(), NOW.plus(RETAIN)).is_none());
+            assert!(!held.waits_for_a_worker());
+            assert_eq!(released(&held, SettledBy::Operator).state.name(), "pending");
         }
-        let word = released(&transactional, SettledBy::Worker);
-        assert!(word.hold(fresh(), LATER).is_ok(), "the declaration itself may be wrong");
-        let resumes = Record { phases: Some(Phases::none(RETAIN)), ..reserved() };
-        let held = released(&resumes, SettledBy::Worker).hold(fresh(), LATER);
-        assert_eq!(held, Err(HoldError::NoPhaseBegun));
+    }
+
+    // The next execution asks about its call, instead of making it again.
+    #[test]
+    fn an_operation_that_resumes_is_held_with_a_call_perhaps_begun() {
+        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = Record::reserve(&resumes, fresh(), NOW);
+        let between = Record::from(resumes.expire(fresh(), reservation("k").lease_until).unwrap());
+        for record in [released(&resumes, SettledBy::Worker), between] {
+            let held = Record::from(record.hold(fresh(), LATER).unwrap());
+            assert_eq!(held.phases.as_ref().unwrap().begun, Some(NOW), "{}", record.state.name());
+            let operation = Operation::new("pay");
+            let again = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+            assert!(decide(Some(&held), &again, fresh(), LATER, &operation).is_err());
+        }
     }
 
     #[test]
-    fn only_what_is_released_is_held() {
+    fn what_can_begin_no_execution_is_not_held() {
         let unknown = reserved().expire(fresh(), reservation("k").lease_until).unwrap();
         let completed = reserved().settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
         for record in [reserved(), unknown.into(), completed] {
-            assert_eq!(record.hold(fresh(), LATER), Err(HoldError::NotReleased(record.state.name())));
+            assert_eq!(record.hold(fresh(), LATER), Err(HoldError(record.state.name())));
         }
     }
 }

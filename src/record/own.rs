@@ -118,7 +118,7 @@ impl Record {
     ) -> Transition {
         if !answer.head.is_effect() && !self.may_end_without_effect() {
             let refused = Note::new("it was refused, but an effect was reported");
-            let unknown = self.unknown(revision, UnknownCause::Contested, now);
+            let unknown = self.contested(revision, now);
             return Transition::to(unknown).failed(Some(refused));
         }
         // An effect that its handler has not answered for.
@@ -156,7 +156,7 @@ impl Record {
     /// Certainly not executed: → failed, retryable. If another execution may have done it, or an effect was reported: → unknown.
     pub(super) fn released(&self, revision: Revision, now: Timestamp) -> Transition {
         if !self.may_end_without_effect() {
-            return Transition::to(self.unknown(revision, UnknownCause::Contested, now));
+            return Transition::to(self.contested(revision, now));
         }
         if self.is_resumed() {
             return Transition::to(self.between_workers(self.phases.clone(), revision, now))
@@ -188,7 +188,7 @@ impl Record {
     /// Ended within a call, which was perhaps made: the next retry decides whether it is made again.
     pub(super) fn interrupted(&self, revision: Revision, now: Timestamp) -> Transition {
         if !self.may_end_without_effect() {
-            return Transition::to(self.unknown(revision, UnknownCause::Contested, now));
+            return Transition::to(self.contested(revision, now));
         }
         Transition::to(self.between_workers(self.phases_after_a_call(), revision, now))
     }
@@ -252,6 +252,14 @@ impl Record {
     /// tells nothing that the record must know.
     pub(crate) const fn contains_its_effects(&self) -> bool {
         self.transactional || self.phases.is_some()
+    }
+
+    /// An execution says that it did nothing, over what was reported besides: → unknown. What is escalated stays so.
+    fn contested(&self, revision: Revision, now: Timestamp) -> Self {
+        match self.state {
+            State::Unknown { reconcile_at: Timestamp::MAX, .. } => Self { revision, ..self.clone() },
+            _ => self.unknown(revision, UnknownCause::Contested, now),
+        }
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {

@@ -466,11 +466,10 @@ impl Item {
                 expires_at: expires_at()?,
             },
             // Without these attributes it is not in the index, and nothing would ask about it.
-            State::UNKNOWN | State::BETWEEN_WORKERS if self.reconcile_shard.is_none() => {
-                return Err(missing("reconcile_shard"));
-            }
-            State::UNKNOWN | State::BETWEEN_WORKERS if self.reconcile_place.is_none() => {
-                return Err(missing("reconcile_place"));
+            State::UNKNOWN | State::BETWEEN_WORKERS
+                if self.reconcile_shard.is_none() || self.reconcile_place.is_none() =>
+            {
+                return Err(missing("reconcile_shard or reconcile_place"));
             }
             State::BETWEEN_WORKERS if self.resume_within.is_none() => return Err(missing("resume_within")),
             State::BETWEEN_WORKERS => State::BetweenWorkers {

@@ -301,7 +301,9 @@ impl Steps<'_> {
 
     fn land(&mut self) {
         if let Some(Late { id, with }) = self.world.late {
-            self.write(Action::Lands, id, with, |_| {});
+            // A phase that is kept proves its effect: what follows goes on behind it.
+            let is_proven = self.protocol.facts(id).state == Kind::BetweenWorkers;
+            self.write(Action::Lands, id, with, |after| after.held &= !is_proven);
         }
     }
 

@@ -225,7 +225,8 @@ impl Opened<'_> {
         }
         match kept {
             Kept::Left | Kept::Unwritten if is_call => {
-                executor.defer_phase(self.execution, &worker, place, &phase).await;
+                let unsent = if contradicted { Count::ContradictionUnsent } else { Count::Unwritten };
+                executor.defer_phase(self.execution, &worker, place, &phase, unsent).await;
             }
             Kept::Lost => self.execution.lose(),
             _ => {}

@@ -11,17 +11,19 @@ use lambda_idempotency::{
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::{Record, UnknownCause},
-    store::{Store, Unsettled, conformance::samples, memory::MemoryStore},
+    store::{Checkpoint, Store, Unsettled, conformance::samples, memory::MemoryStore},
     time::Timestamp,
     time_budget::{ASK_TIMEOUT, MIN_QUESTION_TIME},
     world::World,
 };
 
 use macro_rules_attribute::apply;
+use tokio::sync::Notify;
 
 use crate::support::{
     BoxError,
     clock::WatchedClock,
+    faults::Fault,
     guarded::{Guarded, fingerprints, operation, record_key},
     on_each_store,
     seeded_world::SeededWorld,
@@ -169,4 +171,88 @@ async fn a_poll_continues_where_the_last_one_stopped(endpoint: &str) {
     while reconciliation.poll(60 * MINUTE).await.unwrap().due > 0 {}
     let checkpoint = guarded.undisturbed_store().load_checkpoint("poll").await.unwrap();
     assert!(checkpoint.is_some_and(|checkpoint| checkpoint.progress.is_none()));
+}
+
+/// A reconciler that ends its process at this question.
+struct Kills(Arc<Mutex<Vec<String>>>, usize, Arc<Notify>);
+
+#[async_trait]
+impl Reconciler for Kills {
+    async fn ask(&self, question: &Question) -> Result<Finding, BoxError> {
+        let number = {
+            let mut asked = self.0.lock().unwrap();
+            asked.push(question.tenant().as_str().to_owned());
+            asked.len()
+        };
+        if number >= self.1 {
+            self.2.notify_one();
+            std::future::pending::<()>().await;
+        }
+        Ok(Finding::AskAgain(Some(60 * MINUTE)))
+    }
+}
+
+// T50, T60: each poll is killed in its first turns. If it left its place only at its end, the next one would begin with the same tenants.
+#[apply(on_each_store)]
+async fn a_poll_that_is_killed_leaves_its_place(endpoint: &str) {
+    let tenants: Vec<_> = (0..9).map(|number| format!("tenant-{number}")).collect();
+    let questions: Vec<_> = tenants.iter().map(|tenant| (&**tenant, 30)).collect();
+    let (guarded, _, _) = polled(endpoint, &questions).await;
+    let mut all = BTreeSet::new();
+    for _ in 0..9 {
+        let (asked, killed) = (Arc::default(), Arc::new(Notify::new()));
+        let reconciler = Kills(Arc::clone(&asked), 12, killed.clone());
+        let reconciliation = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
+            .world(guarded.clock.clone())
+            .operation(operation(), reconciler);
+        tokio::select! {
+            ended = reconciliation.poll(60 * MINUTE) => panic!("{ended:?}"),
+            () = killed.notified() => {}
+        }
+        all.extend(asked.lock().unwrap().drain(..));
+    }
+    assert_eq!(all, tenants.into_iter().collect());
+}
+
+// T50: what is in the checkpoint may be of another version, or damaged.
+#[apply(on_each_store)]
+async fn a_poll_goes_on_whatever_its_checkpoint_says(endpoint: &str) {
+    for (progress, fails) in
+        [("nonsense", false), ("[]", true), (r#"["a","b"]"#, true), (r#"[" ","",""]"#, true), ("{}", false)]
+    {
+        let (guarded, _, reconciliation) = polled(endpoint, &[("acme", 1)]).await;
+        let store = guarded.undisturbed_store();
+        let checkpoint = Checkpoint {
+            name: "poll".to_owned(),
+            revision: [7; 16].into(),
+            lease_until: guarded.now(),
+            progress: Some(progress.to_owned()),
+        };
+        assert!(store.write_checkpoint(None, &checkpoint).await.unwrap());
+        let first = reconciliation.poll(MINUTE).await;
+        // At worst one poll fails: the next one begins anew.
+        if first.is_err() {
+            assert!(fails, "{progress}: {first:?}");
+            assert_eq!(reconciliation.poll(MINUTE).await.unwrap().resolved, 1, "{progress}");
+        } else {
+            assert_eq!(first.unwrap().resolved, 1, "{progress}");
+        }
+    }
+}
+
+// The place is a matter of fairness alone.
+#[apply(on_each_store)]
+async fn a_poll_without_its_checkpoint_asks_all_the_same(endpoint: &str) {
+    for action in ["GetItem", "PutItem"] {
+        let (guarded, _, _) = polled(endpoint, &[("acme", 1)]).await;
+        let asked = Arc::default();
+        let reconciler = Kills(Arc::clone(&asked), usize::MAX, Arc::default());
+        let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
+            .world(guarded.clock.clone())
+            .operation(operation(), reconciler);
+        // The first call of each kind is about the checkpoint.
+        guarded.faults.script(action, [Fault::AccessDenied]);
+        reconciliation.poll(MINUTE).await.expect("it polls");
+        assert_eq!(*asked.lock().unwrap(), ["acme"], "{action}");
+    }
 }

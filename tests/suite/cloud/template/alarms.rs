@@ -86,6 +86,8 @@ const ALARMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("DeadLettersOld", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
+    ("ReportsDeadOld", &["ApproximateNumberOfMessagesVisible DeferredReportsDeadLettersQueue"]),
+    ("QuestionsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
     ("ReportsLate", &[telemetry::DEFERRED_AGE, "ApproximateAgeOfOldestMessage DeferredReportsQueue"]),
     (
         "ReportsGrow",
@@ -163,6 +165,13 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("OrdersQueued", &["ApproximateNumberOfMessagesVisible OrdersQueue"]),
     ("OrderQueueErrors", &["Errors OrderQueueFunction"]),
     ("OrderQueueThrottled", &["Throttles OrderQueueFunction"]),
+    ("PaymentsErrors", &["Errors PaymentsFunction"]),
+    ("PaymentsThrottled", &["Throttles PaymentsFunction"]),
+    ("OrdersErrors", &["Errors OrdersFunction"]),
+    ("OrdersThrottled", &["Throttles OrdersFunction"]),
+    ("ReportsErrors", &["Errors ReportsFunction"]),
+    ("ReportsThrottled", &["Throttles ReportsFunction"]),
+    ("ShipmentsNotBuried", &["api.idempotency.message.not_buried.count ShipmentsQueue"]),
     ("ShippingErrors", &["Errors ShippingFunction"]),
     ("ShippingThrottled", &["Throttles ShippingFunction"]),
     ("ReportWorkerErrors", &["Errors ReportWorkerFunction"]),
@@ -251,7 +260,7 @@ fn emitted(metric: &Metric) -> String {
         assert_eq!(metric.statistic, "Sum");
         let [only] = &metric.dimensions[..] else { panic!("{name}: {:?}", metric.dimensions) };
         // The consumer names its queue by the last part of its URL, which is the queue's name.
-        let queues = ["OrdersQueue", "OutboxQueue", "WorkQueue"];
+        let queues = ["OrdersQueue", "OutboxQueue", "ShipmentsQueue", "WorkQueue"];
         let of = queues.into_iter().find(|queue| only["Value"] == queue_name(queue));
         assert_eq!(only["Name"], "queue");
         return format!("{name} {}", of.expect("a consumer's queue"));
@@ -401,6 +410,7 @@ fn missing_data_alarm_only_if_something_must_happen() {
             "DeadLettersWaiting",
             "DeadLettersOld",
             "ReportsDead",
+            "ReportsDeadOld",
             "OrdersDead",
             "OrdersDeadOld",
             "ShipmentsDead",
@@ -469,7 +479,7 @@ fn a_held_order_keeps_its_alarm_on() {
     let held = resource(ALARM, "OrdersHeld");
     // It is received, and counted, each half hour at least; see `HELD` in docs/durations.md.
     assert!(metrics(&held)[0].period * number(&held["EvaluationPeriods"]) >= 2 * 30 * 60);
-    for name in ["OrdersNotBuried", "OutboxNotBuried", "WorkNotBuried"] {
+    for name in ["OrdersNotBuried", "OutboxNotBuried", "ShipmentsNotBuried", "WorkNotBuried"] {
         let buried = resource(ALARM, name);
         assert!(metrics(&buried)[0].period * number(&buried["EvaluationPeriods"]) >= 2 * 15 * 60, "{name}");
     }
@@ -496,6 +506,65 @@ fn old_dead_letters_raise_an_alarm_a_week_before_they_are_lost() {
         let after = metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
         let kept = number(&resource(QUEUE, queue)["MessageRetentionPeriod"]);
         assert_eq!((after, kept), (7 * 24 * 3600, 14 * 24 * 3600));
+    }
+}
+
+// T57: the next comparison, a day later, must notify again.
+#[test]
+fn differences_of_one_day_end_their_alarm_before_the_next() {
+    let alarm = resource(ALARM, "LedgersDiffer");
+    assert!(metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]) <= 12 * 3600);
+    // A dead letter has spent four of its fourteen days in the queue of deferred reports.
+    let old = resource(ALARM, "ReportsDeadOld");
+    assert_eq!(metrics(&old)[0].period * number(&old["EvaluationPeriods"]), 4 * 24 * 3600);
+}
+
+// A wrong threshold, period or expression is an alarm that never comes.
+#[test]
+fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
+    // Those of which a few are normal, and ages.
+    let tolerate = [
+        "AnswersInconclusive",
+        "ChecksLate",
+        "DeadWorkers",
+        "EventsUnsigned",
+        "KeyMisuse",
+        "OldestUnknown",
+        "OperationsWaiting",
+        "OperationsWaitingGrow",
+        "OrdersLate",
+        "OrdersQueued",
+        "OutboxFailing",
+        "OutboxOld",
+        "OutboxStreamLate",
+        "QuestionsLate",
+        "ReportsLate",
+        "ShipmentsLate",
+        "StoreErrors",
+        "StreamLate",
+        "SweepLate",
+        "TransactionsUnconfirmed",
+        "WorkOld",
+    ];
+    let mut tolerating = BTreeSet::new();
+    for Resource { name, properties, .. } in resources(ALARM) {
+        if properties["ComparisonOperator"] == "GreaterThanThreshold" && properties["Threshold"] != 0 {
+            tolerating.insert(name);
+        }
+    }
+    assert_eq!(tolerating, tolerate.map(str::to_owned).into());
+    for (name, expression) in [
+        (
+            "OutboxStreamSilent",
+            "IF(FILL(published, 0) + FILL(accepted, 0) > 0 AND FILL(batches, 0) < 1, 1, 0)",
+        ),
+        ("StreamSilent", "IF(FILL(created, 0) > 0 AND FILL(batches, 0) < 1, 1, 0)"),
+    ] {
+        let alarm = resource(ALARM, name);
+        let expressions: Vec<_> =
+            list(&alarm["Metrics"]).into_iter().filter_map(|metric| metric["Expression"].as_str()).collect();
+        assert_eq!((expressions, number(&alarm["EvaluationPeriods"])), (vec![expression], 2), "{name}");
+        assert!(metrics(&alarm).iter().all(|metric| metric.period == 900), "{name}");
     }
 }
 

@@ -163,7 +163,17 @@ fn the_outbox_and_accepted_work_can_be_left_out() {
     assert_eq!(template["Conditions"]["HasOutboxFunction"], is("on"));
     let is_part = |name: &str| name.starts_with("Outbox") || name.starts_with("Work");
     let of_function = |name: &str| {
-        let parts = ["Function", "FunctionName", "Role", "RoleName", "RoleArn", "Logs", "StreamLate", "Errors", "Throttled"];
+        let parts = [
+            "Function",
+            "FunctionName",
+            "Role",
+            "RoleName",
+            "RoleArn",
+            "Logs",
+            "StreamLate",
+            "Errors",
+            "Throttled",
+        ];
         name.strip_prefix("Outbox").is_some_and(|part| parts.contains(&part))
     };
     let has = |name: &str| if of_function(name) { "HasOutboxFunction" } else { "HasOutbox" };

@@ -1,14 +1,18 @@
 //! `list --released` and `hold`: a deployment released what it did.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use lambda_idempotency::record::{Record, SettledBy};
+use lambda_idempotency::{
+    record::{Record, SettledBy},
+    store::Store,
+};
 use serde_json::{Value, json};
 
 use super::{
     WHY, table,
     table::{OperatorsTable, own},
 };
+use crate::support::guarded::record_key;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -23,6 +27,7 @@ async fn deployed() -> (OperatorsTable, [Record; 4]) {
     let wrong = table.released(own("wrong"), SettledBy::Worker, 30 * MINUTE).await;
     let later = table.released(own("later"), SettledBy::NotBegun, 20 * MINUTE).await;
     let certain = table.released(own("certain"), SettledBy::Certainty, 10 * MINUTE).await;
+    table.returned(own("returned"), 90 * MINUTE).await;
     table.completed("done", "kept").await;
     table.unknown("unknown").await;
     (table, [before, wrong, later, certain])
@@ -35,10 +40,14 @@ async fn released_records_are_listed_by_time_and_by_who_released_them() {
         let listed = table.cli.json(&[&["list", "--released"][..], more].concat()).await;
         keys(&listed).into_iter().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(list(&[]).await, ["before", "wrong", "later", "certain"]);
-    assert_eq!(list(&["--since", "1h"]).await, ["wrong", "later", "certain"]);
-    assert_eq!(list(&["--since", "1h", "--by", "worker"]).await, ["wrong"]);
-    assert_eq!(list(&["--by", "worker", "--by", "certainty"]).await, ["before", "wrong", "certain"]);
+    assert_eq!(list(&[]).await, ["before", "returned", "wrong", "later", "certain"]);
+    // Accepted work does not say when it was returned.
+    assert_eq!(list(&["--since", "1h"]).await, ["returned", "wrong", "later", "certain"]);
+    assert_eq!(list(&["--since", "1h", "--by", "worker"]).await, ["returned", "wrong"]);
+    assert_eq!(
+        list(&["--by", "worker", "--by", "certainty"]).await,
+        ["before", "returned", "wrong", "certain"]
+    );
     assert_eq!(list(&["--operation", "refund"]).await, [] as [&str; 0]);
     assert_eq!(list(&["--tenant", "shop-b"]).await, [] as [&str; 0]);
     let shown =
@@ -59,15 +68,14 @@ async fn released_records_are_listed_by_time_and_by_who_released_them() {
 #[tokio::test]
 async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
     let (table, [before, wrong, ..]) = deployed().await;
-    let hold = ["hold", "--released", "--since", "1h", "--operation", "create-payment"];
+    let elsewhere = record_key("shop-b", "wrong");
+    let of_another = table.released(elsewhere.clone(), SettledBy::Worker, 30 * MINUTE).await;
+    let hold = ["hold", "--released", "--since", "1h", "--operation", "create-payment", "--tenant", "shop-a"];
     table.cli.run(&[&hold[..], &["--reason", "x"]].concat()).await.assert_refused(2, "--yes");
     let held = table.cli.json(&[&hold[..], &WHY].concat()).await;
-    assert_eq!(held["held"], 2, "{held}");
-    let [not_held] = &held["not_held"].as_array().unwrap()[..] else { panic!("{held}") };
-    assert_eq!(not_held["record"]["key"], "certain");
-    assert!(not_held["why"].as_str().unwrap().contains("certainly did nothing"), "{held}");
+    assert_eq!((&held["held"], &held["not_held"]), (&json!(4), &json!([])), "{held}");
 
-    for key in ["wrong", "later"] {
+    for key in ["wrong", "later", "certain"] {
         assert_eq!(table.retry(key).await, "unknown");
         let shown = table.cli.json(&["show", &table.name(key)]).await;
         let [line] = &shown["audit"].as_array().unwrap()[..] else { panic!("{shown}") };
@@ -83,9 +91,13 @@ async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
     }
     assert_eq!(table.record("wrong").await.attempts, wrong.attempts);
     assert_eq!(table.record("before").await, before, "it was released before the deployment");
-    assert_eq!(keys(&table.cli.json(&["list", "--escalated"]).await), ["wrong", "later"]);
+    let escalated = table.cli.json(&["list", "--escalated"]).await;
+    let escalated: BTreeSet<_> = keys(&escalated).into_iter().collect();
+    assert_eq!(escalated, ["wrong", "later", "certain", "returned"].into());
     let listed = table.cli.run(&["list"]).await.stdout;
-    assert_eq!(listed.matches("held by olga@").count(), 2, "{listed}");
+    assert_eq!(listed.matches("held by olga@").count(), 4, "{listed}");
+    assert_eq!(table.record("returned").await.state.name(), "unknown");
+    assert_eq!(table.store.load(&elsewhere).await.unwrap(), Some(of_another), "another tenant's");
     // Again: nothing is left to hold.
     let held = table.cli.json(&[&hold[..], &["--by", "worker"], &WHY].concat()).await;
     assert_eq!((&held["held"], &held["records"]), (&json!(0), &json!([])));
@@ -97,9 +109,15 @@ async fn a_record_that_cannot_be_held_is_named_with_its_reason() {
     let [wrong, certain, done] = ["wrong", "certain", "done"].map(|key| table.name(key));
     let ran = table.cli.run(&[&["hold", &wrong, &certain, &done][..], &WHY].concat()).await;
     assert_eq!(ran.code, Some(3), "{ran:?}");
-    assert!(ran.stdout.contains("1 held") && ran.stdout.contains("the record is completed"), "{ran:?}");
-    assert!(ran.stderr.contains("2 not held") && ran.stderr.contains(&certain), "{ran:?}");
-    assert_eq!(table.retry("wrong").await, "unknown");
+    assert!(ran.stdout.contains("2 held") && ran.stdout.contains("the record is completed"), "{ran:?}");
+    assert!(ran.stderr.contains("1 not held") && ran.stderr.contains(&done), "{ran:?}");
+    assert_eq!((table.retry("wrong").await, table.retry("certain").await), ("unknown", "unknown"));
+    // A restored table may have forgotten what came later.
+    let between = table.between_workers(own("between"), MINUTE, false).await;
+    let ran = table.cli.run(&[&["hold", &table.name("between")][..], &WHY].concat()).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let held = table.record("between").await;
+    assert_eq!((held.state.name(), held.attempts), ("unknown", between.attempts));
     table
         .cli
         .run(&[&["hold", &table.name("k-9")][..], &WHY].concat())

@@ -88,6 +88,13 @@ impl OperatorsTable {
         self.insert(record).await
     }
 
+    /// Accepted work that waits for a worker, since an execution that began `ago` did nothing.
+    pub async fn returned(&self, key: RecordKey, ago: Duration) -> Record {
+        let mut record = samples::pending(key, fingerprints(BODY), now().minus(ago));
+        record.state = State::Pending { released_by: Some(SettledBy::Worker) };
+        self.insert(record).await
+    }
+
     /// An operation that was interrupted behind its phase `charge`, in a call that was perhaps made. It has been escalated if
     /// `escalated`.
     pub async fn between_workers(&self, key: RecordKey, ago: Duration, escalated: bool) -> Record {
