@@ -174,3 +174,19 @@ fn a_change_without_an_author_is_wrong_usage() {
         }
     }
 }
+
+// Otherwise half of a name would be ignored, and another record changed.
+#[test]
+fn a_tenant_without_an_operation_is_refused() {
+    let settle = ["settle", "--not-executed", "--reason", "x", "--yes", "--as", "olga"];
+    let ask = ["ask", "--reason", "x", "--yes", "--as", "olga"];
+    for command in [&settle[..], &ask] {
+        for half in [["--tenant", "shop-a"], ["--operation", "pay"]] {
+            let arguments = [&["--table", "t"], command, &half, &["acme#pay#k"]].concat();
+            let output = idempotency(&arguments);
+            let text = String::from_utf8(output.stderr).expect("it is text");
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+            assert!(text.contains("give --tenant and --operation together"), "{arguments:?}: {text}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::{Answer, State},
+    telemetry::RESERVE_ACCEPTED,
     time_budget::CLOCK_SKEW,
 };
 use macro_rules_attribute::apply;
@@ -18,6 +19,7 @@ use serde_json::json;
 
 use super::{BOUND, Reports, operation};
 use crate::support::{
+    counts::counting,
     faults::{ANY, Fault},
     guarded::Guarded,
     http::{self, Counter, api, guard_of, pay_other, send},
@@ -28,8 +30,9 @@ use crate::support::{
 async fn a_request_is_accepted_in_one_trip(endpoint: &str) {
     let reports = Reports::on(endpoint).await;
     reports.guarded.meter.reset();
-    let first = reports.post("r-1", r#""report""#).await;
+    let (first, counts) = counting(reports.post("r-1", r#""report""#)).await;
     assert_eq!(reports.guarded.meter.reading().total().round_trips, 1);
+    assert_eq!(counts[RESERVE_ACCEPTED], 1);
     assert_eq!((first.status, reports.runs.count()), (202, 0));
     assert_eq!(first.header("location"), Some("/operations?key=r-1&operation=create-payment"));
     assert!(first.header("retry-after").is_some());

@@ -10,13 +10,20 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     outbox::{Deliverer, Topics},
     queue::{MemoryQueue, Queue, QueueError},
+    telemetry::{OUTBOX_UNDELIVERED, WORK_ABANDONED, WORK_WAITING},
     time_budget::{DELIVERY_GRACE, MAX_DELAY},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{BOUND, MINUTE, Reports};
-use crate::support::{clock::WatchedClock, faults::Fault, guarded::Guarded, on_each_store};
+use crate::support::{
+    clock::WatchedClock,
+    counts::{counting, recording},
+    faults::Fault,
+    guarded::Guarded,
+    on_each_store,
+};
 
 fn asked(queue: &MemoryQueue) -> Vec<Value> {
     queue.take().iter().map(|(message, _)| serde_json::from_str(message).expect("JSON")).collect()
@@ -107,13 +114,16 @@ async fn a_sweep_queues_work_that_waits_and_deletes_what_is_done(endpoint: &str)
     sweep().await;
     assert_eq!(asked(&work), [json!(null); 0], "it is young");
     reports.guarded.clock.advance(DELIVERY_GRACE);
-    sweep().await;
+    let ((), recorded) = recording(sweep()).await;
     assert_eq!(asked(&work), [reports.asked("r-1").await]);
     assert_eq!(reports.items("r-1").await, 2);
+    // The alarms look at these.
+    assert_eq!((&recorded[WORK_WAITING][..], &recorded[OUTBOX_UNDELIVERED][..]), (&[1.0][..], &[0.0][..]));
     // Once it is settled, its request is deleted. Here nobody else does it.
     reports.guarded.clock.advance(BOUND);
-    assert_eq!(stale.check(&reports.key("r-1")).await.expect("the store answers"), CheckOutcome::Abandoned);
-    assert_eq!(reports.items("r-1").await, 2);
+    let (checked, counts) = counting(stale.check(&reports.key("r-1"))).await;
+    assert_eq!(checked.expect("the store answers"), CheckOutcome::Abandoned);
+    assert_eq!((counts[WORK_ABANDONED], reports.items("r-1").await), (1, 2));
     sweep().await;
     assert_eq!((asked(&work).len(), reports.items("r-1").await), (0, 1));
 }

@@ -10,6 +10,7 @@ use lambda_idempotency::{
     internal::Stale,
     outbox::Deliverer,
     queue::{FifoQueue, MemoryQueue, QueueError},
+    telemetry::{OUTBOX_BATCH, OUTBOX_UNDELIVERED},
     time_budget::DELIVERY_GRACE,
 };
 use macro_rules_attribute::apply;
@@ -17,6 +18,8 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{topic, topics};
 use crate::support::{
+    clock::WatchedClock,
+    counts::{counting, recording},
     embedded,
     guarded::{Guarded, completed, owned, request, written},
     on_each_store,
@@ -120,8 +123,11 @@ async fn a_delivery_that_could_not_be_asked_for_comes_again(endpoint: &str) {
     let deliverer = Deliverer::new(guarded.store(), refuses, topics()).world(guarded.clock.clone());
     let batch = [new(3, "t#pay#b"), new(4, "t#pay#a"), new(5, "t#pay#a")];
     // From the first message of that operation.
-    assert_eq!(deliverer.stream(&batch, MINUTE).await, [Some("4".to_owned())]);
-    assert_eq!(asked(&queue), [deliver("t#pay#b")]);
+    let (failed, counts) = counting(deliverer.stream(&batch, MINUTE)).await;
+    assert_eq!(failed, [Some("4".to_owned())]);
+    assert_eq!((asked(&queue), counts.get(OUTBOX_BATCH)), (vec![deliver("t#pay#b")], None));
+    let (failed, counts) = counting(deliverer.stream(&batch[..1], MINUTE)).await;
+    assert_eq!((failed, asked(&queue), counts[OUTBOX_BATCH]), (vec![], vec![deliver("t#pay#b")], 1));
     assert_eq!(deliverer.stream(&batch, Duration::ZERO).await.len(), 2, "the time is up");
 }
 
@@ -144,7 +150,48 @@ async fn a_sweep_asks_for_what_should_have_been_delivered(endpoint: &str) {
     assert_eq!(asked(&queue), [json!(null); 0], "it is young");
     guarded.clock.advance(DELIVERY_GRACE + Duration::from_millis(1));
     for _ in 0..2 {
-        stale.sweep(MINUTE).await.expect("the store answers");
+        let (swept, recorded) = recording(stale.sweep(MINUTE)).await;
+        swept.expect("the store answers");
         assert_eq!(asked(&queue), [deliver(&request.key.partition_key())]);
+        assert_eq!(recorded[OUTBOX_UNDELIVERED], [3.0], "its alarm looks at that");
     }
+}
+
+/// A queue of wakes that takes half a second for each.
+struct Slow(MemoryQueue, WatchedClock);
+
+#[async_trait]
+impl FifoQueue for Slow {
+    async fn send_in_group(&self, message: &str, group: &str, id: &str) -> Result<(), QueueError> {
+        self.1.advance(Duration::from_millis(500));
+        self.0.send_in_group(message, group, id).await
+    }
+}
+
+// T50, T63: a target was down for a day, and much is undelivered.
+#[apply(on_each_store)]
+async fn a_sweep_that_has_too_little_time_for_wakes_goes_on(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, MemoryQueue::new());
+    for _ in 0..40 {
+        let ours = owned(guarded.executor().reserve(&request()).await);
+        ours.execution().publish(&topic(), &1).expect("it is a message");
+        written(guarded.executor().finish(ours, completed("done")).await);
+    }
+    guarded.clock.advance(DELIVERY_GRACE + Duration::from_millis(1));
+    let sweeps = MemoryQueue::new();
+    let stale = || {
+        let stale =
+            Stale::new(guarded.undisturbed_store(), MemoryQueue::new(), sweeps.clone(), MemoryQueue::new());
+        stale.sweep_units_per_second(1e9).world(guarded.clock.clone())
+    };
+    let slow = stale().outbox(Slow(queue.clone(), guarded.clock.clone()));
+    slow.sweep(Duration::from_secs(10)).await.expect("the store answers");
+    let mut sent = asked(&queue);
+    assert!((20..40).contains(&sent.len()), "{} in ten seconds", sent.len());
+    assert_eq!(sweeps.take().len(), 1, "it is continued");
+    stale().outbox(queue.clone()).sweep(MINUTE).await.expect("the store answers");
+    sent.extend(asked(&queue));
+    sent.sort_by_key(|message| message["key"].to_string());
+    sent.dedup();
+    assert_eq!(sent.len(), 40, "all of them, and some twice");
 }
