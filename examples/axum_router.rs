@@ -3,11 +3,14 @@
 //! In memory, and without Lambda: see the guide for `DynamoDbStore` and `lambda::run`.
 
 use axum::{Json, Router, body::Body, extract::Request, http::StatusCode, routing::post};
-use lambda_idempotency::{Execution, Idempotency, MemoryStore, Operation, SingleTenant};
+use lambda_idempotency::{Execution, Idempotency, MemoryStore, Operation, SingleTenant, http::OrNotBegun};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-async fn create(execution: Execution, Json(order): Json<Value>) -> (StatusCode, Json<Value>) {
+async fn create(
+    execution: Execution,
+    OrNotBegun(Json(order)): OrNotBegun<Json<Value>>,
+) -> (StatusCode, Json<Value>) {
     println!("  the handler runs, and passes {} on", execution.downstream_key("charge"));
     (StatusCode::CREATED, Json(json!({ "ordered": order["item"] })))
 }

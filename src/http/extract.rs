@@ -25,7 +25,9 @@ macro_rules! extracted {
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
                 parts.extensions.get::<Self>().cloned().ok_or_else(|| {
                     tracing::error!($advice);
-                    Problem::new(ProblemType::NotGuarded).into_response(&Profile::default()).map(Body::new)
+                    // Inside of another kind of guard: the handler has not begun, and its key must stay free.
+                    NotBegun(Problem::new(ProblemType::NotGuarded).into_response(&Profile::default()).map(Body::new))
+                        .into_response()
                 })
             }
         }

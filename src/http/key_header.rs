@@ -18,7 +18,8 @@ pub(crate) struct GivenKey(pub(crate) IdempotencyKey);
 pub enum KeySyntax {
     /// A String item of RFC 9651, in quotes, as in the IETF draft.
     Item,
-    /// The bare value, without quotes, as Stripe and most APIs take it.
+    /// The bare value, without quotes, as Stripe and most APIs take it. A value in quotes is refused: under [`Either`](Self::Either) it would be
+    /// the key without them.
     Bare,
     /// A String item if the value begins with `"`, else the bare value: clients send both.
     #[default]
@@ -44,6 +45,7 @@ impl KeySyntax {
         let value = line.as_bytes().trim_ascii();
         let text = match (self, value.first()) {
             (_, None) => return Err(KeyRefusal::EMPTY),
+            (Self::Bare, Some(b'"')) => return Err(KeyRefusal::QUOTED),
             (Self::Item, _) | (Self::Either, Some(b'"')) => Cow::Owned(item(value)?),
             (Self::Bare | Self::Either, _) => Cow::Borrowed(bare(value)?),
         };
@@ -112,7 +114,9 @@ mod tests {
         assert_eq!(parse(Item, &[br#""a \"b\" \\c""#]), ok(r#"a "b" \c"#));
         assert_eq!(parse(Item, &[b"abc-1"]), Err(KeyRefusal::NOT_A_STRING));
         assert_eq!(parse(Bare, &[b"abc-1"]), ok("abc-1"));
-        assert_eq!(parse(Bare, &[br#""abc""#]), ok(r#""abc""#));
+        // Otherwise one key would be two records, before and after a change of the syntax.
+        assert_eq!(parse(Bare, &[br#""abc""#]), Err(KeyRefusal::QUOTED));
+        assert_eq!(parse(Bare, &[br#"ab"c"#]), ok(r#"ab"c"#));
         assert_eq!(parse(Either, &[b"abc-1"]), parse(Either, &[br#""abc-1""#]));
     }
 

@@ -148,9 +148,10 @@ problems! {
     /// The operation was accepted, but no worker began it in time.
     Abandoned: "operation-abandoned", REQUEST_TIMEOUT, "The operation was not begun in time",
         "Nothing was done. To have it done after all, send the request with a new key.";
-    /// The route is misconfigured; nothing was done.
+    /// The route is misconfigured; this request did nothing.
     NotGuarded: "not-guarded", INTERNAL_SERVER_ERROR, "This operation is not guarded",
-        "Nothing was done. This is a fault of the service.";
+        "This request did nothing; an earlier one with the same key may have. This is a fault of the service. Do not use a \
+         new key: send the same request with the same key once the fault is repaired.";
 }
 
 impl ProblemType {

@@ -44,7 +44,7 @@ impl Guard {
             Ok(Err(problem)) => return Err(self.retry_later(problem, Duration::ZERO)),
             Err(_) => {
                 let operation = self.operation().name();
-                tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: nothing was done");
+                tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: this request did nothing");
                 return Err(self.problem(ProblemType::NotGuarded));
             }
         };

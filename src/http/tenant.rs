@@ -1,7 +1,11 @@
 //! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use lambda_http::{RequestExt, request::RequestContext};
+
+use serde_json::Value;
 
 use crate::key::Tenant;
 
@@ -45,13 +49,14 @@ impl JwtClaim {
         }
     }
 
-    fn value(self, request: &Parts) -> Option<&str> {
+    fn value(self, request: &Parts) -> Option<Cow<'_, str>> {
         match request.request_context_ref()? {
             RequestContext::ApiGatewayV2(context) => {
-                Some(context.authorizer.as_ref()?.jwt.as_ref()?.claims.get(self.0)?)
+                let claims = &context.authorizer.as_ref()?.jwt.as_ref()?.claims;
+                Some(claims.get(self.0)?.into())
             }
             RequestContext::ApiGatewayV1(context) => {
-                context.authorizer.fields.get("claims")?.get(self.0)?.as_str()
+                text(self.0, context.authorizer.fields.get("claims")?.get(self.0)?)
             }
             _ => None,
         }
@@ -60,7 +65,25 @@ impl JwtClaim {
 
 impl TenantResolver for JwtClaim {
     fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        parse(self.value(request)?)
+        parse(&self.value(request)?)
+    }
+}
+
+/// A string, or a whole number in its digits. Anything else identifies nobody.
+fn text<'a>(name: &str, value: &'a Value) -> Option<Cow<'a, str>> {
+    match value {
+        Value::String(text) => Some(text.into()),
+        Value::Number(number) if number.is_u64() => Some(number.to_string().into()),
+        other => {
+            let kind = match other {
+                Value::Null => "null",
+                Value::Bool(_) => "a boolean",
+                Value::Number(_) => "a number that is not a whole one",
+                _ => "a list or an object",
+            };
+            tracing::error!(name, kind, "what the authorizer verified names no tenant: the request is refused");
+            None
+        }
     }
 }
 
@@ -78,7 +101,7 @@ impl TenantResolver for LambdaAuthorizer {
             RequestContext::ApiGatewayV1(context) => &context.authorizer,
             _ => return None,
         };
-        parse(authorizer.fields.get(self.0)?.as_str()?)
+        parse(&text(self.0, authorizer.fields.get(self.0)?)?)
     }
 }
 

@@ -26,6 +26,8 @@ impl KeyRefusal {
     pub(crate) const PARAMETERS: Self = refusal("parameters", "The Idempotency-Key has parameters");
     pub(crate) const NOT_A_STRING: Self =
         refusal("not-a-string", "The Idempotency-Key must be a string in double quotes");
+    pub(crate) const QUOTED: Self =
+        refusal("quoted", "The Idempotency-Key is in quotes, which this operation does not take");
     pub(crate) const MALFORMED: Self = refusal(
         "malformed",
         "The Idempotency-Key begins with a double quote and is not a well-formed string",

@@ -170,6 +170,50 @@ async fn an_unverified_caller_is_refused_through_every_front() {
 }
 
 #[tokio::test]
+async fn what_an_authorizer_says_in_a_number_is_a_tenant_too() {
+    let logs = Logs::capture();
+    for (name, place) in [
+        ("rest_api_lambda_authorizer", "/requestContext/authorizer/tenantId"),
+        ("http_api_lambda_authorizer", "/requestContext/authorizer/lambda/tenantId"),
+        ("rest_api_cognito", "/requestContext/authorizer/claims/sub"),
+    ] {
+        let front = fronts().into_iter().find(|front| front.event == event_of(name)).expect("a front");
+        for (value, tenant) in [
+            (json!(42), Some("42")),
+            (json!(18_446_744_073_709_551_615_u64), Some("18446744073709551615")),
+            (json!(1.5), None),
+            (json!(-1), None),
+            (json!(true), None),
+            (json!(null), None),
+            (json!(["acme"]), None),
+            (json!({ "id": "acme" }), None),
+        ] {
+            let mut event = front.event();
+            *event.pointer_mut(place).expect("the field") = value.clone();
+            for (function, _) in front.functions(&MemoryStore::new()) {
+                let answer = deliver(&function, &event).await;
+                match tenant {
+                    Some(tenant) => assert_eq!(answer.json()["tenant"], tenant, "{name} {value}"),
+                    None => assert_eq!(answer.status(), 401, "{name} {value}"),
+                }
+            }
+        }
+    }
+    // Six values of each of the three, to two functions; others may refuse callers too.
+    let lines = logs.lines_with("what the authorizer verified names no tenant");
+    assert!(lines.len() >= 36 && lines[0].text.contains("tenantId"), "{}", lines.len());
+}
+
+fn event_of(name: &str) -> &'static str {
+    match name {
+        "rest_api_lambda_authorizer" => include_str!("../fixtures/rest_api_lambda_authorizer.json"),
+        "http_api_lambda_authorizer" => include_str!("../fixtures/http_api_lambda_authorizer.json"),
+        "rest_api_cognito" => include_str!("../fixtures/rest_api_cognito.json"),
+        _ => panic!("{name}"),
+    }
+}
+
+#[tokio::test]
 async fn nothing_that_a_client_sends_chooses_a_tenant() {
     let forged = json!({
         "sub": "mallory", "tenantId": "mallory", "principalId": "mallory", "accountId": "666666666666",

@@ -383,4 +383,9 @@ async fn a_rule_that_panics_is_reported_and_reserves_nothing() {
     send(&app, of("order-1", "")).await.assert_problem(500, "not-guarded");
     assert_eq!(record(&store, "order-1").await, None);
     assert_eq!(send(&app, of("order-1", "1")).await.status, 200);
+    // T43: the same key may have done something, whatever the rule does with this request.
+    let retry = send(&app, of("order-1", "")).await;
+    retry.assert_problem(500, "not-guarded");
+    let advice = retry.json()["detail"].as_str().expect("an advice").to_owned();
+    assert!(!advice.contains("Nothing was done") && advice.contains("Do not use a new key"), "{advice}");
 }

@@ -158,18 +158,23 @@ async fn an_answer_that_is_not_kept_commits_nothing_and_the_retry_runs() {
 
 #[tokio::test]
 async fn a_handler_takes_only_what_its_guard_provides() {
+    let store = bank();
     let wrong = |guarded: bool| {
-        let store = bank();
         let route = match guarded {
-            true => post(transfer).route_layer(guard(store)),
-            false => post(|_: Execution| async {}).route_layer(guard(store).single_transaction()),
+            true => post(transfer).route_layer(guard(store.clone())),
+            false => post(|_: Execution| async {}).route_layer(guard(store.clone()).single_transaction()),
         };
         Router::new().route("/transfers", route)
     };
-    for guarded in [false, true] {
+    for guarded in [false, true, true] {
         let (status, _, body) = send(&wrong(guarded), Some("k"), "30").await;
         assert!(status == 500 && body.contains("not-guarded"), "{status} {body}");
     }
+    // The handler has not begun. Once the route is repaired, the same request runs.
+    let repaired = Router::new()
+        .route("/transfers", post(transfer).route_layer(guard(store.clone()).single_transaction()));
+    let (status, replayed, _) = send(&repaired, Some("k"), "30").await;
+    assert_eq!((status, replayed, cents(&store)), (201, false, 70));
 }
 
 #[tokio::test]
