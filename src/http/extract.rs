@@ -26,8 +26,12 @@ macro_rules! extracted {
                 parts.extensions.get::<Self>().cloned().ok_or_else(|| {
                     tracing::error!($advice);
                     // Inside of another kind of guard: the handler has not begun, and its key must stay free.
-                    NotBegun(Problem::new(ProblemType::NotGuarded).into_response(&Profile::default()).map(Body::new))
-                        .into_response()
+                    NotBegun(
+                        Problem::new(ProblemType::NotGuarded)
+                            .into_response(&Profile::default())
+                            .map(Body::new),
+                    )
+                    .into_response()
                 })
             }
         }

@@ -81,7 +81,11 @@ fn text<'a>(name: &str, value: &'a Value) -> Option<Cow<'a, str>> {
                 Value::Number(_) => "a number that is not a whole one",
                 _ => "a list or an object",
             };
-            tracing::error!(name, kind, "what the authorizer verified names no tenant: the request is refused");
+            tracing::error!(
+                name,
+                kind,
+                "what the authorizer verified names no tenant: the request is refused"
+            );
             None
         }
     }
