@@ -13,6 +13,7 @@ use lambda_idempotency::{
     outbox::{Deliverer, DeliveryError, MemoryTarget, Target},
     queue::{MemoryQueue, QueueError},
     store::{Outbox, OutboxMessage},
+    telemetry::{OUTBOX_DELIVERED, OUTBOX_NOT_DELIVERED},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ use tokio::sync::Barrier;
 
 use super::{PLACED, bodies, topic, topics};
 use crate::support::{
+    counts::counting,
     faults::Fault,
     guarded::{Guarded, Item, completed, owned, request, written},
     http::Counter,
@@ -101,9 +103,12 @@ async fn a_message_whose_removal_was_lost_comes_again_under_its_id(endpoint: &st
     let request = publish(&guarded, &["a", "b"]).await;
     let deliverer = deliverer(&guarded).target(PLACED, target.clone());
     guarded.faults.script("DeleteItem", [Fault::DropRequest]);
-    let failed = guarded.clock.passing(deliverer.deliver(&request.key, MINUTE)).await;
+    let (failed, counts) = counting(guarded.clock.passing(deliverer.deliver(&request.key, MINUTE))).await;
     assert!(matches!(failed, Err(DeliveryError::Store(_))), "{failed:?}");
-    deliverer.deliver(&request.key, MINUTE).await.expect("they are delivered");
+    assert_eq!(counts[OUTBOX_NOT_DELIVERED], 1);
+    let (delivered, counts) = counting(deliverer.deliver(&request.key, MINUTE)).await;
+    delivered.expect("they are delivered");
+    assert_eq!((counts.get(OUTBOX_NOT_DELIVERED), counts[OUTBOX_DELIVERED]), (None, 2));
     let delivered = target.take();
     let ids: Vec<_> = delivered.iter().map(OutboxMessage::id).collect();
     assert_eq!(texts(delivered), [r#""a""#, r#""a""#, r#""b""#]);

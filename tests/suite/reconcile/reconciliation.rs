@@ -21,7 +21,7 @@ use lambda_idempotency::{
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Answer, Evidence, State},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
-    telemetry::{RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
+    telemetry::{BETWEEN_WORKERS_COUNT, RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
     time_budget::DEFAULT_MAX_UNKNOWN_AGE,
 };
@@ -35,8 +35,8 @@ use crate::support::{
     counts::recording,
     faults::Fault,
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, all_due, body_of, completed, fresh, operation, outcome_of, owned,
-        random, replayed, replayed_text, request, written,
+        GRACE, Guarded, LEASE, RETENTION, all_due, body_of, completed, fingerprints, fresh, operation,
+        outcome_of, owned, random, record_key, replayed, replayed_text, request, written,
     },
     on_each_store,
 };
@@ -978,4 +978,12 @@ async fn each_poll_reports_escalated_outcomes_until_they_are_settled(endpoint: &
         Some("alex: the bank has no charge")
     );
     assert_eq!(polled().await, (Some(0.0), Some(0.0), Some(0.0), Some(1.0)));
+    // Those between workers are counted apart.
+    let now = reconciling.guarded.now();
+    let began = samples::in_progress(record_key("acme", "k-1"), fingerprints("{}"), now, now);
+    let interrupted = samples::between_workers(&began, &[], now);
+    reconciling.guarded.store().put(None, &interrupted, &[]).await.expect("the store answers");
+    let poll = reconciling.reconciliation.poll(Duration::from_secs(50));
+    let (_, figures) = recording(poll).await;
+    assert_eq!((&figures[BETWEEN_WORKERS_COUNT][..], &figures[UNKNOWN_COUNT][..]), (&[1.0][..], &[0.0][..]));
 }

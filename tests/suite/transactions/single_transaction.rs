@@ -20,7 +20,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     record::{Answer, Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
-    telemetry::COMPLETION_DENIED,
+    telemetry::{COMPLETION_DENIED, TRANSACTION_UNCONFIRMED},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -162,7 +162,9 @@ async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_closed(endpo
     let taken = || bank.transact(&executor, &request, "taken", bank.take(30));
     bank.guarded.faults.for_all(TRANSACTION, Fault::TransactionCancelled);
     for _ in 0..8 {
-        unconfirmed(&taken().await);
+        let (outcome, counts) = counting(taken()).await;
+        unconfirmed(&outcome);
+        assert_eq!(counts[TRANSACTION_UNCONFIRMED], 1);
     }
     bank.guarded.faults.clear();
     committed(&taken().await);
