@@ -29,12 +29,7 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     let seen = context.load(&key).await?;
     can_be_asked_about(&context, &seen)?;
     let shown = context.screen.fields(fields(&seen, context.now())).trim_fmt();
-    if !context.screen.is_json() {
-        context.screen.print(&shown)?;
-    } else if !args.change.yes {
-        // Standard output is for a program, but the operator must see the record before answering.
-        eprintln!("{shown}");
-    }
+    context.screen.print_plan(&shown, args.change.yes)?;
     change::confirm(&args.change, &format!("Ask the provider about {}?", change::name(&key)))?;
     // The audit line is written first: there is no question without one.
     context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
@@ -66,12 +61,7 @@ async fn all(global: &Global, args: &Ask) -> Result<(), Failure> {
     let ([found], unread) = list::unresolved(&context, tenant.as_ref(), [&is_meant], usize::MAX).await?;
     if !found.is_empty() {
         let table = list::table(&context.screen, &found, context.now());
-        if !context.screen.is_json() {
-            context.screen.print_table(&table)?;
-        } else if !args.change.yes {
-            // Standard output is for a program, but the operator must see the records before answering.
-            eprintln!("{table}");
-        }
+        context.screen.print_plan(&table.trim_fmt(), args.change.yes)?;
         change::confirm(&args.change, &format!("Ask the provider about these {}?", found.len()))?;
     }
     let (who, mut sent, mut failed) = (change::who(&args.change)?, Vec::new(), None);

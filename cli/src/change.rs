@@ -65,12 +65,7 @@ impl Change {
             }
             _ => {}
         }
-        if !context.screen.is_json() {
-            context.screen.print(&plan)?;
-        } else if !args.yes {
-            // Standard output is for a program, but the operator must see the record before answering.
-            eprintln!("{plan}");
-        }
+        context.screen.print_plan(&plan, args.yes)?;
         confirm(args, &self.question)?;
         let (who, what) = (who(args)?, self.correction.name());
         tracing::debug!(key = %self.key.hash(), what, "writes the record and its audit line");

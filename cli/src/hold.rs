@@ -78,16 +78,10 @@ fn show(context: &Context, args: &Hold, held: &[Record], refused: &[Refused]) ->
         }
         text = format!("{text}\n\n{}", table.trim_fmt());
     }
-    match (screen.is_json(), args.change.yes) {
-        _ if held.is_empty() && refused.is_empty() => Ok(()),
-        (false, _) => screen.print(&text),
-        // Standard output is for a program, but the operator must see the records before answering.
-        (true, false) => {
-            eprintln!("{text}");
-            Ok(())
-        }
-        (true, true) => Ok(()),
+    if !(held.is_empty() && refused.is_empty()) {
+        screen.print_plan(&text, args.change.yes)?;
     }
+    Ok(())
 }
 
 fn print(context: &Context, done: &[(Record, &'static str)], refused: &[Refused]) -> Result<(), Failure> {

@@ -67,6 +67,17 @@ impl Screen {
         self.print(&table.trim_fmt())
     }
 
+    /// Shows an operator what is about to change, before the question. JSON on standard output is for a program, so the text goes to standard
+    /// error then, and nowhere if the answer is `yes` already. Returns whether it was shown.
+    pub fn print_plan(&self, plan: &str, yes: bool) -> Result<bool, Failure> {
+        match (self.is_json(), yes) {
+            (false, _) => self.print(plan)?,
+            (true, false) => eprintln!("{plan}"),
+            (true, true) => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Prints a line of JSON if it is one of many, and otherwise an indented document, which operators can read too.
     pub fn print_json(&self, value: &impl Serialize, one_of_many: bool) -> Result<(), Failure> {
         let text = match one_of_many {

@@ -81,12 +81,7 @@ async fn redrive(
 ) -> Result<Outcomes, Failure> {
     looked.refuse_missing(&args.dead_letters)?;
     let listed = table(context, looked, &args.dead_letters, args.drop);
-    if !context.screen.is_json() {
-        context.screen.print(&listed)?;
-        looked.warn();
-    } else if !args.change.yes {
-        // Standard output is for a program, but the operator must see the dead letters before answering.
-        eprintln!("{listed}");
+    if context.screen.print_plan(&listed, args.change.yes)? {
         looked.warn();
     }
     let mut acts = Vec::new();

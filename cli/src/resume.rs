@@ -26,12 +26,7 @@ pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
     let ([found], unread) = list::unresolved(&context, tenant.as_ref(), [&is_wanted], usize::MAX).await?;
     if !found.is_empty() {
         let table = list::table(&context.screen, &found, context.now());
-        if !context.screen.is_json() {
-            context.screen.print_table(&table)?;
-        } else if !args.change.yes {
-            // Standard output is for a program, but the operator must see the records before answering.
-            eprintln!("{table}");
-        }
+        context.screen.print_plan(&table.trim_fmt(), args.change.yes)?;
         change::confirm(&args.change, &format!("Let retries resume these {}?", found.len()))?;
     }
     let (done, failed) = change::each(&context, found, &Correction::Resume, &args.change).await?;

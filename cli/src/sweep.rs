@@ -108,15 +108,8 @@ fn show(context: &Context, args: &ChangeArgs, found: &[(Record, &'static str)]) 
             cell(becomes),
         ]);
     }
-    match (screen.is_json(), args.yes) {
-        (false, _) => screen.print_table(&table),
-        // Standard output is for a program, but the operator must see the records before answering.
-        (true, false) => {
-            eprintln!("{table}");
-            Ok(())
-        }
-        (true, true) => Ok(()),
-    }
+    screen.print_plan(&table.trim_fmt(), args.yes)?;
+    Ok(())
 }
 
 fn print(context: &Context, scanned: &Scanned, done: &[(Record, &'static str)]) -> Result<(), Failure> {

@@ -182,12 +182,8 @@ async fn pending_work_is_checked_when_its_time_is_over(endpoint: &str) {
     reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
 }
 
-// T68: its message went to the dead letters, and no client can resume it.
-#[apply(on_each_store)]
-async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoint: &str) {
-    let resumes = || super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND * 48));
-    let guarded = Guarded::on(endpoint).await;
-    let (reports, work) = (Reports::of(guarded, resumes()), MemoryQueue::new());
+/// Accepts work whose first execution ends behind its phase.
+async fn interrupt(reports: &Reports) {
     let kept = reports.with(|parts, _| async move {
         let execution: Execution = parts.extensions.get().cloned().expect("it is guarded");
         let charge = execution.phase("charge").keys_live(BOUND);
@@ -196,6 +192,15 @@ async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoin
     });
     kept.post("r-1", r#""report""#).await;
     assert!(!kept.work(&kept.asked("r-1").await).await);
+}
+
+// T68: its message went to the dead letters, and no client can resume it.
+#[apply(on_each_store)]
+async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoint: &str) {
+    let resumes = || super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND * 48));
+    let guarded = Guarded::on(endpoint).await;
+    let (reports, work) = (Reports::of(guarded, resumes()), MemoryQueue::new());
+    interrupt(&reports).await;
     assert_eq!(reports.state("r-1").await, "between_workers");
     reports.guarded.clock.advance(DELIVERY_GRACE);
     let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
@@ -223,14 +228,7 @@ async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoin
 async fn escalated_work_waits_for_an_operator(endpoint: &str) {
     let resumes = super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND));
     let (reports, work) = (Reports::of(Guarded::on(endpoint).await, resumes), MemoryQueue::new());
-    let kept = reports.with(|parts, _| async move {
-        let execution: Execution = parts.extensions.get().cloned().expect("it is guarded");
-        let charge = execution.phase("charge").keys_live(BOUND);
-        charge.call(|_| async { Ok::<_, CallError>(1) }).await.expect("it is kept");
-        StatusCode::SERVICE_UNAVAILABLE
-    });
-    kept.post("r-1", r#""report""#).await;
-    assert!(!kept.work(&kept.asked("r-1").await).await);
+    interrupt(&reports).await;
     reports.guarded.clock.advance(BOUND);
     super::executed::reconciliation(&reports, Finding::NotFound).poll(MINUTE).await.expect("an answer");
     assert_eq!(reports.state("r-1").await, "between_workers");

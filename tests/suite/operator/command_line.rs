@@ -17,7 +17,12 @@ mod waiting;
 
 use std::fs;
 
-use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
+use axum::{
+    Router,
+    body::Bytes,
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
 use lambda_idempotency::{
     internal::Scope,
     record::{SettledBy, State},
@@ -216,14 +221,24 @@ async fn held_before_transactions(endpoint: &str) -> (String, std::sync::Arc<Gat
         if target.to_str().is_ok_and(|target| target.ends_with("TransactWriteItems")) {
             held.pass().await;
         }
-        let answer = client.post(&endpoint).headers(headers).body(body).send().await.expect("an answer");
-        let (status, headers) = (answer.status(), answer.headers().clone());
-        (status, headers, answer.bytes().await.expect("a whole answer")).into_response()
+        relayed(&client, &endpoint, headers, body).await
     };
+    (served(Router::new().fallback(relay)).await, gate)
+}
+
+/// What the store at `endpoint` answers to this request.
+async fn relayed(client: &reqwest::Client, endpoint: &str, headers: HeaderMap, body: Bytes) -> Response {
+    let answer = client.post(endpoint).headers(headers).body(body).send().await.expect("an answer");
+    let (status, headers) = (answer.status(), answer.headers().clone());
+    (status, headers, answer.bytes().await.expect("a whole answer")).into_response()
+}
+
+/// Serves a relay, and returns its address.
+async fn served(relay: Router) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("its address"));
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(relay)).await });
-    (address, gate)
+    tokio::spawn(async move { axum::serve(listener, relay).await });
+    address
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Leases are judged by the store's clock: that of an operator's machine may be wrong.
 
-use axum::{Router, body::Bytes, http::HeaderMap, response::IntoResponse};
+use axum::{Router, body::Bytes, http::HeaderMap};
 use lambda_idempotency::{
     time::Timestamp,
     world::{SystemWorld, World},
@@ -8,7 +8,7 @@ use lambda_idempotency::{
 use serde_json::json;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::{WHY, table};
+use super::{WHY, relayed, served, table};
 use crate::support::embedded;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -18,16 +18,11 @@ async fn at(now: Timestamp) -> String {
     let client = reqwest::Client::new();
     let now: SystemTime = UNIX_EPOCH + Duration::from_millis(now.as_millis());
     let relay = async move |headers: HeaderMap, body: Bytes| {
-        let answer =
-            client.post(embedded::endpoint()).headers(headers).body(body).send().await.expect("an answer");
-        let (status, mut headers) = (answer.status(), answer.headers().clone());
-        headers.insert("date", httpdate::fmt_http_date(now).parse().expect("a header"));
-        (status, headers, answer.bytes().await.expect("a whole answer")).into_response()
+        let mut answer = relayed(&client, embedded::endpoint(), headers, body).await;
+        answer.headers_mut().insert("date", httpdate::fmt_http_date(now).parse().expect("a header"));
+        answer
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = format!("http://{}", listener.local_addr().expect("its address"));
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(relay)).await });
-    address
+    served(Router::new().fallback(relay)).await
 }
 
 // T39

@@ -15,7 +15,7 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
-use super::{TENANT, table};
+use super::{TENANT, relayed, served, table};
 use crate::support::embedded;
 
 #[tokio::test]
@@ -61,15 +61,9 @@ async fn one_scan() -> String {
                 json!({ "__type": "com.amazon.coral.service#AccessDeniedException", "Message": "no" });
             return (StatusCode::BAD_REQUEST, Json(error)).into_response();
         }
-        let answer =
-            client.post(embedded::endpoint()).headers(headers).body(body).send().await.expect("an answer");
-        let (status, headers) = (answer.status(), answer.headers().clone());
-        (status, headers, answer.bytes().await.expect("a whole answer")).into_response()
+        relayed(&client, embedded::endpoint(), headers, body).await
     };
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-    let address = format!("http://{}", listener.local_addr().expect("its address"));
-    tokio::spawn(async move { axum::serve(listener, Router::new().fallback(relay)).await });
-    address
+    served(Router::new().fallback(relay)).await
 }
 
 // T50: the whole table takes hours.
