@@ -1,6 +1,6 @@
-# `just --list` shows these recipes. .ci/run installs the tools below target/, if the machine does not have them.
+# `just --list` shows these recipes. .ci/run installs the tools below ~/.cache, if the machine does not have them.
 
-export PATH := justfile_directory() / "target/ci-tools/bin" + ":" + justfile_directory() / "target/ci-venv/bin" + ":" + env("PATH")
+export PATH := cache_directory() / "lambda-idempotency/tools/bin" + ":" + cache_directory() / "lambda-idempotency/venv/bin" + ":" + env("PATH")
 
 _default:
     @just --list

@@ -8,7 +8,7 @@ pub(crate) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 /// The header that marks a replay.
 pub(crate) const IDEMPOTENT_REPLAYED: &str = "idempotent-replayed";
 
-/// The header of a replay whose body was too large to be kept.
+/// The header of an answer without its body.
 pub(crate) const IDEMPOTENT_REPLAYED_BODY: &str = "idempotent-replayed-body";
 
 /// The header that says until when an answer is replayed.
@@ -19,10 +19,11 @@ pub(crate) const IDEMPOTENCY_EXPIRES: &str = "idempotency-expires";
 /// your own with [`Operation::keep_header`](crate::operation::Operation::keep_header).
 ///
 /// `Content-Security-Policy` and `X-Content-Type-Options` are kept because they describe this content (a policy can name a
-/// nonce in the body), and `Allow` because a 405 must have it. Not kept: CORS headers, which answer the origin of one request
+/// nonce in the body), `Allow` because a 405 must have it, and `Idempotent-Replayed-Body` because a body that another service
+/// left out stays missing. Not kept: CORS headers, which answer the origin of one request
 /// (a CORS layer belongs outside the guard); `Age`, `Date` and `Retry-After`, which describe one moment; `WWW-Authenticate`,
 /// which is a challenge to one request; request and trace ids, because each request has its own.
-pub const SAFE_HEADERS: [&str; 16] = [
+pub const SAFE_HEADERS: [&str; 17] = [
     "allow",
     "cache-control",
     "content-digest",
@@ -33,6 +34,7 @@ pub const SAFE_HEADERS: [&str; 16] = [
     "content-security-policy",
     "content-type",
     "etag",
+    IDEMPOTENT_REPLAYED_BODY,
     "last-modified",
     "link",
     "location",
@@ -42,7 +44,7 @@ pub const SAFE_HEADERS: [&str; 16] = [
 ];
 
 /// Headers that are never kept, whatever the configuration.
-const NEVER_KEPT: [&str; 20] = [
+const NEVER_KEPT: [&str; 19] = [
     "age",
     "authorization",
     "connection",
@@ -52,7 +54,6 @@ const NEVER_KEPT: [&str; 20] = [
     IDEMPOTENCY_EXPIRES,
     IDEMPOTENCY_KEY,
     IDEMPOTENT_REPLAYED,
-    IDEMPOTENT_REPLAYED_BODY,
     "keep-alive",
     "proxy-authenticate",
     "proxy-authorization",
@@ -93,7 +94,6 @@ mod tests {
             "idempotency-expires",
             "idempotency-key",
             "idempotent-replayed",
-            "idempotent-replayed-body",
             "keep-alive",
             "proxy-authenticate",
             "proxy-authorization",
@@ -119,6 +119,7 @@ mod tests {
             "Content-Security-Policy",
             "Content-Type",
             "ETag",
+            "Idempotent-Replayed-Body",
             "Last-Modified",
             "Link",
             "Location",

@@ -35,7 +35,7 @@
 //! | a guarded function | [`Guard`], [`Failure`], [`RunError`] |
 //! | a message, an asynchronous operation | `outbox::Topics`, [`Execution::publish`], [`Operation::asynchronous`] |
 //! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
-//! | a test | [`MemoryStore`], [`SingleTenant`] |
+//! | a test, a router for any store | [`MemoryStore`], [`SingleTenant`], [`Store`], [`World`] |
 //!
 //! # Layout
 //!
@@ -147,7 +147,8 @@ pub use reconcile::{Finding, Question, Reconciler};
 pub use record::Answer;
 #[cfg(feature = "dynamodb")]
 pub use store::dynamodb::DynamoDbStore;
-pub use store::memory::MemoryStore;
+pub use store::{Store, memory::MemoryStore};
+pub use world::World;
 
 /// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`].
 pub use async_trait::async_trait;

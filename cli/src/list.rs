@@ -174,7 +174,7 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
         let (cause, asked, next) = match record.state {
             State::Unknown { cause, asked, reconcile_at, .. } => {
                 // An operator's hold has its own words.
-                let held = record.last_failure.as_ref().filter(|why| why.as_str().starts_with("held by "));
+                let held = record.last_failure.as_ref().filter(|_| record.is_held());
                 (held.map_or(cause.name(), Note::as_str), asked.to_string(), asks_next(reconcile_at, now))
             }
             State::BetweenWorkers { reconcile_at, .. } => {

@@ -82,8 +82,12 @@ fn messages(publish: &[String]) -> Result<Vec<Message>, Failure> {
     publish.iter().map(message).collect()
 }
 
-fn resumed(_: &Record, _: Timestamp) -> Option<String> {
-    Some("the next retry with this key uses the result when its handler gets to the phase".into())
+fn resumed(seen: &Record, _: Timestamp) -> Option<String> {
+    let held = seen.is_held().then_some(
+        "; the record stays held until you say of the next phase: --not-executed --overrule-effect",
+    );
+    let used = "the next retry with this key uses the result when its handler gets to the phase";
+    Some(format!("{used}{}", held.unwrap_or_default()))
 }
 
 /// What settling a record does not do.

@@ -9,6 +9,7 @@ use crate::{
     log::{self, Level},
     messages,
     metrics::Metrics,
+    provider::Server,
     queues::Queues,
     runtime_api::{PAYLOAD_LIMIT, read},
 };
@@ -33,7 +34,7 @@ const BODY_LIMIT: usize = 10 * 1024 * 1024;
 /// The state of the routes.
 pub struct Cloud {
     pub functions: Vec<Arc<Function>>,
-    pub provider: String,
+    pub provider: Server,
     pub http: reqwest::Client,
     pub gateway_timeout: Duration,
     pub metrics: Arc<Metrics>,
@@ -52,6 +53,8 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/provider/charges", get(provider_charges))
         .route("/provider/refunds", get(provider_refunds))
         .route("/provider/deliver", post(provider_deliver))
+        .route("/provider/away", post(provider_away))
+        .route("/provider/back", post(provider_back))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
         .fallback(proxy)
         .merge(messages::router(cloud.queues.clone()))
@@ -170,15 +173,28 @@ async fn operate(State(cloud): State<Arc<Cloud>>) -> String {
 }
 
 async fn provider_charges(State(cloud): State<Arc<Cloud>>) -> Response {
-    relay(cloud.http.get(format!("{}/charges", cloud.provider))).await
+    relay(cloud.http.get(format!("{}/charges", cloud.provider.url))).await
 }
 
 async fn provider_refunds(State(cloud): State<Arc<Cloud>>) -> Response {
-    relay(cloud.http.get(format!("{}/refunds", cloud.provider))).await
+    relay(cloud.http.get(format!("{}/refunds", cloud.provider.url))).await
 }
 
 async fn provider_deliver(State(cloud): State<Arc<Cloud>>) -> Response {
-    relay(cloud.http.post(format!("{}/deliver", cloud.provider))).await
+    relay(cloud.http.post(format!("{}/deliver", cloud.provider.url))).await
+}
+
+/// An outage of the provider: its connections are refused.
+async fn provider_away(State(cloud): State<Arc<Cloud>>) -> Response {
+    cloud.provider.leave().await;
+    Json(json!({ "provider": "away" })).into_response()
+}
+
+async fn provider_back(State(cloud): State<Arc<Cloud>>) -> Response {
+    match cloud.provider.come_back().await {
+        Ok(()) => Json(json!({ "provider": "back" })).into_response(),
+        Err(error) => gateway::message(StatusCode::BAD_GATEWAY, &format!("provider: {error}")),
+    }
 }
 
 async fn relay(request: reqwest::RequestBuilder) -> Response {

@@ -18,7 +18,7 @@
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
-//! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger |
+//! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger and outages |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
 //! | `events` | its routes for events: what the bus was handed, an event of somebody else, what was shipped |
 //!
@@ -153,7 +153,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     variables.extend(settings.function_sqs_endpoint.clone().map(|url| ("AWS_ENDPOINT_URL_SQS", url)));
     variables.extend(bus.environment());
     variables.extend(settings.environment());
-    let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider);
+    let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider.url);
     variables.push(("PROVIDER_URL", provider_url.clone()));
     let max = FUNCTIONS.iter().map(|definition| definition.environments(settings)).sum::<usize>();
     let max = u32::try_from(max).expect("there are few functions");
@@ -167,7 +167,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
 
     let deliverer = functions.iter().find(|function| function.definition.name == "outbox");
     bus.deliverer(deliverer.expect("it is one of this cloud's").clone());
-    announce(&url, &store, &queues, &bus, &provider, settings);
+    announce(&url, &store, &queues, &bus, &provider.url, settings);
     let operate = operate(&store, &queues, &bus);
     // Ends with this function, before the processes are ended.
     let _triggers = triggers::start(&functions, &store, queues.clone(), settings).await;

@@ -124,7 +124,7 @@ impl Topic {
 }
 
 impl DomainWrite {
-    /// How many writes one operation may have: a transaction has a hundred actions, and one is the record's.
+    /// How many writes one transaction may have: it has a hundred actions, and up to three are the guard's.
     pub const MAX: usize = size::MAX_WRITES;
 
     pub(super) fn of(table: &Table, item: &impl Serialize, action: Action) -> Self {

@@ -8,7 +8,7 @@ use super::{Engine, Replay, codec};
 use crate::{
     backoff::Retry,
     key::RecordKey,
-    record::{Answer, BodyId, Encoding, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
+    record::{Answer, BodyId, Encoding, Keeps, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{Store, StoreError, StoreErrorKind},
     time::{Instant, Timestamp},
     time_budget::{
@@ -39,10 +39,10 @@ impl Placed {
 impl Engine {
     /// Chooses a place for the body: in the record if that costs nothing, else outside.
     ///
-    /// Keeps the safe headers, and those in `also`.
-    pub(crate) fn place(&self, record: &Record, answer: &Answer, also: &[String]) -> Placed {
+    /// Keeps the safe headers, and what else `keeps` says.
+    pub(crate) fn place(&self, record: &Record, answer: &Answer, keeps: &Keeps) -> Placed {
         let body = &answer.body;
-        let mut head = answer.head.kept(also);
+        let mut head = answer.head.kept(keeps);
         if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
             > MAX_HEADER_BYTES
         {
@@ -50,6 +50,9 @@ impl Engine {
             head = head.without_headers();
         }
         let length = body.len() as u64;
+        if !keeps.body && length > 0 {
+            return Placed { answer: KeptAnswer { head, body: KeptBody::Omitted { length } }, outside: None };
+        }
         let inline = |bytes, encoding| KeptBody::Inline { bytes, encoding, length };
         let now = self.world.now();
         let empty = KeptAnswer { head: head.clone(), body: inline(Bytes::new(), Encoding::Identity) };
@@ -107,10 +110,10 @@ impl Engine {
         &self,
         record: &Record,
         answer: &Answer,
-        also: &[String],
+        keeps: &Keeps,
         write: Duration,
     ) -> KeptAnswer {
-        let kept = self.try_keep(record, answer, also, body_share(write)).await;
+        let kept = self.try_keep(record, answer, keeps, body_share(write)).await;
         kept.unwrap_or_else(|(error, omitted)| {
             let error: &dyn Error = &error;
             tracing::error!(error, "the body cannot be stored in time: replays omit it");
@@ -125,9 +128,9 @@ impl Engine {
         first: Timestamp,
         record: &Record,
         answer: &Answer,
-        also: &[String],
+        keeps: &Keeps,
     ) -> Option<KeptAnswer> {
-        match self.try_keep(record, answer, also, OFFLINE_WRITE_TIMEOUT).await {
+        match self.try_keep(record, answer, keeps, OFFLINE_WRITE_TIMEOUT).await {
             Ok(kept) => Some(kept),
             Err((error, _)) if self.world.now() <= first.plus(QUEUED_BODY_TIMEOUT) => {
                 tracing::warn!(cause = error.cause(), "the body of an answer could not be stored yet");
@@ -149,10 +152,10 @@ impl Engine {
         &self,
         record: &Record,
         answer: &Answer,
-        also: &[String],
+        keeps: &Keeps,
         time: Duration,
     ) -> Result<KeptAnswer, (StoreError, KeptAnswer)> {
-        let placed = self.place(record, answer, also);
+        let placed = self.place(record, answer, keeps);
         let (head, length) = (placed.answer.head.clone(), placed.answer.body.length());
         let omitted = KeptAnswer { head, body: KeptBody::Omitted { length } };
         match self.keep_placed(record, placed, time).await {

@@ -81,10 +81,11 @@ impl Executor {
         sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
     }
 
-    /// The report, with the record as its worker wants it. The body is inline, unless it is stored already.
+    /// The report, with the record as its worker wants it. The body is inline, unless it is stored already, or never kept.
     fn deferred(&self, seen: &Record, report: &Report, kept: &Kept) -> Result<DeferredReport, String> {
         let inline = match (report, &kept.ended) {
             (_, Ended::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. })) => None,
+            _ if !self.operation().keeps.body => None,
             (Report::Completed(Answer { head, body }), _) => {
                 let (bytes, encoding) = codec::encode(body);
                 let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };

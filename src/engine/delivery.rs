@@ -121,8 +121,8 @@ impl Executor {
                         let marked = self.mark_effect(&base, kept.writes, stop_at).await;
                         return escalated(marked.map_err(|_| WorkError::Unwritten)?, REFUSED);
                     };
-                    let also = &self.operation().kept_headers;
-                    let answer = self.engine.keep(&base, answer, also, OFFLINE_WRITE_TIMEOUT).await;
+                    let keeps = &self.operation().keeps;
+                    let answer = self.engine.keep(&base, answer, keeps, OFFLINE_WRITE_TIMEOUT).await;
                     kept = Ended::Completed(answer).into();
                     start = Start::Unread(&base.key);
                     continue;
@@ -223,16 +223,16 @@ impl Executor {
         answer: KeptAnswer,
         kept_at: Timestamp,
     ) -> Result<Option<KeptAnswer>, WorkError> {
-        let also = &self.operation().kept_headers;
+        let keeps = &self.operation().keeps;
         let KeptAnswer { head, body } = answer;
         let KeptBody::Inline { bytes, encoding, length } = body else {
             let kept = self.engine.keep_anew(record, body, kept_at, OFFLINE_WRITE_TIMEOUT).await;
             let kept = kept.inspect_err(|error| {
                 tracing::warn!(cause = error.cause(), "the body of a report could not be stored again yet");
             });
-            return Ok(kept.ok().map(|body| KeptAnswer { head: head.kept(also), body }));
+            return Ok(kept.ok().map(|body| KeptAnswer { head: head.kept(keeps), body }));
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| WorkError::Malformed("body"))?;
-        Ok(self.engine.keep_since(kept_at, record, &Answer { head, body }, also).await)
+        Ok(self.engine.keep_since(kept_at, record, &Answer { head, body }, keeps).await)
     }
 }

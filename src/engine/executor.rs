@@ -1,6 +1,6 @@
 //! Runs one operation for its front.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Engine, breaker::Breaker};
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
     time::Timestamp,
     world::{SystemWorld, World},
 };
+
+/// Shorter retentions are warned of.
+const SHORT_RETENTION: Duration = Duration::from_secs(3600);
 
 /// Runs one operation, each key once. Cheap to clone: clones share one circuit breaker.
 #[derive(Clone)]
@@ -56,6 +59,12 @@ pub struct Request {
 impl Executor {
     /// An executor of `operation` on `store`.
     pub fn new(store: impl Store, operation: Operation) -> Self {
+        if operation.retain < SHORT_RETENTION {
+            tracing::warn!(
+                operation = %operation.name(), retain = ?operation.retain,
+                "answers are kept for less than an hour: a client that retries later runs the operation again"
+            );
+        }
         Self::on(Engine { store: Arc::new(store), world: Arc::new(SystemWorld) }, operation)
     }
 

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     domain::DomainWrite,
-    record::{Ended, Fate, GONE, Head, NOT_EXECUTED, Note, Overtaken, Record, Safe, State, WorkerReport},
+    record::{
+        Ended, FORGOTTEN, Fate, GONE, HELD, Head, NOT_EXECUTED, Note, Overtaken, Record, Safe, State,
+        WorkerReport,
+    },
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::Instant,
@@ -74,8 +77,8 @@ impl Executor {
     ) -> Kept {
         let ended = match report {
             Report::Completed(answer) => {
-                let also = &self.operation().kept_headers;
-                let ended = Ended::Completed(self.engine.keep(seen, answer, also, time).await);
+                let keeps = &self.operation().keeps;
+                let ended = Ended::Completed(self.engine.keep(seen, answer, keeps, time).await);
                 return Kept { ended, writes: writes.into() };
             }
             Report::NotExecuted => Ended::NotExecuted(Some(because(NOT_EXECUTED, status))),
@@ -139,6 +142,13 @@ impl Executor {
             Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
             Ok(Finished::Refused(current)) if !reported.matters() && !seen.is_same_request(&current) => {
                 FinishOutcome::Fenced
+            }
+            // Who holds the record settles it, by the report.
+            Ok(Finished::Refused(current))
+                if matches!(reported.overtaken_by(&current, now), Overtaken::Escalated(HELD | FORGOTTEN)) =>
+            {
+                self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await;
+                self.elsewhere(&current, stop_at).await
             }
             // The key is another request's, or of a later generation, now. That answer is not for this caller, so the caller gets the
             // handler's answer. What was done, certainly or possibly, is escalated as if there were no record.

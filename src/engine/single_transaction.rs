@@ -260,17 +260,17 @@ impl Executor {
         let Ok(fresh) = self.begins::<()>(request, attempt, times, None, fresh) else {
             return Err(self.instead(ReserveOutcome::MayNotBegin));
         };
-        let also = &self.operation().kept_headers;
+        let keeps = &self.operation().keeps;
         // A duplicate must not pay for a body item, which costs by its size (T38).
         let is_large = match content {
-            Content::Answer(answer) => self.engine.place(&fresh, answer, also).is_outside(),
+            Content::Answer(answer) => self.engine.place(&fresh, answer, keeps).is_outside(),
             Content::Request(body) => body.len() > MAX_UNREAD,
         };
         if is_large && let Some(current) = self.current(served, sent).await {
             return Err(current);
         }
         let kept = match content {
-            Content::Answer(answer) => Some(self.engine.keep(&fresh, answer, also, write).await),
+            Content::Answer(answer) => Some(self.engine.keep(&fresh, answer, keeps, write).await),
             Content::Request(_) => None,
         };
         let step = |current: Option<&Record>, moment: Moment| match self

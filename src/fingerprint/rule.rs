@@ -105,7 +105,7 @@ impl FingerprintRule {
     }
 
     /// Includes this header, because it is part of the caller's intent, as `Prefer` or `API-Version` can be. It must not differ
-    /// from try to try. If a header was sent in several lines, a REST API passes on the last one only.
+    /// from try to try. If a header was sent in several lines, only the last one counts behind a REST API.
     ///
     /// # Panics
     /// If `name` is not a valid header name, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.

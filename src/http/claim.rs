@@ -14,7 +14,7 @@ use lambda_http::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::target::original_uri;
+use super::{target::original_uri, tenant};
 use crate::{
     fingerprint::{Fingerprint, Fingerprints},
     key::RecordKey,
@@ -44,6 +44,9 @@ struct Kept {
     rest: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     http: Option<Value>,
+    /// The stage of the API through which it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    stage: Option<String>,
     /// What API Gateway found in the path, by the names in its route.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     path: Vec<(String, String)>,
@@ -77,6 +80,7 @@ impl Kept {
             headers: kept.filter_map(text).collect(),
             rest,
             http,
+            stage: tenant::stage(parts).map(str::to_owned),
             path: parts.path_parameters().iter().map(|(name, value)| (name.into(), value.into())).collect(),
             fingerprint: hex::encode(fingerprint.digest()),
             fingerprint_rule: fingerprint.rule(),
@@ -85,15 +89,20 @@ impl Kept {
 
     /// What a resolver of the tenant, or a handler, reads of the event.
     fn context(&self) -> serde_json::Result<Option<RequestContext>> {
-        if let Some(verified) = &self.http {
-            let mut context = ApiGatewayV2httpRequestContext::default();
-            context.authorizer = serde_json::from_value(verified.clone())?;
-            return Ok(Some(RequestContext::ApiGatewayV2(context)));
+        if let Some(verified) = &self.rest {
+            let mut context = ApiGatewayProxyRequestContext::default();
+            context.authorizer.fields = serde_json::from_value(verified.clone())?;
+            context.stage = self.stage.clone();
+            return Ok(Some(RequestContext::ApiGatewayV1(context)));
         }
-        let Some(verified) = &self.rest else { return Ok(None) };
-        let mut context = ApiGatewayProxyRequestContext::default();
-        context.authorizer.fields = serde_json::from_value(verified.clone())?;
-        Ok(Some(RequestContext::ApiGatewayV1(context)))
+        if self.http.is_none() && self.stage.is_none() {
+            return Ok(None);
+        }
+        let mut context = ApiGatewayV2httpRequestContext::default();
+        // `null`, and so absent here, if the route has no authorizer.
+        context.authorizer = self.http.clone().map(serde_json::from_value).transpose()?;
+        context.stage = self.stage.clone();
+        Ok(Some(RequestContext::ApiGatewayV2(context)))
     }
 }
 

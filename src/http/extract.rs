@@ -10,7 +10,7 @@ use ::axum::{
 };
 use http::{Response, request::Parts};
 
-use super::{Outcome, Problem, ProblemType, Profile, replay};
+use super::{Outcome, Problem, ProblemType, Profile, replay, respond::NoArgument};
 use crate::{
     engine::{Execution, PhaseError, SingleTransaction},
     record::Answer,
@@ -25,13 +25,12 @@ macro_rules! extracted {
             async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
                 parts.extensions.get::<Self>().cloned().ok_or_else(|| {
                     tracing::error!($advice);
+                    let problem = Problem::new(ProblemType::NotGuarded);
+                    let mut response = problem.into_response(&Profile::default()).map(Body::new);
+                    // If there is a guard around it, it answers in its place, by its profile.
+                    response.extensions_mut().insert(NoArgument);
                     // Inside of another kind of guard: the handler has not begun, and its key must stay free.
-                    NotBegun(
-                        Problem::new(ProblemType::NotGuarded)
-                            .into_response(&Profile::default())
-                            .map(Body::new),
-                    )
-                    .into_response()
+                    NotBegun(response).into_response()
                 })
             }
         }

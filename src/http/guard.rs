@@ -14,7 +14,7 @@ use super::{
     ended::{Became, Ended, Why},
     replay,
     request::Parsed,
-    respond::HttpAnswer,
+    respond::{HttpAnswer, NoArgument},
     run::{Answered, ResponseBody},
     settings::Guard,
 };
@@ -94,9 +94,14 @@ impl Guard {
         match answered {
             Ok((mut parts, body)) => {
                 let report = match self.report(execution, &parts, &body) {
-                    // Its client has its answer already, and polls for this one.
                     Report::NotBegun if self.operation().asynchronous.is_some() => {
-                        Report::Completed(self.kept(&parts, &body))
+                        if parts.extensions.get::<NoArgument>().is_some() {
+                            // A mistake in the program, which the next deployment mends.
+                            Report::NotExecuted
+                        } else {
+                            // Its client has its answer already, and polls for this one.
+                            Report::Completed(self.kept(&parts, &body))
+                        }
                     }
                     report => report,
                 };

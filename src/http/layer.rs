@@ -8,8 +8,8 @@ use http::{Method, Response, request::Parts};
 use tower_layer::Layer;
 
 use super::{
-    Profile, Service, TenantResolver,
-    settings::{Accept, Guard, Settings},
+    MAX_BODY, MAX_RESPONSE, Profile, Service, TenantResolver,
+    settings::{Accept, Guard, Longest, Settings},
 };
 use crate::{
     engine::{Executor, SingleTransaction},
@@ -78,6 +78,8 @@ impl Idempotency {
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
+            longest: Longest { request: MAX_BODY, response: MAX_RESPONSE },
+            any_size: false,
             logged: Arc::default(),
         };
         Self { settings: Arc::new(settings), tenant: () }
@@ -106,6 +108,23 @@ impl<T> Idempotency<T> {
     /// `<path>?key=<key>&operation=<name>`. See [`operation_key`](super::operation_key). Default: `/operations`.
     pub fn status_path(mut self, path: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.settings).status_path = path.into();
+        self
+    }
+
+    /// The longest bodies that are read, in bytes. A longer request is refused with 413. The outcome of an operation whose response is longer is
+    /// unknown, because the response is lost. Default: 6 MiB and 16 MiB.
+    ///
+    /// On Lambda, a response whose encoded body the API's front cannot deliver (6 MiB; 1 MB behind a load balancer) is delivered without it, with
+    /// [`Idempotent-Replayed-Body: omitted`](super::IDEMPOTENT_REPLAYED_BODY), unless [any size](Self::deliver_any_size) can be delivered.
+    pub fn longest_bodies(mut self, request: usize, response: usize) -> Self {
+        Arc::make_mut(&mut self.settings).longest = Longest { request, response };
+        self
+    }
+
+    /// Delivers answers of any size: if a layer outside the guard compresses them, or the function streams its responses
+    /// (`lambda_http::run_with_streaming_response`).
+    pub fn deliver_any_size(mut self) -> Self {
+        Arc::make_mut(&mut self.settings).any_size = true;
         self
     }
 

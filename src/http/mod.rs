@@ -10,9 +10,10 @@
 //! It does not authenticate callers: the tenant comes from what verified the caller, never from what a client can set.
 
 // The path of a request: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
-// the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers.
+// the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers, and `deliver` looks at the size of each.
 mod accept;
 mod classify;
+mod deliver;
 pub(crate) mod ended;
 mod guard;
 mod layer;
@@ -51,6 +52,7 @@ use body::GuardedBody;
 #[cfg(feature = "lambda")]
 pub(crate) use claim::read as read_accepted;
 pub use classify::Outcome;
+pub use deliver::deliverable;
 #[cfg(feature = "axum")]
 pub use extract::{NotBegun, OrNotBegun};
 #[cfg(feature = "lambda")]
@@ -63,7 +65,8 @@ pub use profile::Profile;
 pub use service::Service;
 pub use status::{operation_key, operation_status};
 pub use tenant::{
-    JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account, iam_caller,
+    JwtClaim, LambdaAuthorizer, PerStage, SingleTenant, TenantResolver, context_tenant, iam_account,
+    iam_caller,
 };
 
 /// The argument and the result of a [`TenantResolver`].
@@ -78,10 +81,13 @@ use http::HeaderName;
 
 use crate::headers;
 
-/// The longest request or response body that is read: the most that a Lambda invocation can carry (6 MiB).
+/// The longest request body that is read: the most that a Lambda invocation can carry (6 MiB).
 pub(crate) const MAX_BODY: usize = 6 * 1024 * 1024;
 
-/// The request header with the client's key, which ACP's answers echo
+/// The longest response body that is read (16 MiB): more than any front delivers, so that its operation is completed all the same.
+pub(crate) const MAX_RESPONSE: usize = 16 * 1024 * 1024;
+
+/// The request header with the client's key, which Stripe's and ACP's answers echo
 /// ([draft-ietf-httpapi-idempotency-key-header](https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/)).
 pub const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_KEY);
 
@@ -92,7 +98,8 @@ pub const IDEMPOTENCY_TIMESTAMP: HeaderName = HeaderName::from_static("idempoten
 /// The response header that marks a replay: `true`.
 pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static(headers::IDEMPOTENT_REPLAYED);
 
-/// The response header of a replay whose body was too large to be kept: `omitted`.
+/// The response header of an answer without its body: `omitted`. It was too large to be kept, or for the front to deliver, or its operation
+/// keeps none ([`Operation::keep_body`](crate::Operation::keep_body)).
 pub const IDEMPOTENT_REPLAYED_BODY: HeaderName = HeaderName::from_static(headers::IDEMPOTENT_REPLAYED_BODY);
 
 /// The response header that says until when the answer is replayed: an HTTP date.

@@ -19,6 +19,14 @@ pub(super) enum Shape {
     Acp,
 }
 
+/// Where problems lead.
+#[derive(Clone, Copy)]
+pub(super) struct Links<'a> {
+    /// What `type` begins with, if the API chooses it.
+    pub(super) types: Option<&'a str>,
+    pub(super) documentation: Option<&'a str>,
+}
+
 #[derive(Serialize)]
 struct Rfc9457<'a> {
     r#type: String,
@@ -82,7 +90,7 @@ impl Shape {
         status: StatusCode,
         detail: &str,
         reason: Option<&str>,
-        documentation: Option<&str>,
+        Links { types, documentation }: Links<'_>,
     ) -> Bytes {
         let (title, code) = (problem.entry().title, self.code(problem));
         let error = |doc_url| Error {
@@ -93,7 +101,7 @@ impl Shape {
         };
         let written = match self {
             Self::Rfc9457 => serde_json::to_vec(&Rfc9457 {
-                r#type: problem.uri(),
+                r#type: types.map_or_else(|| problem.uri(), |base| format!("{base}{}", problem.name())),
                 title,
                 status: status.as_u16(),
                 detail,

@@ -44,7 +44,7 @@ impl Problem {
             Some(detail) => &format!("{detail}. {advice}"),
             None => advice,
         };
-        let body = profile.shape.write(problem, status, detail, reason, profile.documentation.as_deref());
+        let body = profile.shape.write(problem, status, detail, reason, profile.links());
         let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();

@@ -160,7 +160,8 @@ impl ProblemType {
         self.entry().name
     }
 
-    /// The `type` URI.
+    /// The `type` URI, unless the profile [chooses another base](super::Profile::problem_types). `urn:lambda-idempotency` is not a registered
+    /// namespace of RFC 8141: it is unique in practice, and leads nowhere.
     pub fn uri(self) -> String {
         format!("{TYPE_PREFIX}{}", self.name())
     }

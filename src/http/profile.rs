@@ -4,7 +4,10 @@ use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 
-use super::{IDEMPOTENCY_KEY, KeySyntax, ProblemType, problem_document::Shape};
+use super::{
+    IDEMPOTENCY_KEY, KeySyntax, ProblemType,
+    problem_document::{Links, Shape},
+};
 use crate::operation::ServerErrors;
 
 /// An API's idempotency contract. Choose one for each API, change what differs, and document it.
@@ -17,10 +20,10 @@ use crate::operation::ServerErrors;
 /// | same key, other request | 422 | 400 `idempotency_error` | 422 `idempotency_conflict` |
 /// | in flight | 409 | 409 `idempotency_key_in_use` | 409 `idempotency_in_flight` |
 /// | outcome unknown | 409 | 409 | 409 |
-/// | a handler's 5xx | reconciled | kept and replayed | reconciled, never kept |
+/// | a handler's 5xx without an `Outcome` | reconciled | kept and replayed | reconciled, never kept |
 /// | shape of problems | RFC 9457 | `{"error": {type, code, message}}` | flat `type`, `code`, `message` |
 /// | one key on two paths | another request | another request | two operations |
-/// | echo of the key | no | no | yes |
+/// | echo of the key | no | yes | yes |
 ///
 /// Neither Stripe nor ACP has a code for a key that is too old: this one follows their style. The chapter
 /// `docs/contract.md` compares each requirement, with the reason for every deviation.
@@ -40,6 +43,7 @@ pub struct Profile {
     pub(super) server_errors: ServerErrors,
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
+    types: Option<Cow<'static, str>>,
     pub(super) shape: Shape,
     pub(super) key_optional: bool,
     pub(super) keys_by_path: bool,
@@ -54,14 +58,16 @@ impl Profile {
             server_errors: ServerErrors::Reconcile,
             key_syntax: KeySyntax::Either,
             documentation: None,
+            types: None,
             shape: Shape::Rfc9457,
             key_optional: false,
             keys_by_path: false,
         }
     }
 
-    /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key,
-    /// and a 5xx is an answer like any other.
+    /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key, an echo of the key, and a handler's 5xx
+    /// without an [`Outcome`](super::Outcome) is kept and replayed, whatever its status. A handler that panics or returns an error has no
+    /// answer: its outcome is unknown. An operation that [resumes](crate::operation::OnLeaseExpiry::Resume) never keeps a 5xx.
     pub fn stripe() -> Self {
         Self { server_errors: ServerErrors::Keep, shape: Shape::Stripe, ..Self::ietf_draft() }
     }
@@ -111,16 +117,35 @@ impl Profile {
     /// start-up.
     pub fn documentation(mut self, url: impl Into<Cow<'static, str>>) -> Self {
         let url = url.into();
-        let fits =
-            !url.is_empty() && url.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'<' | b'>' | b'"'));
-        assert!(fits, "documentation({url:?}) is not a valid URL for a Link header");
+        assert!(is_uri(&url), "documentation({url:?}) is not a valid URL for a Link header");
         self.documentation = Some(url);
         self
     }
 
-    /// The key as the client wrote it, if the contract echoes it in responses, as ACP does.
+    /// What the `type` of each problem begins with, in the IETF draft's contract: the [name](ProblemType::name) follows, such as
+    /// `https://api.example.com/problems/in-flight`. RFC 9457 asks for a URL that leads to documentation. Default: `urn:lambda-idempotency:`, which
+    /// leads nowhere. Choose before clients compare it.
+    ///
+    /// # Panics
+    /// If `base` does not end with `/`, `:`, `#` or `=`, or contains characters that a URI does not allow: a mistake in the program, found at start-up.
+    pub fn problem_types(mut self, base: impl Into<Cow<'static, str>>) -> Self {
+        let base = base.into();
+        let ends = base.ends_with(['/', ':', '#', '=']);
+        assert!(
+            ends && is_uri(&base),
+            "problem_types({base:?}) is no beginning of a URI: end it with /, :, # or ="
+        );
+        self.types = Some(base);
+        self
+    }
+
+    pub(super) fn links(&self) -> Links<'_> {
+        Links { types: self.types.as_deref(), documentation: self.documentation.as_deref() }
+    }
+
+    /// The key as the client wrote it, if the contract echoes it in responses, as Stripe and ACP do.
     pub(super) fn echo(&self, request: &HeaderMap) -> Option<HeaderValue> {
-        let mut lines = request.get_all(IDEMPOTENCY_KEY).iter().filter(|_| self.shape == Shape::Acp);
+        let mut lines = request.get_all(IDEMPOTENCY_KEY).iter().filter(|_| self.shape != Shape::Rfc9457);
         lines.next().filter(|_| lines.next().is_none()).cloned()
     }
 
@@ -129,6 +154,11 @@ impl Profile {
         let chosen = self.statuses.iter().rev().find(|(chosen, _)| *chosen == problem);
         chosen.map_or_else(|| self.shape.status(problem), |(_, status)| *status)
     }
+}
+
+/// Whether this has only characters of a URI, so that it fits into a `Link` header too.
+fn is_uri(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"{}|\\^`".contains(&byte))
 }
 
 impl Default for Profile {

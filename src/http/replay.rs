@@ -7,8 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
 use http_body_util::Full;
 
 use super::{
-    IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, Outcome, Problem, ProblemType,
-    Profile,
+    IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, Outcome, Problem, ProblemType, Profile, deliver,
     ended::{Became, Ended},
     settings::Guard,
 };
@@ -29,7 +28,7 @@ impl Guard {
             });
             text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
         };
-        let also = &self.operation().kept_headers;
+        let also = &self.operation().keeps.headers;
         let kept = parts.headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
         let headers = kept.filter_map(|(name, value)| text(name, value)).collect();
         Answer::http(parts.status.as_u16(), headers, body.clone())
@@ -52,9 +51,8 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
         head => {
             let mut response = of_answer(Answer { head, body });
             if body_omitted {
-                // The body was too large to be kept.
-                let omitted = HeaderValue::from_static("omitted");
-                response.headers_mut().insert(IDEMPOTENT_REPLAYED_BODY, omitted);
+                // The body was too large to be kept, or is never kept.
+                deliver::omit(response.headers_mut());
             }
             response
         }

@@ -16,6 +16,7 @@ use crate::{
     key::{RecordKey, Scope, refusal::KeyRefusal},
     record::Work,
     time::Timestamp,
+    time_budget::BODY_TIMEOUT,
 };
 
 /// A parsed request.
@@ -69,7 +70,8 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     if let Some(claim) = claim {
         // It was parsed when it was accepted.
         let Claim { key, request, fingerprints } = claim.clone();
-        let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
+        // Not bounded by settings of today: it was accepted under those of then.
+        let body = whole(guard, body, MAX_BODY).await?;
         let work = Work::Claimed(request);
         // The record keeps the origin that it was accepted from.
         let request = Request {
@@ -89,12 +91,13 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         }
         Problem::new(ProblemType::TenantMissing)
     })?;
+    guard.sees_stage(parts, &tenant);
     let key = guard.settings.profile.key_syntax.key(&parts.headers, &parts.extensions).map_err(refused)?;
     let refusal = operation.refusal_of(&key, key_header::timestamp(&parts.headers), guard.world().now());
     let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
     let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
     let (path, query) = (target::path(parts), target::query(parts));
-    let body = body.whole(MAX_BODY).await.map_err(Problem::new)?;
+    let body = whole(guard, body, guard.settings.longest.request).await?;
     let content = Content {
         method: parts.method.as_str(),
         path: &path,
@@ -114,6 +117,12 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     });
     let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, work, origin };
     Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
+}
+
+/// The whole body, within bounds of time and size. On Lambda it is there already.
+async fn whole<B: GuardedBody>(guard: &Guard, body: B, longest: usize) -> Result<B::Whole, Problem> {
+    let whole = guard.world().within(BODY_TIMEOUT, body.whole(longest)).await;
+    whole.unwrap_or(Err(ProblemType::BodyUnreadable)).map_err(Problem::new)
 }
 
 fn refused(KeyRefusal { reason, detail, .. }: KeyRefusal) -> Problem {

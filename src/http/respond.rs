@@ -1,9 +1,9 @@
 //! The guard's responses: to a request that may not run, or whose outcome is not known.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{Extensions, Response, StatusCode};
 use http_body_util::Full;
 
 use super::{
@@ -14,6 +14,10 @@ use super::{
     settings::Guard,
 };
 use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
+
+/// Marks the response of a handler whose argument no guard provides.
+#[derive(Clone, Copy)]
+pub(super) struct NoArgument;
 
 pub(super) type HttpAnswer = Response<Full<Bytes>>;
 
@@ -58,6 +62,14 @@ impl Guard {
     /// A problem of this type.
     pub(super) fn problem(&self, problem: ProblemType) -> HttpAnswer {
         self.retry_later(Problem::new(problem), Duration::ZERO)
+    }
+
+    /// The refusal of a handler's argument in the words of the profile, which the argument does not know; `None` for any other response.
+    pub(super) fn in_its_words(&self, extensions: &mut Extensions) -> Option<HttpAnswer> {
+        extensions.remove::<NoArgument>()?;
+        let mut response = Problem::new(ProblemType::NotGuarded).into_response(&self.settings.profile);
+        *response.extensions_mut() = mem::take(extensions);
+        Some(response)
     }
 
     /// A problem, marked with its outcome for a guard around this one. If it may go away, its `Retry-After` is this wait, within the

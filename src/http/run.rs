@@ -8,7 +8,7 @@ use http::{Response, response};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 
-use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, MAX_BODY, settings::Guard};
+use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, settings::Guard};
 use crate::{record::HANDLER_FAILED, time::Instant, time_budget::TimeBudget};
 
 /// A handler's response and body.
@@ -34,7 +34,10 @@ impl Guard {
             let (parts, body) = response.into_parts();
             let world = self.world();
             let time = TimeBudget::at(world.instant(), ends_at).read();
-            let body = match world.within(time, Limited::new(body, MAX_BODY).collect()).await {
+            let body = match world
+                .within(time, Limited::new(body, self.settings.longest.response).collect())
+                .await
+            {
                 Some(body) => body.map_err(|error| error.to_string()),
                 None => Err("it did not end in time".to_owned()),
             };
@@ -49,7 +52,7 @@ impl Guard {
             tracing::error!("the handler panicked");
             Err("panicked")
         })?;
-        for name in [IDEMPOTENT_REPLAYED, IDEMPOTENT_REPLAYED_BODY, IDEMPOTENCY_EXPIRES] {
+        for name in [IDEMPOTENT_REPLAYED, IDEMPOTENCY_EXPIRES] {
             // Set by an inner service, about the inner service's answer.
             parts.headers.remove(name);
         }

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
-    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, claim::Claim, guard, run::ResponseBody,
+    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, claim::Claim, deliver, guard, run::ResponseBody,
     settings::Guard, single_transaction,
 };
 
@@ -42,14 +42,20 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         if self.guard.lets_pass(&request) {
-            let answer = self.inner.call(request);
-            return Box::pin(async { Ok(answer.await?.map(Either::Right)) });
+            let (answer, guard) = (self.inner.call(request), self.guard.clone());
+            return Box::pin(async move {
+                let mut response = answer.await?;
+                let own = guard.in_its_words(response.extensions_mut());
+                Ok(own.map_or_else(|| response.map(Either::Right), |own| own.map(Either::Left)))
+            });
         }
         // The clone stays; the service that was polled ready is used.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
+        let words = guard.clone();
+        let limit = guard.limit(&request);
         let claim: Option<&Claim> = request.extensions().get();
         let is_claimed = claim.is_some();
         let is_of_another = claim.is_some_and(|claim| claim.key.operation() != guard.operation().name());
@@ -67,10 +73,13 @@ where
         };
         Box::pin(async move {
             let mut response = answer.await;
+            if let Some(own) = words.in_its_words(response.extensions_mut()) {
+                response = own;
+            }
             if let Some(key) = echo {
                 response.headers_mut().insert(IDEMPOTENCY_KEY, key);
             }
-            Ok(response.map(Either::Left))
+            Ok(deliver::within(limit, response).map(Either::Left))
         })
     }
 }

@@ -4,11 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Method, Response, request::Parts};
+use http::{Method, Request, Response, request::Parts};
 
-use super::{Profile, TenantResolver, problem_document::Shape};
+use super::{Profile, TenantResolver, claim::Claim, deliver, problem_document::Shape, tenant};
 use crate::{
-    engine::{Executor, SingleTransaction},
+    engine::{Execution, Executor, SingleTransaction},
+    key::Tenant,
     operation::{Operation, ServerErrors},
     world::World,
 };
@@ -29,6 +30,16 @@ pub(super) struct Logged {
     no_documentation: OnceLock<()>,
     pub(super) passing: [OnceLock<()>; IDEMPOTENT.len()],
     no_context: OnceLock<()>,
+    /// The stage of the first request, and that there is another one.
+    stage: OnceLock<String>,
+    stages: OnceLock<()>,
+}
+
+/// The longest bodies that are read, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Longest {
+    pub(super) request: usize,
+    pub(super) response: usize,
 }
 
 /// The major version of `lambda_http` whose requests are understood.
@@ -46,6 +57,9 @@ pub(super) struct Settings {
     /// Idempotent methods that are guarded too.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,
+    pub(super) longest: Longest,
+    /// Whether an answer of any size can be delivered.
+    pub(super) any_size: bool,
     pub(super) logged: Arc<Logged>,
 }
 
@@ -83,6 +97,32 @@ impl Guard {
                  lambda_idempotency::http re-exports"
             );
         });
+    }
+
+    /// Logs that two stages share records, unless their tenants differ (T58).
+    pub(super) fn sees_stage(&self, request: &Parts, tenant: &Tenant) {
+        let Some(stage) = tenant::stage(request) else { return };
+        let Logged { stage: first, stages, .. } = &*self.settings.logged;
+        let first = first.get_or_init(|| stage.to_owned());
+        if first == stage || tenant::is_of_stage(tenant, stage) {
+            return;
+        }
+        stages.get_or_init(|| {
+            tracing::warn!(
+                operation = %self.operation().name(), stage, first,
+                "requests of two stages of an API share records: a retry in the one gets the answer of the other. If the stages are \
+                 separate environments, wrap the tenant resolver in PerStage"
+            );
+        });
+    }
+
+    /// How long an encoded answer to this request may be. A guard around this one, or a worker, delivers nothing to a front.
+    pub(super) fn limit<B>(&self, request: &Request<B>) -> Option<usize> {
+        let known = request.extensions();
+        let is_within = known.get::<Execution>().is_some()
+            || known.get::<SingleTransaction>().is_some()
+            || known.get::<Claim>().is_some();
+        deliver::limit(known.get()).filter(|_| !is_within && !self.settings.any_size)
     }
 
     pub(super) fn world(&self) -> &Arc<dyn World> {

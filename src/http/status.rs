@@ -97,6 +97,8 @@ pub fn operation_key(
 /// ended returns its answer instead. Returns 404 for an operation that was never seen (another
 /// tenant's included) or was refused before it began; 410 for an expired one; 503 if the store does not answer or the
 /// record cannot be read. Costs one consistent read.
+///
+/// If an answer may be large, pass it to [`deliverable`](super::deliverable).
 pub async fn operation_status(
     store: &dyn Store,
     key: &RecordKey,

@@ -1,6 +1,6 @@
 //! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::OnceLock};
 
 use http::request::Parts;
 use lambda_http::{RequestExt, request::RequestContext};
@@ -149,6 +149,54 @@ pub fn iam_caller(request: &Parts) -> Option<Tenant> {
 /// The tenant of a function in tenant isolation mode: `Context.tenant_id`.
 pub fn context_tenant(request: &Parts) -> Option<Tenant> {
     parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
+}
+
+/// The tenants of this resolver, apart in each stage of the API: `live|acme` and `sandbox|acme`, for example. For stages that are separate
+/// environments and share a function and a table. By default they share records too, because a retry may come through another
+/// front of the same API.
+///
+/// Choose before the first request comes: these are other tenants, and records of the former ones are not found. A request that comes through no
+/// stage, such as one from a load balancer, is refused with 401; so is a tenant that has more than 255 bytes with its stage. Use the same resolver
+/// for [`operation_key`](super::operation_key). Reconcilers and operators see the tenant with its stage.
+///
+/// **Only the name of the stage counts.** Two APIs that share function and table, each with a stage `$default` or `prod`, still share records.
+#[derive(Clone, Copy, Debug)]
+pub struct PerStage<R>(
+    /// The resolver of the tenant within its stage.
+    pub R,
+);
+
+impl<R: TenantResolver> TenantResolver for PerStage<R> {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let Some(stage) = stage(request) else {
+            static LOGGED: OnceLock<()> = OnceLock::new();
+            LOGGED.get_or_init(|| {
+                tracing::error!(
+                    "requests come through no stage of an API, and their tenants are apart in each stage: they are refused"
+                );
+            });
+            return None;
+        };
+        // A stage has no bar in its name, so no two pairs share a tenant.
+        parse(&format!("{stage}{STAGE_ENDS}{}", self.0.tenant(request)?.as_str()))
+    }
+}
+
+/// What separates a stage from the tenant within it.
+const STAGE_ENDS: char = '|';
+
+/// The stage of API Gateway through which a request comes: `$default`, if it has no name.
+pub(super) fn stage(request: &Parts) -> Option<&str> {
+    match request.request_context_ref()? {
+        RequestContext::ApiGatewayV2(context) => context.stage.as_deref(),
+        RequestContext::ApiGatewayV1(context) => context.stage.as_deref(),
+        _ => None,
+    }
+}
+
+/// Whether this is a tenant of [`PerStage`].
+pub(super) fn is_of_stage(tenant: &Tenant, stage: &str) -> bool {
+    tenant.as_str().strip_prefix(stage).is_some_and(|rest| rest.starts_with(STAGE_ENDS))
 }
 
 /// One explicit tenant: all callers of this API share one space of keys. Right if there is one caller.

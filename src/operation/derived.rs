@@ -61,6 +61,11 @@ impl Operation {
             "operation {:?}: asynchronous() is for HTTP: a queue is a function's way to be executed later",
             self.name.as_str()
         );
+        assert!(
+            self.keeps.body,
+            "operation {:?}: keep_body(false) is for HTTP: the result of a function is a body",
+            self.name.as_str()
+        );
         let signed = self.oldest_key.as_ref().is_some_and(|oldest| matches!(oldest.time, KeyTime::Signed(_)));
         assert!(
             !signed,
@@ -108,6 +113,10 @@ impl Operation {
             );
             assert!(lease <= max, "operation {name:?}: max_lease({max:?}) is shorter than lease({lease:?})");
         }
+        assert!(
+            self.keeps.body || self.asynchronous.is_none(),
+            "operation {name:?}: keep_body(false) would keep the answer of an asynchronous() operation from everybody"
+        );
         if let Some(oldest) = &self.oldest_key {
             oldest.assert_answers_kept(&self.name, self.retain);
         }

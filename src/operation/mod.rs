@@ -19,6 +19,7 @@ use crate::{
         OperationName,
         age::{KeyTime, OldestKey},
     },
+    record::Keeps,
     time_budget::{
         CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_ATTEMPTS,
         DEFAULT_MAX_LEASE, DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER,
@@ -99,7 +100,7 @@ pub struct Operation {
     pub(crate) oldest_key: Option<OldestKey>,
     pub(crate) rule: FingerprintRule,
     pub(crate) former_rules: Vec<FingerprintRule>,
-    pub(crate) kept_headers: Vec<String>,
+    pub(crate) keeps: Keeps,
     pub(crate) transactional: bool,
     pub(crate) asynchronous: Option<Duration>,
     pub(crate) max_attempts: u32,
@@ -130,7 +131,7 @@ impl Operation {
             oldest_key: None,
             rule: FingerprintRule::new(),
             former_rules: Vec::new(),
-            kept_headers: Vec::new(),
+            keeps: Keeps::default(),
             transactional: false,
             asynchronous: None,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
@@ -222,7 +223,18 @@ impl Operation {
         ] {
             assert!(is_valid, "operation {operation:?}: keep_header({name:?}): {wrong}");
         }
-        self.kept_headers.push(header);
+        self.keeps.headers.push(header);
+        self
+    }
+
+    /// Whether the bodies of answers are kept. `false` is for answers that must not be stored, such as a secret that is shown once: a replay is
+    /// the status and the kept headers, with `Idempotent-Replayed-Body: omitted`. Set it on the operation that is passed to the
+    /// reconciliation too. An operator's answer is kept. Default: `true`.
+    ///
+    /// For HTTP only, and not with [`asynchronous`](Self::asynchronous), whose clients get no other answer than the kept one: a guard of either
+    /// panics.
+    pub fn keep_body(mut self, keep: bool) -> Self {
+        self.keeps.body = keep;
         self
     }
 

@@ -95,7 +95,7 @@ fn each_setting_is_the_one_that_was_chosen() {
         chosen.retry_after_of(Duration::ZERO),
     ];
     assert_eq!(spans, [3600, 40, 80, 7, 8, 9].map(Duration::from_secs));
-    assert_eq!((chosen.min_key_length, &chosen.kept_headers[..]), (16, &["x-request-id".to_owned()][..]));
+    assert_eq!((chosen.min_key_length, &chosen.keeps.headers[..]), (16, &["x-request-id".to_owned()][..]));
     assert_eq!(chosen.server_errors, Some(ServerErrors::Keep));
     assert_eq!(chosen.while_in_flight, WhileInFlight::Wait(SECOND));
     let (rule, former) = (FingerprintRule::new().leave_out("/a"), FingerprintRule::new().leave_out("/b"));

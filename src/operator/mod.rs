@@ -22,8 +22,8 @@ use crate::{
     engine::{Applied, Change, Effort, Engine, Moment, Placed, Retries, Start, Step, Unapplied, with_writes},
     key::RecordKey,
     record::{
-        Answer, BodyId, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy, State, Transition,
-        Verdict, may_be_kept,
+        Answer, BodyId, Keeps, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy, State,
+        Transition, Verdict, may_be_kept,
     },
     store::{AuditLine, Companion, Store, StoreError},
     telemetry,
@@ -129,21 +129,20 @@ impl Correction {
 #[must_use]
 pub struct Operator {
     engine: Engine,
-    /// Further headers of answers that are kept.
-    kept_headers: Vec<String>,
+    keeps: Keeps,
 }
 
 impl Operator {
     /// Corrects records of `store`.
     pub fn new(store: impl Store) -> Self {
         let engine = Engine { store: Arc::new(store), world: Arc::new(SystemWorld) };
-        Self { engine, kept_headers: Vec::new() }
+        Self { engine, keeps: Keeps::default() }
     }
 
     /// Keeps one more header of answers, as the operation's guard does: see
     /// [`Operation::keep_header`](crate::operation::Operation::keep_header). A header that may never be kept is left out.
     pub fn keep_header(mut self, name: &str) -> Self {
-        self.kept_headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
+        self.keeps.headers.extend(Some(name.to_ascii_lowercase()).filter(|name| may_be_kept(name)));
         self
     }
 
@@ -254,7 +253,7 @@ impl Operator {
     fn placed(&self, seen: &Record, correction: &Correction) -> Option<Placed> {
         match correction {
             Correction::Executed { answer, .. } => {
-                Some(self.engine.place(&kept_for(correction, seen), answer, &self.kept_headers))
+                Some(self.engine.place(&kept_for(correction, seen), answer, &self.keeps))
             }
             _ => None,
         }

@@ -7,8 +7,8 @@ use crate::{
     message::ReportedEffect,
     operation::Operation,
     record::{
-        Evidence, KeptAnswer, Note, Phase, Record, Revision, SettleError, SettledBy, State, Transition,
-        Verdict,
+        Evidence, KeptAnswer, NotTaken, Note, Phase, Record, Revision, SettleError, SettledBy, State,
+        Transition, Verdict,
     },
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_WINDOW,
@@ -19,9 +19,9 @@ use crate::{
 pub enum Asks {
     /// Its question may be due.
     IfDue,
-    /// An operator, or a refusal by the provider, asks for it: the count of questions restarts.
+    /// An operator asks for it: the count of questions restarts.
     Anew,
-    /// The provider has reported an effect.
+    /// The provider has reported an effect, or a refusal, unprompted.
     ProviderReported,
 }
 
@@ -267,6 +267,12 @@ impl Asked<'_> {
     pub(crate) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
+            Learned::Phase(phase)
+                if current.is_held()
+                    && current.note(phase, current.revision, self.at) != Err(NotTaken::Differs) =>
+            {
+                "a phase was executed, and is noted: the record stays held until an operator says what was not"
+            }
             Learned::Phase(_) => "a phase was executed that its record does not take",
             Learned::Executed(_) if current.phases.is_some() => {
                 "its operation resumes, and the finding names no phase"
@@ -276,11 +282,11 @@ impl Asked<'_> {
             Learned::Unwritable(_) => {
                 "it was executed, and the store does not take its answer's body, or the domain writes of its completion"
             }
-            _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
-                "an effect was reported, and the provider does not confirm it"
-            }
             Learned::NotFound if !self.is_remembered(current) => {
                 "it is not found, and too late for that to be proof"
+            }
+            _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
+                "an effect was reported, and the provider does not confirm it"
             }
             _ if current.reported.is_some() && learned.denies() => {
                 "the provider denies it, and another execution reports that it perhaps executed it"
@@ -367,6 +373,7 @@ mod tests {
             Head, ReservationRequest,
             tests::{answer, reservation, reservation_for},
         },
+        time_budget::CLOCK_SKEW,
     };
 
     const START: Timestamp = Timestamp::from_secs(10_000);
@@ -730,6 +737,25 @@ mod tests {
         assert!(escalates(&last), "{last:?}");
     }
 
+    // T40: "not found" says nothing then, whatever was reported.
+    #[test]
+    fn a_late_not_found_is_no_denial_of_a_reported_effect() {
+        let claimed: Record = unknown().claim(Revision::mint(), START, START).unwrap().into();
+        let operation = Operation::new("pay").not_found_within(NOW.since(START));
+        for (at, expected) in [(NOW, "does not confirm it"), (NOW.plus(CLOCK_SKEW), "too late")] {
+            let asked = Asked {
+                seen: &claimed,
+                why: Asks::Anew,
+                at,
+                operation: Some(&operation),
+                not_found: NOT_FOUND,
+                schedule: &SCHEDULE,
+            };
+            let reason = asked.reason(&claimed, &Learned::NotFound);
+            assert!(reason.contains(expected), "{reason}");
+        }
+    }
+
     // T46
     #[test]
     fn a_report_that_comes_again_leaves_the_record_escalated() {
@@ -799,7 +825,14 @@ mod tests {
             assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
         }
         let refund = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
-        assert_eq!(becomes(&held, &held, Asks::Anew, &refund), "between_workers", "its call is proven");
+        let noted = next(&held, &held, Asks::Anew, &refund).unwrap();
+        assert_eq!((noted.state.name(), escalates(&noted)), ("unknown", true), "another call may follow");
+        // Also if it is noted already.
+        for current in [&held, &noted] {
+            let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
+            let asked = Asked { seen, why, at: NOW, operation: None, not_found: NOT_FOUND, schedule };
+            assert!(asked.reason(current, &refund).contains("stays held"));
+        }
     }
 
     // T40: a later execution makes the question no younger.

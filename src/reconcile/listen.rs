@@ -112,11 +112,12 @@ impl Reconciliation {
             Meaning::Settles(current) => {
                 let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
                 let provider = &*known.reconciler;
-                let (source, why, queued) = match queued.effect.is_effect() {
-                    true => (by.unwrap_or(provider), Asks::ProviderReported, Some(queued)),
+                let (source, queued) = match queued.effect.is_effect() {
+                    true => (by.unwrap_or(provider), Some(queued)),
                     // A refusal may be about another execution, so the provider is asked.
-                    false => (provider, Asks::Anew, None),
+                    false => (provider, None),
                 };
+                let why = Asks::ProviderReported;
                 self.ask_about(&claimed, Some((known, source)), why, time, queued).await?
             }
         };

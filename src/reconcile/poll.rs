@@ -42,8 +42,8 @@ impl Reconciliation {
     /// and those that need an operator: each poll reports them until they are settled.
     ///
     /// The tenants take turns, so that one with many questions does not delay the others. In a turn, up to eight questions of one
-    /// tenant are asked, and between two turns of a tenant each other one has one turn at most. The next poll continues where this one
-    /// stopped. So the n-th oldest question of a tenant waits for at most `n / 8 + 1` (rounded up) turns of each tenant of which
+    /// tenant are asked, and between two turns of a tenant each other one has one turn at most. The next poll continues behind the last
+    /// turn that began. So the n-th oldest question of a tenant waits for at most `n / 8 + 1` (rounded up) turns of each tenant of which
     /// something is due, however many questions the others have. A turn takes no longer than its longest question, which takes
     /// [`ASK_TIMEOUT`] at most.
     ///

@@ -399,7 +399,7 @@ impl Reconciliation {
             State::Unknown { since, .. } => since,
             _ => self.now(),
         };
-        let kept = self.engine.keep_since(since, seen, &answer, &known.operation.kept_headers).await;
+        let kept = self.engine.keep_since(since, seen, &answer, &known.operation.keeps).await;
         Ok((kept.ok_or_else(unwritable)?, writes.into_vec()))
     }
 

@@ -23,16 +23,16 @@ const POLL: &str = "poll";
 /// The due questions, in the order in which a poll asks them.
 ///
 /// It goes round all tenants, in the store's order, and takes a turn of each of which something is due. It leaves its place to the next poll
-/// with each turn, because it may be killed. If each poll began anew, the tenants at the end would wait for as long as those at the beginning
+/// as each turn begins, because it may be killed. If each poll began anew, the tenants at the end would wait for as long as those at the beginning
 /// have questions, or as one of theirs kills the poll.
 pub(super) struct Turns<'a> {
     reconciliation: &'a Reconciliation,
     until: Instant,
-    /// Those that were read, each with the place after its tenant if it is the last one of its turn.
+    /// Those that were read. The first one of a turn has the place behind its tenant.
     questions: VecDeque<(RecordKey, Option<Cursor>)>,
     /// Where to read on.
     from: Option<Cursor>,
-    /// Behind the last tenant whose turn is over.
+    /// Behind the last tenant whose turn has begun.
     place: Option<Cursor>,
     /// Whether this round began with the first tenant, and whether it has found a question.
     round: Round,
@@ -87,20 +87,27 @@ impl<'a> Turns<'a> {
     /// The next question; `None` if there are no more, or no time for one.
     pub(super) async fn next(&mut self) -> Option<RecordKey> {
         while self.ended.is_none() {
-            if self.until.since(self.reconciliation.engine.world.instant()) < MIN_QUESTION_TIME {
+            if !self.has_time() {
                 self.ended = Some(Ended::NoTime);
-            } else if let Some((key, last)) = self.questions.pop_front() {
-                self.taken.insert(key.clone());
-                if let Some(last) = last {
-                    self.place = Some(last);
-                    self.save().await;
+            } else if let Some(behind) = self.questions.front_mut().and_then(|(_, behind)| behind.take()) {
+                // Before its first question, which may kill the poll.
+                let before = self.place.replace(behind);
+                self.save().await;
+                if !self.has_time() {
+                    self.place = before;
                 }
+            } else if let Some((key, _)) = self.questions.pop_front() {
+                self.taken.insert(key.clone());
                 return Some(key);
             } else if let Err(error) = self.read().await {
                 self.ended = Some(Ended::Failed(error));
             }
         }
         None
+    }
+
+    fn has_time(&self) -> bool {
+        self.until.since(self.reconciliation.engine.world.instant()) >= MIN_QUESTION_TIME
     }
 
     async fn read(&mut self) -> Result<(), StoreError> {
@@ -111,10 +118,8 @@ impl<'a> Turns<'a> {
         let due = self.reconciliation.records.due(now, self.from.as_ref(), TURN, &self.taken).await?;
         self.round.has_found |= !due.turns.is_empty();
         for turn in due.turns {
-            self.questions.extend(turn.keys.into_iter().map(|key| (key, None)));
-            if let Some((_, last)) = self.questions.back_mut() {
-                *last = Some(turn.next);
-            }
+            let mut behind = Some(turn.next);
+            self.questions.extend(turn.keys.into_iter().map(|key| (key, behind.take())));
         }
         self.from = due.next;
         if self.from.is_none() {

@@ -13,6 +13,21 @@ nonce! {
     BodyId
 }
 
+/// What of an answer is kept besides its status.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeps {
+    /// Names of headers besides the safe ones, in lower case.
+    pub(crate) headers: Vec<String>,
+    /// Whether its body is kept.
+    pub(crate) body: bool,
+}
+
+impl Default for Keeps {
+    fn default() -> Self {
+        Self { headers: Vec::new(), body: true }
+    }
+}
+
 /// The answer of an operation, in the one form that handlers, reconcilers and operators produce and replays return.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
@@ -111,8 +126,8 @@ impl Head {
 
     /// The same, with only the headers that are kept.
     #[must_use]
-    pub(crate) fn kept(&self, also: &[String]) -> Self {
-        self.with_headers(|name| is_kept(name, also))
+    pub(crate) fn kept(&self, keeps: &Keeps) -> Self {
+        self.with_headers(|name| is_kept(name, &keeps.headers))
     }
 
     fn with_headers(&self, keeps: impl Fn(&str) -> bool) -> Self {
@@ -324,9 +339,10 @@ mod tests {
     fn an_answer_keeps_safe_headers_and_those_of_its_operation() {
         let pair = |name: &str| (name.to_owned(), "value".to_owned());
         let headers = ["Location", "Set-Cookie", "X-Request-Id", "x-other"].map(pair);
-        let head = Head::Http { status: 201, headers: headers.into() }.kept(&["x-request-id".to_owned()]);
+        let keeps = Keeps { headers: vec!["x-request-id".to_owned()], ..Keeps::default() };
+        let head = Head::Http { status: 201, headers: headers.into() }.kept(&keeps);
         assert_eq!(head, Head::Http { status: 201, headers: ["Location", "X-Request-Id"].map(pair).into() });
-        assert_eq!(Head::Payload.kept(&[]), Head::Payload);
+        assert_eq!(Head::Payload.kept(&Keeps::default()), Head::Payload);
     }
 
     #[test]

@@ -64,7 +64,7 @@ pub enum Found {
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
-/// 5. A record with phases is resumed, unless this deployment's operation does not resume.
+/// 5. A record with phases is resumed, unless this deployment's operation does not resume, or its worker died over a reported effect.
 /// 6. What was accepted is taken over by its worker alone: a client waits for it, whatever has become of the worker.
 /// 7. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
 ///    only resumed (T43).
@@ -140,7 +140,9 @@ pub fn decide(
             None => take_over(),
         },
         State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
-        State::InProgress { .. } if may_run_again || resumes => take_over(),
+        State::InProgress { .. } if may_run_again || resumes && existing.may_end_without_effect() => {
+            take_over()
+        }
         // The take-over proves that the dead worker's transaction has not committed, and never will.
         State::InProgress { .. }
             if reservation.may_begin && !is_over && existing.is_undone_by_the_next_write() =>
@@ -238,6 +240,22 @@ mod tests {
             let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
             let Ok(next) = decision else { panic!("not taken over: {decision:?}") };
             assert_eq!(next.attempt, reservation.attempt);
+        }
+    }
+
+    // T53: the stale function, which may come first, finds it contested.
+    #[test]
+    fn nothing_resumes_over_an_effect_of_another_execution() {
+        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
+        let dead = Record::reserve(&resumes, Revision::mint(), NOW);
+        let begins = |record: &Record| {
+            decide(Some(record), &resumes, Revision::mint(), LATER, &operation()).map(|next| next.attempts)
+        };
+        assert_eq!(begins(&dead), Ok(2));
+        for reported in Evidence::EACH.iter().copied() {
+            let marked = Record { reported: Some(reported), ..dead.clone() };
+            assert_eq!(begins(&marked), Err(Found::DeadWorker));
+            assert_eq!(begins(&marked.expire(Revision::mint(), LATER).unwrap()), Err(Found::Unknown));
         }
     }
 

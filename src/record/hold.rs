@@ -3,32 +3,43 @@
 use super::{Evidence, Record, Revision, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
-/// Why a record cannot be held: no execution can begin from it anyway, or one runs now.
+/// Why a record cannot be held: it is settled, a worker has it, or it is held already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the record is {0}: no execution can begin, or one runs now")]
+#[error("the record is {0}")]
 pub struct HoldError(
-    /// The state of the record.
+    /// The state of the record, or that it is held.
     pub &'static str,
 );
 
 impl Record {
-    /// Holds what is released, by whomever, what waits for a worker, and what is between workers: → unknown and escalated, with a reported
-    /// effect. So no execution begins, and only proof of the effect, or an operator, settles it.
+    /// Holds what is open or released, by whomever: → unknown and escalated, with a reported effect. So no execution begins, and no
+    /// worker's report changes it: only the provider's proof of the effect, or an operator, settles it.
     ///
     /// It overrules every word, also one that is certain: a restored table has forgotten what came after it. Nothing is lost by a
     /// hold that was not needed, because an operator can release it.
     pub(crate) fn hold(&self, revision: Revision, now: Timestamp) -> Result<Transition, HoldError> {
-        let (State::Pending { .. } | State::FailedRetryable { .. } | State::BetweenWorkers { .. }) =
-            self.state
-        else {
-            return Err(HoldError(self.state.name()));
-        };
-        // Not `contested`: what its execution said counts no longer, so another one's effect is a double.
-        let cause = UnknownCause::PerhapsExecuted;
+        let expired = self.expire(revision, now);
+        let open = expired.as_deref().unwrap_or(self);
+        match open.state {
+            _ if self.is_held() => return Err(HoldError(UnknownCause::Held.name())),
+            State::InProgress { .. } | State::Completed { .. } => return Err(HoldError(open.state.name())),
+            _ => {}
+        }
+        let cause = UnknownCause::Held;
         let state =
             State::Unknown { cause, since: now, reconcile_at: Timestamp::MAX, asked: 0, anew_at: None };
         let reported = Some(Evidence::Effect);
-        Ok(Transition::to(Self { reported, state, ..self.unknown(revision, cause, now) }))
+        Ok(Transition::to(Self { reported, state, ..open.unknown(revision, cause, now) }))
+    }
+
+    /// Whether an operator holds it.
+    pub const fn is_held(&self) -> bool {
+        matches!(self.state, State::Unknown { cause: UnknownCause::Held, .. })
+    }
+
+    /// The same without the note of its hold, which ends.
+    pub(super) fn without_hold(&self) -> Self {
+        Self { last_failure: self.last_failure.clone().filter(|_| !self.is_held()), ..self.clone() }
     }
 }
 
@@ -76,17 +87,19 @@ mod tests {
             let revision = fresh();
             let held = Record::from(released.hold(revision, LATER).unwrap());
             assert!(!begins(&held), "{by:?}");
-            let (cause, reported) = (UnknownCause::PerhapsExecuted, Some(Evidence::Effect));
+            let (cause, reported) = (UnknownCause::Held, Some(Evidence::Effect));
             let (since, reconcile_at) = (LATER, Timestamp::MAX);
             let state = State::Unknown { cause, since, reconcile_at, asked: 0, anew_at: None };
-            let last_failure = Some(Note::new("perhaps_executed"));
+            let last_failure = Some(Note::new("held"));
             assert_eq!(held, Record { revision, reported, last_failure, state, ..released });
             // It is held once, and its worker's word does not release it.
-            assert_eq!(held.hold(fresh(), LATER), Err(HoldError("unknown")));
-            assert!(!begins(&held.release(held.attempt, fresh(), LATER).unwrap()));
+            assert_eq!(held.hold(fresh(), LATER), Err(HoldError("held")));
+            assert_eq!(held.release(held.attempt, fresh(), LATER), None);
             let settled = |verdict| held.settle(verdict, SettledBy::Operator, fresh(), LATER).unwrap();
             assert!(begins(&settled(Verdict::NotExecuted)));
             assert_eq!(settled(Verdict::Executed(answer())).state.name(), "completed");
+            // What was written about the hold ends with it.
+            assert_eq!(settled(Verdict::NotExecuted).last_failure, None);
         }
     }
 
@@ -109,6 +122,23 @@ mod tests {
         }
     }
 
+    // A retry may run again, the provider may deny it, or what it says of one phase would let a retry go on.
+    #[test]
+    fn what_is_unknown_and_what_a_dead_worker_left_is_held_once() {
+        let late = reservation("k").lease_until;
+        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = Record::reserve(&resumes, fresh(), NOW);
+        let transactional = Record { transactional: true, ..reserved() };
+        let of = |record: &Record| Record::from(record.mark_unknown(record, fresh(), NOW).unwrap());
+        let expired = Record::from(reserved().expire(fresh(), late).unwrap());
+        let claimed = Record::from(expired.claim(fresh(), late, late).unwrap());
+        for open in [of(&resumes), resumes, of(&reserved()), reserved(), expired, claimed, transactional] {
+            let held = Record::from(open.hold(fresh(), late).unwrap());
+            assert!(held.is_held() && held.reported == Some(Evidence::Effect), "{open:?}");
+            assert_eq!(held.hold(fresh(), late), Err(HoldError("held")));
+        }
+    }
+
     // The next execution asks about its call, instead of making it again.
     #[test]
     fn an_operation_that_resumes_is_held_with_a_call_perhaps_begun() {
@@ -125,10 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn what_can_begin_no_execution_is_not_held() {
-        let unknown = reserved().expire(fresh(), reservation("k").lease_until).unwrap();
+    fn what_a_worker_has_or_is_completed_is_not_held() {
         let completed = reserved().settled(Verdict::Executed(answer()), SettledBy::Worker, fresh(), NOW);
-        for record in [reserved(), unknown.into(), completed] {
+        for record in [reserved(), completed] {
             assert_eq!(record.hold(fresh(), LATER), Err(HoldError(record.state.name())));
         }
     }

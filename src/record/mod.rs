@@ -37,7 +37,7 @@ use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use accepted::{Accepted, Work};
 pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
-pub(crate) use answer::{Encoding, KeptBody};
+pub(crate) use answer::{Encoding, Keeps, KeptBody};
 pub(crate) use decide::{Found, ReservationRequest, decide};
 pub(crate) use hold::HoldError;
 pub use id::{AttemptId, Revision};
@@ -46,7 +46,7 @@ pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub(crate) use phase::Next;
 pub use phase::{MAX_PHASE_RESULTS, Phase, Phases};
 pub use reference::Reference;
-pub(crate) use report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport};
+pub(crate) use report::{Ended, FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport};
 pub(crate) use resume::NotTaken;
 pub(crate) use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};

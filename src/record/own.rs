@@ -243,7 +243,16 @@ impl Record {
                 let began_at = self.began_at.min(worker.began_at);
                 // What another execution perhaps did is in the record itself now.
                 let reported = self.reported.filter(|reported| *reported == Evidence::Effect);
-                Transition::to(Self { attempt: worker.attempt, began_at, reported, ..unknown })
+                let state = match self.state {
+                    // An operator has it, and its execution counts anew.
+                    State::Unknown { reconcile_at: Timestamp::MAX, asked, anew_at, .. }
+                        if reported.is_some() =>
+                    {
+                        State::Unknown { cause, since: now, reconcile_at: Timestamp::MAX, asked, anew_at }
+                    }
+                    _ => unknown.state.clone(),
+                };
+                Transition::to(Self { attempt: worker.attempt, began_at, reported, state, ..unknown })
             }
         }
     }
@@ -256,9 +265,14 @@ impl Record {
 
     /// An execution says that it did nothing, over what was reported besides: → unknown. What is escalated stays so.
     fn contested(&self, revision: Revision, now: Timestamp) -> Self {
+        let cause = UnknownCause::Contested;
+        let unknown = self.unknown(revision, cause, now);
         match self.state {
-            State::Unknown { reconcile_at: Timestamp::MAX, .. } => Self { revision, ..self.clone() },
-            _ => self.unknown(revision, UnknownCause::Contested, now),
+            State::Unknown { since, reconcile_at: Timestamp::MAX, asked, anew_at, .. } => {
+                let state = State::Unknown { cause, since, reconcile_at: Timestamp::MAX, asked, anew_at };
+                Self { state, ..unknown }
+            }
+            _ => unknown,
         }
     }
 
@@ -532,6 +546,35 @@ mod tests {
         let marked = unknown.contest(&record, Evidence::Perhaps, fresh(), LATER).unwrap();
         assert_eq!((marked.attempt, marked.reported), (other.attempt, Some(Evidence::Perhaps)));
         assert!(matches!(marked.state, State::Unknown { since: LATER, .. }), "{marked:?}");
+    }
+
+    // T5: its own execution did nothing, so the other's effect is the only one.
+    #[test]
+    fn a_contested_execution_stays_with_operators() {
+        let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
+        let contested: Record = other.contest(&record, Evidence::Perhaps, fresh(), LATER).unwrap().into();
+        let unknown = contested.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
+        let escalated: Record = unknown.postpone(fresh(), 3, None, Timestamp::MAX, LATER).unwrap().into();
+        let denied = escalated.release(other.attempt, fresh(), LATER).unwrap();
+        let (cause, asked) = (UnknownCause::Contested, 3);
+        let (since, reconcile_at) = (LATER, Timestamp::MAX);
+        assert_eq!(denied.state, State::Unknown { cause, since, reconcile_at, asked, anew_at: None });
+    }
+
+    // T5: the execution whose word came last counts as the one that perhaps did it, so a third one's effect is a double.
+    #[test]
+    fn another_perhaps_over_an_escalated_effect_counts_anew() {
+        let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
+        let claimed: Record =
+            other.unknown(fresh(), UnknownCause::Contested, NOW).claim(fresh(), NOW, NOW).unwrap().into();
+        let escalated: Record = claimed.postpone(fresh(), 3, None, Timestamp::MAX, NOW).unwrap().into();
+        let marked = escalated.mark_unknown(&record, fresh(), LATER).unwrap();
+        let (cause, since) = (UnknownCause::PerhapsExecuted, LATER);
+        let state = State::Unknown { cause, since, reconcile_at: Timestamp::MAX, asked: 3, anew_at: None };
+        assert_eq!(
+            (&marked.state, marked.attempt, marked.reported),
+            (&state, record.attempt, Some(Evidence::Effect))
+        );
     }
 
     // T42, T49

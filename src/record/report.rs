@@ -84,6 +84,13 @@ pub enum Overtaken {
 pub const GONE: &str =
     "its record is gone, and may have been settled, or its key has begun again: no part of it is written";
 
+/// Why a report is escalated whose record an operator holds.
+pub const HELD: &str = "an operator holds its record: no part of it is written";
+
+/// Why a report is escalated whose record lacks a phase that its worker had kept: the table was restored, or a deployment that does not
+/// resume has taken the record over.
+pub const FORGOTTEN: &str = "its record has forgotten a phase of it: no part of it is written";
+
 impl Ended {
     /// Whether nothing was done.
     pub(crate) const fn did_nothing(&self) -> bool {
@@ -129,6 +136,8 @@ impl Ended {
         let knows_more = !worker.contains_its_effects() && worker.shares_generation(seen, now);
         let takes = match (&seen.state, self) {
             (State::Completed { .. }, _) => false,
+            // Who holds it settles it.
+            (State::Unknown { cause: UnknownCause::Held, .. }, _) => false,
             (State::InProgress { .. }, _) => own,
             // Only late, and no retry has resumed it. Otherwise it says all that this worker knows.
             (State::BetweenWorkers { .. }, Self::Completed(_)) => own,
@@ -163,7 +172,7 @@ impl Ended {
         if !takes {
             return None;
         }
-        Some(match self {
+        let next = match self {
             Self::Completed(answer) => seen.completed(worker, revision, answer.clone(), now),
             Self::NotExecuted(because) => {
                 let released = seen.released(revision, now);
@@ -179,7 +188,8 @@ impl Ended {
                 seen.marked_unknown(worker, revision, now).failed(because.clone())
             }
             Self::Uncommitted => return seen.uncommitted(worker, revision, now),
-        })
+        };
+        Some(next)
     }
 }
 
@@ -299,8 +309,12 @@ impl WorkerReport<'_> {
         {
             return Overtaken::Escalated(GONE);
         }
+        if self.matters() && current.is_held() {
+            return Overtaken::Escalated(HELD);
+        }
         if self.base.phases.is_some() {
-            return Overtaken::Nothing;
+            let forgotten = self.matters() && current.has_forgotten_a_phase_of(self.base);
+            return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
         }
         // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
         let refused = self.ended.is_refusal();
@@ -397,6 +411,13 @@ pub(super) mod tests {
 
     const PERHAPS: Ended = Ended::PerhapsExecuted(None);
 
+    impl Record {
+        fn lease_end(&self) -> Timestamp {
+            let State::InProgress { lease_until } = self.state else { panic!("{self:?}") };
+            lease_until
+        }
+    }
+
     /// Two executions of one key: the first was released as "not found", and the second is in progress.
     fn two() -> (Record, Record) {
         let first = Record::reserve(&reservation("k"), fresh(), NOW);
@@ -430,6 +451,31 @@ pub(super) mod tests {
             let refused = becomes(&second, &refusal(), &second);
             assert_eq!(refused.state.name(), "completed");
             assert!(matches!(fate(&first, &evidence, &refused, NOW), Fate::Fenced));
+        }
+    }
+
+    // T53: the table may have forgotten a later execution than this worker's.
+    #[test]
+    fn no_workers_report_changes_what_an_operator_holds() {
+        let (first, second) = two();
+        let held: Record = first.hold(fresh(), first.lease_end()).unwrap().into();
+        for base in [&first, &second] {
+            for (ended, expected) in [
+                (effect(), Overtaken::Escalated(HELD)),
+                (PERHAPS, Overtaken::Escalated(HELD)),
+                (Ended::Uncommitted, Overtaken::Escalated(HELD)),
+                (refusal(), Overtaken::Waits),
+                (Ended::NotExecuted(None), Overtaken::Nothing),
+                (Ended::NotBegun, Overtaken::Nothing),
+                (Ended::Interrupted(None), Overtaken::Nothing),
+            ] {
+                for safe in [Safe::Nothing, Safe::Report, Safe::Alarm(held.attempt)] {
+                    let report =
+                        WorkerReport { base, ended: &ended, has_writes: false, may_run_again: false, safe };
+                    assert_eq!(report.fate(Some(&held), fresh(), NOW), Fate::Fenced, "{ended:?}");
+                    assert_eq!(report.overtaken_by(&held, NOW), expected, "{ended:?}");
+                }
+            }
         }
     }
 

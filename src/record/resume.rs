@@ -34,8 +34,19 @@ impl Record {
     /// Whether it knows a phase that the handler of `worker` has not come to: noted, or kept by another execution meanwhile.
     pub(super) fn knows_more_than(&self, worker: &Self) -> bool {
         let kept = |record: &Self| record.phases.as_ref().map_or(0, |phases| phases.kept.len());
-        let has_noted = self.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty());
-        has_noted || kept(self) > kept(worker)
+        let came_to = |noted: &Phase| {
+            let mut own = worker.phases.iter().flat_map(|phases| &phases.kept);
+            own.any(|own| own.name == noted.name && !own.differs(noted))
+        };
+        let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
+        noted.any(|noted| !came_to(noted)) || kept(self) > kept(worker)
+    }
+
+    /// Whether it lacks a phase that the handler of `worker` had kept.
+    pub(super) fn has_forgotten_a_phase_of(&self, worker: &Self) -> bool {
+        let is_known =
+            |kept: &Phase| self.phases.as_ref().is_some_and(|phases| phases.find(&kept.name).is_some());
+        worker.phases.iter().flat_map(|phases| &phases.kept).any(|kept| !is_known(kept))
     }
 
     /// Whether a phase is noted with another result. What its handler got itself counts.
@@ -135,9 +146,11 @@ impl Record {
         Ok(self.with_phases(next, revision, now))
     }
 
-    /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it.
+    /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it. Nothing else
+    /// ends a hold of an operation that resumes.
     pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        self.waits_again(Phases { begun: None, ..self.phases.clone()? }, revision, now)
+        let phases = Phases { begun: None, ..self.phases.clone()? };
+        Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
     /// An operator lets a retry resume it, for as long again as its operation allows.
@@ -153,11 +166,17 @@ impl Record {
         Some(Transition::to(Self { revision, state, ..self.clone() }))
     }
 
-    /// A worker keeps the record; otherwise the next retry resumes it.
+    /// A worker keeps the record, and so does an operator who holds it, because more may have been done than this phase. Otherwise
+    /// the next retry resumes it.
     fn with_phases(&self, phases: Phases, revision: Revision, now: Timestamp) -> Transition {
-        Transition::to(match self.state {
-            State::InProgress { .. } => Self { revision, phases: Some(phases), ..self.clone() },
-            _ => self.between_workers(Some(phases), revision, now),
+        let stays = match self.state {
+            State::InProgress { .. } => true,
+            State::Unknown { .. } => self.is_held(),
+            _ => false,
+        };
+        Transition::to(match stays {
+            true => Self { revision, phases: Some(phases), ..self.clone() },
+            false => self.between_workers(Some(phases), revision, now),
         })
     }
 }
@@ -168,7 +187,8 @@ mod tests {
 
     use super::*;
     use crate::record::{
-        AttemptId, Ended, KeptAnswer, ReservationRequest, SettleError, SettledBy, Verdict,
+        AttemptId, Ended, FORGOTTEN, Fate, KeptAnswer, Overtaken, ReservationRequest, Safe, SettleError,
+        SettledBy, Verdict, WorkerReport,
         report::tests::{name, table},
         tests::{answer, reservation},
     };
@@ -390,6 +410,57 @@ mod tests {
         for other in [charged(), completed()] {
             assert!(other.nothing_follows(fresh(), LATER).is_none());
         }
+    }
+
+    // T53: the table may have forgotten a later call than this one.
+    #[test]
+    fn a_hold_ends_by_the_operators_word_about_what_follows() {
+        let held: Record = between().hold(fresh(), LATER).unwrap().into();
+        let noted: Record = held.note(&phase("ship", "8"), fresh(), LATER).unwrap().into();
+        let kept: Record = noted.keep(&charged(), 1, &phase("ship", "8"), fresh(), LATER).unwrap().into();
+        assert_eq!((known(&noted).1, known(&kept).0), (vec!["ship"], vec!["charge", "ship"]));
+        for still in [&held, &noted, &kept] {
+            assert_eq!((&still.state, still.reported), (&held.state, held.reported));
+        }
+        let ended: Record = kept.nothing_follows(fresh(), LATER).unwrap().into();
+        assert_eq!((ended.state.name(), ended.reported, known(&ended).2), ("between_workers", None, false));
+        assert_eq!((ended.is_held(), ended.last_failure), (false, None));
+    }
+
+    // T53: a restored table has forgotten it, or a deployment that does not resume has taken the record over.
+    #[test]
+    fn a_report_over_a_forgotten_phase_goes_to_operators() {
+        let worker = charged();
+        let (effect, nothing) = (Ended::Completed(answer()), Ended::NotExecuted(None));
+        let overtaken = |current: &Record, ended| {
+            let (base, safe) = (&worker, Safe::Report);
+            let report = WorkerReport { base, ended, has_writes: false, may_run_again: false, safe };
+            assert_eq!(report.fate(Some(current), fresh(), LATER), Fate::Fenced);
+            report.overtaken_by(current, LATER)
+        };
+        let another = |record: Record| Record { attempt: AttemptId::mint(), ..record };
+        let without = another(Record { phases: None, ..charged() });
+        for (current, expected) in [
+            (another(reserved()), Overtaken::Escalated(FORGOTTEN)),
+            (without, Overtaken::Escalated(FORGOTTEN)),
+            (another(charged()), Overtaken::Nothing),
+            (another(noted()), Overtaken::Nothing),
+            (another(completed()), Overtaken::Nothing),
+        ] {
+            assert_eq!(overtaken(&current, &effect), expected, "{current:?}");
+            assert_eq!(overtaken(&current, &nothing), Overtaken::Nothing);
+        }
+    }
+
+    #[test]
+    fn an_answer_beside_another_noted_result_is_not_the_end() {
+        let restored = reserved().note(&phase("charge", "8"), fresh(), NOW).unwrap();
+        let ended = Ended::Completed(answer()).of(&restored, &charged(), fresh(), LATER);
+        assert_eq!(ended.map(|ended| ended.state.name()), None);
+        let restored = Record { attempt: charged().attempt, ..restored.into() };
+        let worker = Record { attempt: restored.attempt, ..charged() };
+        let ended = Ended::Completed(answer()).of(&restored, &worker, fresh(), LATER).unwrap();
+        assert_eq!((ended.state.name(), known(&ended).1), ("between_workers", vec!["charge"]));
     }
 
     #[test]

@@ -164,6 +164,8 @@ pub enum UnknownCause {
     PerhapsExecuted,
     /// This execution did nothing, but another one or the provider contradicts it.
     Contested,
+    /// An operator holds it: its release, or the table itself, is not to be trusted. No worker's report changes it.
+    Held,
 }
 
 names! {
@@ -171,6 +173,7 @@ names! {
         LeaseExpired: "lease_expired",
         PerhapsExecuted: "perhaps_executed",
         Contested: "contested",
+        Held: "held",
     }
 }
 
@@ -181,7 +184,7 @@ mod tests {
     // T36: records written today are read for as long as they can live.
     #[test]
     fn the_names_in_items_never_change() {
-        let causes = ["lease_expired", "perhaps_executed", "contested"];
+        let causes = ["lease_expired", "perhaps_executed", "contested", "held"];
         assert!(UnknownCause::EACH.iter().map(|cause| cause.name()).eq(causes));
         assert!(causes.map(UnknownCause::parse).into_iter().flatten().eq(UnknownCause::EACH.iter().copied()));
         let names = ["worker", "provider", "operator", "certainty", "assumption", "not_begun"];

@@ -6,6 +6,7 @@ use axum::{
     routing::{get, post},
 };
 use lambda_idempotency::{http::Idempotency, operation::Operation, queue::Queue, store::Store};
+use payments::policy::profile;
 pub use payments::routes::Route;
 
 use crate::{
@@ -21,7 +22,8 @@ pub fn routes(
     order: Operation,
     deferred_reports: impl Queue,
 ) -> Vec<Route> {
-    let guard = Idempotency::new(store, order).defer_reports_to(deferred_reports).tenant(TENANT);
+    let guard = Idempotency::new(store, order).profile(profile()).defer_reports_to(deferred_reports);
+    let guard = guard.tenant(TENANT);
     let route = |method, path, operation, handler| Route { method, path, operation, handler };
     let create = post(create::create).route_layer(guard).with_state(services.clone());
     vec![

@@ -1,6 +1,7 @@
 //! The correlation from a charge to its record: metadata that the provider keeps, and sends along with its webhooks.
 //!
-//! 1. It is sealed: the provider sees neither tenant nor idempotency key, only their combined length.
+//! 1. It is sealed: it shows neither tenant nor idempotency key, only their combined length. The charge itself names the tenant and the
+//!    customer in clear.
 //! 2. A record has the same correlation in every attempt, because providers compare the requests under one idempotency key
 //!    and refuse a retry that differs. Hence AES-SIV (RFC 5297), which is safe without a nonce: it reveals only that two
 //!    charges belong to the same record.

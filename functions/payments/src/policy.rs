@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{http::JwtClaim, operation::Operation};
+use lambda_idempotency::{
+    http::{JwtClaim, Profile},
+    operation::Operation,
+};
 
 use crate::{Accounts, Ledger, Provider, SealingKeys};
 
@@ -17,6 +20,11 @@ pub const PAYMENT_PHASE: &str = "payment";
 
 /// The tenant: the subject of the token that API Gateway verified.
 pub(crate) const TENANT: JwtClaim = JwtClaim("sub");
+
+/// The contract of the sample's APIs. An API of your own links to its own documentation.
+pub fn profile() -> Profile {
+    Profile::ietf_draft().documentation("https://docs.rs/lambda-idempotency")
+}
 
 /// Stripe's window, and what clients of payment APIs expect.
 const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lambda_idempotency::{
-    http::{Problem, ProblemType, Profile, TenantResolver, operation_key, operation_status},
+    http::{Problem, ProblemType, TenantResolver, deliverable, operation_key, operation_status},
     key::{OperationName, Tenant},
     store::Store,
     world::{SystemWorld, World},
@@ -17,7 +17,7 @@ use lambda_idempotency::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::policy::{CREATE_PAYMENT, Services, TENANT};
+use crate::policy::{CREATE_PAYMENT, Services, TENANT, profile};
 
 /// Longer than any payment's id, and shorter than DynamoDB's 1,024 bytes of sort key.
 pub const MAX_ID: usize = 128;
@@ -89,11 +89,12 @@ pub(crate) async fn operation(
         .and_then(|payment| operation_key(&parts, tenant, OPERATIONS, &payment));
     // An invalid operation or key was never seen.
     let Some(key) = key else { return problem(ProblemType::OperationNotFound) };
-    operation_status(&*store, &key, SystemWorld.now(), &Profile::default()).await.map(axum::body::Body::new)
+    let status = operation_status(&*store, &key, SystemWorld.now(), &profile()).await;
+    deliverable(&parts, status).map(axum::body::Body::new)
 }
 
 fn problem(problem: ProblemType) -> Response {
-    Problem::new(problem).into_response(&Profile::default()).map(axum::body::Body::new)
+    Problem::new(problem).into_response(&profile()).map(axum::body::Body::new)
 }
 
 fn not_found() -> Response {

@@ -34,8 +34,10 @@ pub fn routes(
     payment: Operation,
     deferred_reports: impl Queue,
 ) -> Vec<Route> {
-    let guard = Idempotency::new(store.clone(), payment).defer_reports_to(deferred_reports).tenant(TENANT);
-    let transfers = Idempotency::new(store.clone(), policy::transfer()).tenant(TENANT).single_transaction();
+    let guarded =
+        |operation| Idempotency::new(store.clone(), operation).profile(policy::profile()).tenant(TENANT);
+    let guard = guarded(payment).defer_reports_to(deferred_reports);
+    let transfers = guarded(policy::transfer()).single_transaction();
     let transfers = post(transfer::transfer).route_layer(transfers);
     #[cfg(feature = "test-cards")]
     let transfers = transfers.layer(axum::middleware::map_response(crate::test_cards::after_commit));

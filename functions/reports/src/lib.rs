@@ -50,6 +50,7 @@ pub fn router(
 ) -> Router {
     let table = reports.clone();
     let guard = Idempotency::new(store, operation)
+        .profile(payments::policy::profile())
         .defer_reports_to(deferred_reports)
         .accept(move |transaction, _, body| accept::accept(table.clone(), transaction, body))
         .tenant(JwtClaim("sub"));

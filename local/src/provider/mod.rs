@@ -10,6 +10,7 @@
 
 mod books;
 mod cards;
+mod server;
 mod webhooks;
 
 use axum::{
@@ -23,13 +24,14 @@ use books::{Books, Charge, Order, RefundOrder, Verdict};
 use cards::Card;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+pub use server::Server;
 use std::{
     collections::BTreeMap,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{net::TcpListener, time};
+use tokio::time;
 use webhooks::Receiver;
 
 /// How long a `tok_timeout_…` call gets no answer: longer than any caller should wait.
@@ -38,10 +40,8 @@ const MAX_KEY: usize = 255;
 const PAGE: usize = 1_000;
 const MAX_PAGE: usize = 10_000;
 
-/// Starts the provider on a loopback port of its own and returns its URL. Webhooks go to `front`, signed with `secret`.
-pub async fn start(front: &str, secret: &str) -> io::Result<String> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = listener.local_addr()?;
+/// Starts the provider on a loopback port of its own. Webhooks go to `front`, signed with `secret`.
+pub async fn start(front: &str, secret: &str) -> io::Result<Server> {
     let receiver = Arc::new(Receiver::new(format!("{front}/webhooks/provider"), secret));
     let router = Router::new()
         .route("/charges", post(charge).get(list))
@@ -50,8 +50,7 @@ pub async fn start(front: &str, secret: &str) -> io::Result<String> {
         .route("/refunds/{key}", get(show_refund))
         .route("/deliver", post(deliver))
         .with_state(Provider { books: Arc::default(), receiver });
-    tokio::spawn(async move { axum::serve(listener, router).await });
-    Ok(format!("http://{address}"))
+    Server::start(router).await
 }
 
 #[derive(Clone)]

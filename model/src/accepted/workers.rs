@@ -161,8 +161,6 @@ impl Steps<'_> {
             Next::Written(id) => {
                 own.at = At::Ended(Ending::NotExecuted);
                 after.write(id);
-                // Its effect is proven, and what follows goes on behind it.
-                after.held = false;
             }
             Next::Stopped(differs) => {
                 own.at = At::Ended(Ending::NotExecuted);
@@ -271,7 +269,6 @@ impl Steps<'_> {
             Next::Begins(id) | Next::Written(id) => {
                 let with = self.protocol.messages(self.world.record, self.world.now, Event::Keep { base });
                 after.commit(id, with);
-                after.held = false;
             }
             Next::Stopped(false) => {}
             _ => after.alarm = true,

@@ -20,6 +20,7 @@ pub async fn domain_writes(store: &dyn Store, table: &Table) {
     account.a_refused_record_comes_first().await;
     account.a_transaction_sent_twice_is_applied_once().await;
     account.every_action_does_what_it_says().await;
+    account.a_name_that_needs_a_placeholder_is_refused().await;
 }
 
 struct Account<'a> {
@@ -116,5 +117,17 @@ impl Account<'_> {
         let created = self.table.update(self.key(), "ADD cents :cents").value(":cents", 7);
         assert_eq!(self.write(None, &reserved("key"), &[created]).await, WriteOutcome::Written);
         self.assert_has(7).await;
+    }
+
+    /// As in DynamoDB: reserved words, and what begins with a digit.
+    async fn a_name_that_needs_a_placeholder_is_refused(&self) {
+        for name in ["status", "Count", "1st"] {
+            let write = self.table.update(self.key(), format!("SET {name} = :cents")).value(":cents", 1);
+            let written = self.store.put(None, &reserved("key"), &[Companion::Domain(write)]).await;
+            assert!(written.is_err(), "{name} is accepted: {written:?}");
+        }
+        let named = self.table.update(self.key(), "SET #status = :open");
+        let named = named.name("#status", "status").value(":open", "open");
+        assert_eq!(self.write(None, &reserved("key"), &[named]).await, WriteOutcome::Written);
     }
 }

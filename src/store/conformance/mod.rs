@@ -143,7 +143,12 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         (Head::Payload, KeptBody::Omitted { length: 0 }),
         (Head::Abandoned, KeptBody::Omitted { length: 0 }),
     ];
-    let causes = [UnknownCause::LeaseExpired, UnknownCause::PerhapsExecuted, UnknownCause::Contested];
+    let causes = [
+        UnknownCause::LeaseExpired,
+        UnknownCause::PerhapsExecuted,
+        UnknownCause::Contested,
+        UnknownCause::Held,
+    ];
     let transactional = Record { transactional: true, ..reserved("key") };
     let with_phases = |phases| Record { phases: Some(phases), ..reserved("key") };
     let kept = [("charge", r#"{"id":"ü","amount":1.10}"#), ("stock", "[]")];

@@ -13,6 +13,7 @@ use std::{
 
 use serde_dynamo::{AttributeValue, Item};
 
+use super::reserved::is_reserved;
 use crate::domain::DomainWrite;
 
 /// Why an expression is refused: it is malformed, or not one of those above.
@@ -182,8 +183,15 @@ impl<'a> Parser<'a> {
             return name.ok_or_else(|| format!("{token} has no name"));
         }
         let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let name = Some(token).filter(|_| plain && !token.is_empty());
-        name.ok_or_else(|| format!("{token:?} is not an attribute"))
+        if !plain || !token.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return Err(format!("{token:?} is not an attribute"));
+        }
+        if is_reserved(token) {
+            return Err(format!(
+                "{token:?} is a reserved word; use a placeholder, such as name(\"#{token}\", \"{token}\")"
+            ));
+        }
+        Ok(token)
     }
 
     /// The new value of this attribute; `None` if it is removed.
@@ -284,7 +292,8 @@ mod tests {
     use crate::domain::Table;
 
     fn item() -> Item {
-        serde_dynamo::to_item(json!({ "id": "a", "cents": 500, "name": "Ann", "status": "open" })).unwrap()
+        serde_dynamo::to_item(json!({ "id": "a", "cents": 500, "owner_name": "Ann", "status": "open" }))
+            .unwrap()
     }
 
     fn write() -> DomainWrite {
@@ -301,16 +310,16 @@ mod tests {
         for (condition, expected) in [
             ("cents >= :cents", true),
             ("cents>:cents", false),
-            ("cents = :cents AND name = :name", true),
-            ("cents <> :cents OR begins_with(name, :name)", true),
+            ("cents = :cents AND owner_name = :name", true),
+            ("cents <> :cents OR begins_with(owner_name, :name)", true),
             ("NOT (cents < :cents)", true),
-            ("((cents = :cents) OR (name = :name)) AND (cents = :cents)", true),
+            ("((cents = :cents) OR (owner_name = :name)) AND (cents = :cents)", true),
             ("cents BETWEEN :one AND :cents", true),
             ("attribute_exists(#status) and attribute_not_exists(gone)", true),
             ("gone = :one", false),
             ("gone <> :one", true),
             ("gone < :one", false),
-            ("name = :one", false),
+            ("owner_name = :one", false),
         ] {
             assert_eq!(holds(&write().condition(condition), Some(&item())), Ok(expected), "{condition}");
         }
@@ -321,7 +330,10 @@ mod tests {
     #[test]
     fn an_unsupported_expression_is_refused() {
         for condition in [
-            "size(name) > :one",
+            "size(owner_name) > :one",
+            "status = :name",
+            "1st = :one",
+            "_cents = :one",
             "cents",
             "cents = :none",
             "#none = :one",
@@ -329,7 +341,7 @@ mod tests {
             "(cents = :cents",
             "cents = :cents x",
             "((cents = :cents))",
-            "((cents = :cents) OR (name = :name)) AND ((cents = :cents))",
+            "((cents = :cents) OR (owner_name = :name)) AND ((cents = :cents))",
             "Attribute_Exists(id)",
             "begins_with(cents, :one)",
         ] {
@@ -337,12 +349,14 @@ mod tests {
         }
         for update in [
             "DELETE names :name",
+            "SET status = :name",
+            "REMOVE Count",
             "SET cents = gone + :one",
             "SET a.b = :one",
-            "SET cents = name + :one",
+            "SET cents = owner_name + :one",
             "cents = :one",
             "SET cents = cents + :one - :one",
-            "SET cents = :one SET name = :name",
+            "SET cents = :one SET owner_name = :name",
             "ADD cents cents",
         ] {
             assert!(updated(&write(), update, Some(&item())).is_err(), "{update}");
@@ -354,9 +368,9 @@ mod tests {
         let updated =
             |text| serde_dynamo::from_item(updated(&write(), text, Some(&item())).unwrap()).unwrap();
         let changed: serde_json::Value = updated(
-            "SET cents = cents - :one, seen = if_not_exists(seen, :cents), #status = :name REMOVE name ADD count :one",
+            "SET cents = cents - :one, seen = if_not_exists(seen, :cents), #status = :name REMOVE owner_name ADD times :one",
         );
-        assert_eq!(changed, json!({ "id": "a", "cents": 499, "seen": 500, "status": "Ann", "count": 1 }));
+        assert_eq!(changed, json!({ "id": "a", "cents": 499, "seen": 500, "status": "Ann", "times": 1 }));
         let created = super::updated(&write(), "ADD cents :cents", None).unwrap();
         let created: serde_json::Value = serde_dynamo::from_item(created).unwrap();
         assert_eq!(created, json!({ "id": "a", "cents": 500 }));

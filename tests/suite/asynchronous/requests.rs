@@ -17,7 +17,8 @@ use lambda_http::{
     request::RequestContext,
 };
 use lambda_idempotency::{
-    Execution, Idempotency, JwtClaim, Operation,
+    Execution, Idempotency, JwtClaim, Operation, SingleTenant,
+    engine::SingleTransaction,
     event::{Consumer, MemorySource},
     http::Profile,
     store::Store,
@@ -44,6 +45,7 @@ fn http_api() -> RequestContext {
     let mut context = ApiGatewayV2httpRequestContext::default();
     context.authorizer = Some(authorizer);
     context.account_id = Some("123456789012".to_owned());
+    context.stage = Some("live".to_owned());
     RequestContext::ApiGatewayV2(context)
 }
 
@@ -53,6 +55,7 @@ fn rest_api() -> RequestContext {
     let claims = json!({ "sub": "acme", "role": "buyer" });
     context.authorizer.fields = [("claims".to_owned(), claims)].into();
     context.account_id = Some("123456789012".to_owned());
+    context.stage = Some("live".to_owned());
     RequestContext::ApiGatewayV1(context)
 }
 
@@ -67,6 +70,7 @@ async fn report(execution: Execution, request: Request<Body>) -> impl IntoRespon
         "uri": uri,
         "headers": headers,
         "account": context["accountId"],
+        "stage": context["stage"],
         "deadline": execution.deadline().is_some(),
         "note": request.query_string_parameters().first("note"),
         "shop": request.path_parameters().first("shop"),
@@ -138,6 +142,7 @@ async fn a_worker_gets_the_request_without_its_credentials(endpoint: &str) {
                 "uri": "/v1/tea/reports?year=2026&note=a%20b",
                 "headers": ["content-type"],
                 "account": null,
+                "stage": "live",
                 "deadline": true,
                 "note": "a b",
                 "shop": "tea",
@@ -195,6 +200,49 @@ async fn an_accepted_put_is_guarded_whatever_the_route_guards_now(endpoint: &str
     }
     let answer = reports.polled("r-1").await;
     assert_eq!((answer.status, reports.runs.count(), reports.queue.take_dead().len()), (201, 1, 0));
+}
+
+// T58: a guard within the handler may keep stages apart.
+#[apply(on_each_store)]
+async fn a_worker_knows_the_stage_of_a_request_without_a_caller(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let guard = Idempotency::new(guarded.store(), operation()).tenant(SingleTenant::new("acme"));
+    let route = post(report).route_layer(guard.world(guarded.clock.clone()));
+    let router = Router::new().route("/v1/{shop}/reports", route);
+    let mut context = ApiGatewayV2httpRequestContext::default();
+    context.stage = Some("live".to_owned());
+    let order = || order(RequestContext::ApiGatewayV2(context.clone()));
+    assert_eq!(send(&router, order()).await.status, 202);
+    work(&guarded, router.clone()).await;
+    assert_eq!(send(&router, order()).await.json()["stage"], "live");
+}
+
+// The answer would be kept, and its client, which polls, would never get the report.
+#[apply(on_each_store)]
+async fn a_handler_that_cannot_be_called_leaves_the_work_pending(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let takes_another = async |_: SingleTransaction| StatusCode::CREATED;
+    let guard = guard_of(reports.guarded.store(), reports.operation.clone());
+    let route = post(takes_another).route_layer(guard.world(reports.guarded.clock.clone()));
+    let app = Router::new().route("/payments", route);
+    let wrong = Reports { app, ..reports.with(super::report) };
+    assert!(!wrong.work(&reports.asked("r-1").await).await);
+    assert_eq!(reports.state("r-1").await, "pending");
+    reports.guarded.clock.advance(MINUTE);
+    assert!(reports.work(&reports.asked("r-1").await).await);
+    assert_eq!(reports.polled("r-1").await.status, 201);
+}
+
+// A later deployment takes shorter bodies.
+#[apply(on_each_store)]
+async fn what_was_accepted_is_not_refused_for_its_length(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", &format!("\"{}\"", "x".repeat(2000))).await;
+    let shorter = guard_of(reports.guarded.store(), reports.operation.clone()).longest_bodies(1000, 100_000);
+    let worker = reports.guarded_by(shorter, super::report);
+    assert!(worker.work(&reports.asked("r-1").await).await);
+    assert_eq!((reports.state("r-1").await, reports.queue.take_dead().len()), ("completed", 0));
 }
 
 // Only a worker's own extension is a claim.

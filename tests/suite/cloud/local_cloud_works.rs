@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 /// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 const PREFIX: &str = "local-";
 
 /// A cloud that finds records through the stream alone: without sweeps and polls.
@@ -33,7 +33,7 @@ fn on_the_stream_alone<'a>(endpoint: &'a str, prefix: &'a str) -> [(&'static str
         ("SWEEP_MS", "86400000"),
         ("POLL_MS", "86400000"),
         ("WINDOW_MS", "100"),
-        ("FUNCTION_TIMEOUT_MS", "3000"),
+        ("FUNCTION_TIMEOUT_MS", "6000"),
         ("LEASE_GRACE_MS", "500"),
     ]
 }
@@ -246,6 +246,26 @@ async fn the_provider_answers_about_each_key_and_pages_through_a_day() {
     assert_eq!(delivered + held, 3);
     let (delivered, still_held) = deliver().await;
     assert_eq!(delivered + still_held, held);
+}
+
+#[tokio::test]
+async fn the_provider_refuses_connections_until_it_comes_back() {
+    let cloud = LocalCloud::start(&[]).await;
+    let asked =
+        async |path: &str| cloud.post(path).send().await.expect("the front answers").status().as_u16();
+    assert_eq!(asked("/provider/back").await, 200, "it is not away");
+    assert_eq!(cloud.pay("order-1", "tok_ok").await.status, 201);
+    for _ in 0..2 {
+        assert_eq!(asked("/provider/away").await, 200);
+        assert_eq!(cloud.pay("order-2", "tok_ok").await.problem(), (503, "provider-away"));
+        assert_eq!(asked("/provider/deliver").await, 502);
+    }
+    for _ in 0..2 {
+        assert_eq!(asked("/provider/back").await, 200);
+    }
+    assert_eq!(cloud.pay("order-2", "tok_ok").await.status, 201);
+    // What it knew is still known.
+    assert_eq!(cloud.charges().await.len(), 2);
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn a_worker_dying_before_the_charge_leaves_no_charge_and_an_unknown(endpoi
 
 #[apply(on_each_store)]
 async fn a_worker_killed_during_the_charge_leaves_one_charge_and_an_unknown(endpoint: &str) {
-    let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "2500")]).await;
+    let cloud = still(endpoint, &[("PROVIDER_TIMEOUT_MS", "6000")]).await;
     let kill = async {
         // The record exists before the charge begins.
         cloud.until(async || cloud.state("order-1").await == "in_progress", "the charge begins").await;

@@ -13,7 +13,7 @@ const NEVER: &str = "86400000";
 /// A cloud with short durations, and with stream, queues and schedules running.
 async fn cloud(endpoint: &str, variables: &[(&str, &str)]) -> LocalCloud {
     let quick = [
-        ("FUNCTION_TIMEOUT_MS", "2500"),
+        ("FUNCTION_TIMEOUT_MS", "6000"),
         ("WINDOW_MS", "200"),
         ("POLL_MS", "200"),
         ("SWEEP_MS", NEVER),
@@ -90,7 +90,7 @@ async fn dead_workers_are_found_and_their_outcomes_settled(endpoint: &str) {
 // T4
 #[apply(on_each_store)]
 async fn a_worker_killed_during_the_charge_is_settled_as_charged(endpoint: &str) {
-    let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "2000")]).await;
+    let cloud = cloud(endpoint, &[("PROVIDER_TIMEOUT_MS", "4000")]).await;
     let kill = async {
         cloud.until(async || cloud.state("k").await == "in_progress", "the charge begins").await;
         for process in cloud.environments().await {

@@ -2,6 +2,8 @@
 
 mod addressing;
 mod bodies;
+mod clients;
+mod delivered;
 mod fronts;
 mod keys;
 mod large_bodies;
@@ -9,4 +11,5 @@ mod old_keys;
 mod phases;
 mod profiles;
 mod request_bodies;
+mod stages;
 mod targets;

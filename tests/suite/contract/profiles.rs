@@ -2,7 +2,7 @@
 
 use axum::{Router, http::StatusCode};
 use lambda_idempotency::{
-    engine::Execution,
+    engine::{Execution, SingleTransaction},
     http::{Outcome, ProblemType, Profile},
     operation::{Operation, ServerErrors},
     record::Record,
@@ -317,8 +317,49 @@ async fn acps_errors_are_flat_and_every_answer_echoes_its_key() {
         assert_eq!((&document["type"], &document["code"]), (&kind.into(), &code.into()));
         assert_eq!(refused.header("content-type"), Some("application/json"));
     }
-    let (others, _) = echo(guard(MemoryStore::new()));
-    assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), None);
+    // Stripe echoes it too, the draft does not.
+    for (profile, echoed) in [(Profile::stripe(), Some("order-1")), (Profile::ietf_draft(), None)] {
+        let (others, _) = echo(guard(MemoryStore::new()).profile(profile));
+        for _ in ["first", "replay"] {
+            assert_eq!(send(&others, pay("order-1")).await.header("idempotency-key"), echoed);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_api_chooses_where_problem_types_lead() {
+    let profile = Profile::ietf_draft().problem_types("https://api.example.com/problems/");
+    let (app, _) = echo(guard(MemoryStore::new()).profile(profile));
+    let missing = send(&app, unkeyed().body("{}".into()).unwrap()).await;
+    assert_eq!(missing.json()["type"], "https://api.example.com/problems/key-missing");
+    assert_eq!(missing.json()["code"], "key-missing");
+    for wrong in ["", "https://example.com/a b/", "\u{e4}:", "<urn:x>:", "https://example.com/problems"] {
+        let chosen = std::panic::catch_unwind(|| Profile::acp().problem_types(wrong));
+        assert!(chosen.is_err(), "{wrong:?}");
+    }
+}
+
+// T34: the argument itself knows no profile; the guard around it does.
+#[tokio::test]
+async fn an_argument_that_no_guard_provides_is_refused_in_each_profiles_shape() {
+    let keyless = || unkeyed().body("{}".into()).unwrap();
+    let handler = async |_: Execution| "never";
+    let computes = async |_: SingleTransaction| "never";
+    for (profile, member, kind) in [
+        (Profile::ietf_draft(), "/type", "urn:lambda-idempotency:not-guarded"),
+        (Profile::stripe(), "/error/type", "api_error"),
+        (Profile::acp(), "/type", "processing_error"),
+    ] {
+        let guard = guard(MemoryStore::new()).profile(profile.key_optional());
+        let passed =
+            Router::new().route("/payments", axum::routing::post(handler).route_layer(guard.clone()));
+        let other = Router::new().route("/payments", axum::routing::post(computes).route_layer(guard));
+        for (app, request) in [(&passed, keyless()), (&other, pay("order-1")), (&other, pay("order-1"))] {
+            let refused = send(app, request).await;
+            refused.assert_code(500, "not-guarded");
+            assert_eq!(refused.json().pointer(member), Some(&kind.into()));
+        }
+    }
 }
 
 // Complete documents, without documentation, for a fault of the server.

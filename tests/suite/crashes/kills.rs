@@ -32,10 +32,10 @@ const BETWEEN_TRIES: Duration = Duration::from_millis(200);
 
 /// A worker's lease has expired 3 s after it began ([`SPANS`]). Stream and queue see that within 1 s, the sweep within 2 s. A charge that
 /// is not found is asked about for 2 s more. So everything is settled after 8 s on an idle machine.
-const AT_REST_WITHIN: Duration = Duration::from_secs(60);
+const AT_REST_WITHIN: Duration = Duration::from_secs(180);
 
 /// No client waits longer for its answer, because a settled record has one.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(90);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(240);
 
 const CARDS: [&str; 6] = ["tok_ok", "tok_ok", "tok_declined", "tok_slow_50", "tok_slow_150", "tok_slow_400"];
 

@@ -243,7 +243,7 @@ fn reconcile_function(guarded: &Guarded, store: DynamoDbStore) -> (Reconciliatio
 }
 
 /// Delivers every message once and returns the dead letters. Messages that cannot be applied yet stay in the queue.
-async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
+pub(super) async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value> {
     let (reconciliation, dead_letters) = reconcile_function(guarded, guarded.undisturbed_store());
     for (message, delay) in queue.take() {
         match reconciliation.receive(&message).await {

@@ -2,6 +2,7 @@
 
 mod cloned_memory;
 mod deferred_reports;
+mod held;
 mod kills;
 mod late_reservations;
 mod late_workers;

@@ -25,11 +25,11 @@ const AT_ONCE: usize = 6;
 /// One more than the SDK's tries of a write, so that the function sees the failure.
 const ALL_TRIES: usize = 4;
 
-const AT_REST_WITHIN: Duration = Duration::from_secs(60);
+const AT_REST_WITHIN: Duration = Duration::from_secs(180);
 
 /// A function outlives all tries of its calls.
 const SLOWER: [(&str, &str); 3] =
-    [("FUNCTION_TIMEOUT_MS", "8000"), ("PROVIDER_TIMEOUT_MS", "1000"), ("SWEEP_MS", "2000")];
+    [("FUNCTION_TIMEOUT_MS", "10000"), ("PROVIDER_TIMEOUT_MS", "2000"), ("SWEEP_MS", "2000")];
 
 /// One cut of one payment's requests.
 #[derive(Clone, Copy, Debug)]

@@ -20,9 +20,9 @@ use crate::support::{
 };
 
 /// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
-const AT_REST_WITHIN: Duration = Duration::from_secs(60);
+const AT_REST_WITHIN: Duration = Duration::from_secs(180);
 
 const TRIES: usize = 5;
 
@@ -39,7 +39,7 @@ impl Scene {
     async fn on(endpoint: &str) -> Self {
         let (books, store) = (Books::on(endpoint), Proxy::before(endpoint).await);
         let own = [
-            ("FUNCTION_TIMEOUT_MS", "5000"),
+            ("FUNCTION_TIMEOUT_MS", "8000"),
             ("PROVIDER_TIMEOUT_MS", "2000"),
             ("FUNCTION_DYNAMODB_ENDPOINT", store.url()),
         ];

@@ -49,6 +49,15 @@ async fn the_transcript_of_a_dying_worker_is_reproduced() {
 }
 
 #[tokio::test]
+async fn the_transcript_of_a_provider_that_comes_back_is_reproduced() {
+    let cloud = LocalCloud::start(&[("RECONCILE_ASKS", "2")]).await;
+    const DIES: &str = "## When a worker dies";
+    let definitions = [block(README, LOOKS, "```sh\npay()"), block(WALKTHROUGH, DIES, "```sh\neval")];
+    let steps = run(&cloud, WALKTHROUGH, "## When the provider is away", &definitions).await;
+    assert_eq!(steps, 6);
+}
+
+#[tokio::test]
 async fn the_examples_print_what_they_document() {
     for (name, shown) in [
         ("axum_router", "  422 Unprocessable Entity, replayed: None\norder-2, coffee:\n  the handler runs"),
@@ -70,6 +79,19 @@ async fn the_examples_print_what_they_document() {
         let printed = String::from_utf8(ran.stdout).expect("text");
         assert!(ran.status.success() && printed.contains(shown), "{name}: {printed}");
     }
+}
+
+#[tokio::test]
+async fn the_client_example_gets_the_answer_that_was_lost() {
+    let cloud = LocalCloud::start(&[]).await;
+    let url = format!("{}/payments", cloud.url());
+    let order = r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_timeout_charged"}"#;
+    let mut client = Command::new(example("client"));
+    client.args([&*url, "acme", order]).stdin(Stdio::null());
+    let ran = client.output().await.expect("it can be run");
+    let printed = String::from_utf8(ran.stdout).expect("text");
+    assert!(ran.status.success() && printed.contains("\n201 Created, replayed: true\n"), "{printed}");
+    assert_eq!(cloud.charges().await.len(), 1);
 }
 
 /// The program of this example. It must be as new as its sources, but cargo builds it only if it tests the library too.

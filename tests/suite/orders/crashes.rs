@@ -22,7 +22,7 @@ const POINTS: [(&str, usize, usize); 7] = [
     ("phase_4", 1, 1),
 ];
 
-const TIMEOUT: [(&str, &str); 1] = [("FUNCTION_TIMEOUT_MS", "6000")];
+const TIMEOUT: [(&str, &str); 1] = [("FUNCTION_TIMEOUT_MS", "10000")];
 
 #[apply(on_each_store)]
 async fn a_process_that_dies_after_any_phase_does_everything_once(endpoint: &str) {

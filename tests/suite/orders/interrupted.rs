@@ -59,6 +59,7 @@ impl Interrupted {
     /// In its charge, or in the refund of an order that finds no stock.
     async fn within(endpoint: &str, call: &str, card: &str, cut: Cut) -> Self {
         let ledger = local::provider::start("http://127.0.0.1:1", SECRET).await.expect("a free port");
+        let ledger = ledger.url;
         let proxy = Proxy::before(&ledger).await;
         let api = OrdersApi::before(endpoint, proxy.url()).await;
         let dead_letters = MemoryQueue::new();

@@ -40,11 +40,11 @@ const CARDS: [&str; 8] =
     ["tok_ok", "tok_ok", "tok_ok", "tok_ok", "tok_declined", "tok_slow_20", "tok_slow_50", "tok_ok"];
 
 /// After the last answer, work that was interrupted is settled within this time. Only a failure takes as long.
-const AT_REST_WITHIN: Duration = Duration::from_secs(60);
+const AT_REST_WITHIN: Duration = Duration::from_secs(180);
 
 /// Four processes; a worker has time for a report; and what the stream and the queues find must be enough, without a sweep.
 const DIFFERENT: [(&str, &str); 3] =
-    [("ENVIRONMENTS", "4"), ("FUNCTION_TIMEOUT_MS", "4000"), ("SWEEP_MS", "86400000")];
+    [("ENVIRONMENTS", "4"), ("FUNCTION_TIMEOUT_MS", "8000"), ("SWEEP_MS", "86400000")];
 
 // T1, T9, T10, T11, T20, T33, T63: one call in five meets a fault, and about a third of the orders finds no stock.
 #[apply(alone_on_dynamodb_local)]

@@ -31,7 +31,7 @@ async fn written(cloud: &LocalCloud, location: &str) -> (StatusCode, Value) {
 #[apply(on_each_store)]
 async fn reports_are_accepted_at_once_and_written_once(endpoint: &str) {
     let books = Books::on(endpoint);
-    let (cloud, _provider) = books.cloud(endpoint, &[("FUNCTION_TIMEOUT_MS", "5000")]).await;
+    let (cloud, _provider) = books.cloud(endpoint, &[("FUNCTION_TIMEOUT_MS", "8000")]).await;
     // Two of them kill their first worker: behind its claim, and between two pages.
     let sources =
         BTreeMap::from([("r-1", "tok_ok"), ("r-2", "tok_crash_claim"), ("r-3", "tok_crash_page_3")]);

@@ -11,7 +11,7 @@ use crate::support::{
 };
 
 /// A message whose deliverer has died comes back a second after this.
-const TIMEOUT: [(&str, &str); 1] = [("FUNCTION_TIMEOUT_MS", "3000")];
+const TIMEOUT: [(&str, &str); 1] = [("FUNCTION_TIMEOUT_MS", "6000")];
 
 /// The id in an order's answer.
 fn order_id(body: &[u8]) -> String {

@@ -18,7 +18,7 @@ use crate::support::{
 };
 
 /// Only a failure takes this long.
-const TIMEOUT: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 async fn cloud(endpoint: &str, books: &Books) -> LocalCloud {
     LocalCloud::on(endpoint, &[("TABLE_PREFIX", books.prefix())]).await

@@ -14,7 +14,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Evidence},
+    record::{Answer, Evidence, State},
     store::Store,
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -400,6 +400,31 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
     let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
     listening.report(&request, ProviderReport::not_executed()).await;
     assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+}
+
+// T46, T50: webhooks come again and again; only an operator begins the questions anew.
+#[apply(on_each_store)]
+async fn a_reported_refusal_begins_no_questions_anew(endpoint: &str) {
+    let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::AskAgain(None)))).await;
+    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
+    for asked in 1..=2 {
+        let outcome = listening.report(&request, ProviderReport::not_executed()).await;
+        assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
+        let record = listening.guarded.record(&request.key).await.unwrap();
+        assert!(
+            matches!(record.state, State::Unknown { asked: known, anew_at: None, .. } if known == asked),
+            "{record:?}"
+        );
+    }
+    let escalated = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+        .world(listening.guarded.clock.clone())
+        .backoff(LEASE, LEASE, 1)
+        .operation(operation(), listening.provider.clone());
+    assert_eq!(escalated.ask(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    let before = listening.guarded.record(&request.key).await;
+    let outcome = listening.report(&request, ProviderReport::not_executed()).await;
+    assert_eq!(outcome, ReconcileOutcome::Scheduled(Timestamp::MAX));
+    assert_eq!(listening.guarded.record(&request.key).await, before);
 }
 
 // T46

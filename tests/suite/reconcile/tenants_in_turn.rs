@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 
 use crate::support::{
     BoxError,
-    clock::WatchedClock,
+    clock::{STORE_TIMEOUT, WatchedClock},
     faults::Fault,
     guarded::{Guarded, fingerprints, operation, record_key},
     on_each_store,
@@ -197,21 +197,45 @@ impl Reconciler for Kills {
 async fn a_poll_that_is_killed_leaves_its_place(endpoint: &str) {
     let tenants: Vec<_> = (0..9).map(|number| format!("tenant-{number}")).collect();
     let questions: Vec<_> = tenants.iter().map(|tenant| (&**tenant, 30)).collect();
-    let (guarded, _, _) = polled(endpoint, &questions).await;
-    let mut all = BTreeSet::new();
-    for _ in 0..9 {
-        let (asked, killed) = (Arc::default(), Arc::new(Notify::new()));
-        let reconciler = Kills(Arc::clone(&asked), 12, killed.clone());
-        let reconciliation = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
-            .world(guarded.clock.clone())
-            .operation(operation(), reconciler);
-        tokio::select! {
-            ended = reconciliation.poll(60 * MINUTE) => panic!("{ended:?}"),
-            () = killed.notified() => {}
+    for question in [1, 12] {
+        let (guarded, _, _) = polled(endpoint, &questions).await;
+        let mut all = BTreeSet::new();
+        for _ in 0..9 {
+            let (asked, killed) = (Arc::default(), Arc::new(Notify::new()));
+            let reconciler = Kills(Arc::clone(&asked), question, killed.clone());
+            let reconciliation = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
+                .world(guarded.clock.clone())
+                .operation(operation(), reconciler);
+            tokio::select! {
+                ended = reconciliation.poll(60 * MINUTE) => panic!("{ended:?}"),
+                () = killed.notified() => {}
+            }
+            all.extend(asked.lock().unwrap().drain(..));
         }
-        all.extend(asked.lock().unwrap().drain(..));
+        assert_eq!(all, tenants.iter().cloned().collect(), "killed at question {question}");
     }
-    assert_eq!(all, tenants.into_iter().collect());
+}
+
+// T60: a store that answers late takes no tenant's turn.
+#[apply(on_each_store)]
+async fn a_turn_that_no_question_began_is_not_over(endpoint: &str) {
+    let (guarded, _, _) = polled(endpoint, &[("acme", 1)]).await;
+    let asked = Arc::default();
+    let reconciler = Kills(Arc::clone(&asked), usize::MAX, Arc::default());
+    let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new())
+        .world(guarded.clock.clone())
+        .operation(operation(), reconciler);
+    guarded.faults.script("PutItem", [Fault::BlackHole]);
+    let slow = async {
+        // The first sleep is that of the read of the checkpoint.
+        guarded.clock.slept(STORE_TIMEOUT, 2).await;
+        guarded.clock.advance(STORE_TIMEOUT);
+    };
+    let (polled, ()) = tokio::join!(reconciliation.poll(STORE_TIMEOUT), slow);
+    assert_eq!(polled.unwrap().due, 0);
+    assert!(guarded.undisturbed_store().load_checkpoint("poll").await.unwrap().is_none());
+    reconciliation.poll(MINUTE).await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), ["acme"]);
 }
 
 // T50: what is in the checkpoint may be of another version, or damaged.

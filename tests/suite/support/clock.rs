@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 /// How long a test waits for an event, by the machine's clock. Far beyond what any test needs, and less than the test client's timeouts.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The executor's own timeout for one step with the store, if no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);

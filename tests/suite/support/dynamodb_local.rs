@@ -7,6 +7,9 @@
 use super::client::connect;
 use super::java::Java;
 use super::process::Process;
+use super::tables;
+use aws_sdk_dynamodb::Client;
+use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::{fs, io, thread};
@@ -50,6 +53,8 @@ fn find() -> Result<Server, String> {
             .arg("software.amazon.dynamodb.services.local.main.ServerRunner")
             .args(["-inMemory", "-sharedDb", "-disableTelemetry", "-port", &port.to_string()]);
     })?;
+    let client = connect(&running.endpoint).client();
+    in_a_runtime(async move { warm_up(&client).await });
     Ok(Server { endpoint: running.endpoint, _process: Some(running.process) })
 }
 
@@ -65,12 +70,25 @@ fn name_native_libraries(lib: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// On a separate thread, because the first test to ask is already inside a runtime.
 fn answers(endpoint: &str) -> bool {
     let client = connect(endpoint).max_attempts(1).client();
+    in_a_runtime(async move { client.list_tables().send().await.is_ok() })
+}
+
+/// The first transaction of a new JVM takes seconds on a slow machine, which is longer than a guard waits.
+async fn warm_up(client: &Client) {
+    let table = tables::domain_table(client).await;
+    let put = Put::builder().table_name(table.name()).item("id", AttributeValue::S("first".to_owned()));
+    let put = TransactWriteItem::builder().put(put.build().expect("a put")).build();
+    // Not asserted: the tests that follow do that.
+    let _ = client.transact_write_items().transact_items(put).send().await;
+}
+
+/// On a separate thread, because the first test to ask is already inside a runtime.
+fn in_a_runtime<T: Send + 'static>(asked: impl Future<Output = T> + Send + 'static) -> T {
     let asked = thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime to ask with").block_on(client.list_tables().send()).is_ok()
+        runtime.expect("a runtime to ask with").block_on(asked)
     });
     asked.join().expect("the question does not panic")
 }

@@ -24,7 +24,7 @@ use tokio::sync::{Barrier, watch};
 pub const ANY: &str = "*";
 
 /// A request must arrive to be held back within this time, which is far beyond what any test needs.
-const HELD_WITHIN: Duration = Duration::from_secs(30);
+const HELD_WITHIN: Duration = Duration::from_secs(180);
 
 /// What happens to one request.
 #[derive(Clone, Debug)]

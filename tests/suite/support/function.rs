@@ -29,7 +29,7 @@ use uuid::Uuid;
 use super::local_cloud;
 
 /// Only a function that hangs takes this long.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The time of an invocation, unless a test sets another.
 const TIME: Duration = Duration::from_secs(60);

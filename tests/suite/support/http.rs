@@ -43,7 +43,7 @@ pub const TENANT: &str = "acme";
 pub const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999}"#;
 
 /// How long a test waits for an event. Only a failure takes this long.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 pub type Resolver = fn(&request::Parts) -> Option<Tenant>;
 pub type Guard = Idempotency<Arc<dyn TenantResolver>>;

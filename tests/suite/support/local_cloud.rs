@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 /// The program, which cargo builds before the suite. It is also each function of the sample.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_suite-local");
 
-const READY_WITHIN: Duration = Duration::from_secs(60);
-const ENDS_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(180);
+const ENDS_WITHIN: Duration = Duration::from_secs(180);
 
 /// How many lines of its output a failed test shows, without those of metrics.
 const LAST_LINES: usize = 60;

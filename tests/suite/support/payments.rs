@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// How long a test waits for an event in another process. Success takes a fraction of this. Only a failure takes as long.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The parts of an answer that a client can distinguish.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,15 +54,15 @@ impl Answer {
 }
 
 impl LocalCloud {
-    /// Starts a cloud on this DynamoDB, with separate tables and short durations. Unknown outcomes stay unknown, because there is no poll
+    /// Starts a cloud on this DynamoDB, with separate tables, and with durations that are short, but not for a busy machine. Unknown outcomes stay unknown, because there is no poll
     /// unless `POLL_MS` is set.
     pub async fn on(endpoint: &str, variables: &[(&str, &str)]) -> Self {
         let prefix = format!("t{}-", Uuid::new_v4().simple());
         let mut all = vec![
             ("DYNAMODB_ENDPOINT", endpoint),
             ("TABLE_PREFIX", prefix.as_str()),
-            ("FUNCTION_TIMEOUT_MS", "3000"),
-            ("PROVIDER_TIMEOUT_MS", "1000"),
+            ("FUNCTION_TIMEOUT_MS", "8000"),
+            ("PROVIDER_TIMEOUT_MS", "3000"),
             ("LEASE_GRACE_MS", "500"),
             ("POLL_MS", "3600000"),
         ];

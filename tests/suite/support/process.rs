@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const DIE_WITH_PARENT: &str =
     r#"exec 3<&0; { cat <&3; kill $$; } >/dev/null 2>&1 & exec "$0" "$@" </dev/null 3<&-"#;
 
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A running program. When this is dropped, the program first gets a SIGTERM, and is then killed.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(180);
 /// Short, because tests wait for it.
 const INITIAL_BACKOFF: Duration = Duration::from_millis(1);
 

@@ -27,7 +27,7 @@ const MAX_RECEIVES: u32 = 1_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// How long a test waits for a message. Only a failure takes as long.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// An SQS, which runs until it is dropped.
 pub struct Sqs {

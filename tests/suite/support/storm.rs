@@ -14,9 +14,9 @@ const BETWEEN_KILLS: Duration = Duration::from_millis(150);
 /// Short durations, so that a storm is short.
 pub const SPANS: [(&str, &str); 11] = [
     ("ENVIRONMENTS", "6"),
-    ("FUNCTION_TIMEOUT_MS", "2500"),
+    ("FUNCTION_TIMEOUT_MS", "6000"),
     ("LEASE_GRACE_MS", "500"),
-    ("PROVIDER_TIMEOUT_MS", "1500"),
+    ("PROVIDER_TIMEOUT_MS", "3000"),
     ("WINDOW_MS", "200"),
     ("POLL_MS", "200"),
     ("SWEEP_MS", "1000"),

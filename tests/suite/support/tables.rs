@@ -11,7 +11,7 @@ use lambda_idempotency::store::dynamodb::table;
 use std::time::Duration;
 use uuid::Uuid;
 
-const READY_WITHIN: Duration = Duration::from_secs(30);
+const READY_WITHIN: Duration = Duration::from_secs(180);
 
 /// Creates a new idempotency table and returns its name.
 pub async fn idempotency_table(client: &Client) -> String {

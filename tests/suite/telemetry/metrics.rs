@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{Mutex, OnceLock},
     time::Duration,
 };
@@ -9,11 +10,12 @@ use std::{
 use axum::{Extension, body::Body, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     Execution, Failure, async_trait,
+    engine::{CallError, PhaseError},
     event::{Consumer, DeadMessage, KeyFrom, MemorySource, Source},
     http::{Outcome, Profile},
     internal::{Report, Stale},
     key::Tenant,
-    operation::Operation,
+    operation::{OnLeaseExpiry, Operation},
     outbox::Topics,
     queue::{MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -32,7 +34,7 @@ use crate::support::{
     client::connect,
     faults::{Fault, Faults},
     guarded::{GRACE, Guarded, LEASE, all_due, owned, request},
-    http::{Gate, Guard, api, clock, execution, guard_of, order, pay, pay_other, send, unkeyed},
+    http::{Gate, Guard, ORDER, api, clock, execution, guard_of, order, pay, pay_other, send, unkeyed},
     messages::{deliver, message},
     on_each_store, tables,
 };
@@ -348,6 +350,32 @@ async fn what_becomes_of_messages_is_counted_by_queue(endpoint: &str) {
         ("message.not_hidden", 1),
     ];
     assert_eq!(counts(&away), expected(&counted));
+}
+
+// T61: the alarm `PhasesMismatched`.
+#[apply(on_each_store)]
+async fn a_handler_that_does_not_fit_its_phases_is_counted(endpoint: &str) {
+    let (guarded, operation) = (Guarded::on(endpoint).await, format!("changed-{}", Uuid::new_v4()));
+    let day = Duration::from_secs(24 * 3600);
+    let resumes = Operation::new(&operation).on_lease_expiry(OnLeaseExpiry::Resume(day));
+    let app = api(guard_of(guarded.store(), resumes), |parts, _| async move {
+        let execution = execution(&parts);
+        let first = if parts.headers.contains_key("x-changed") { "check-fraud" } else { "charge" };
+        for phase in [first, "ship"] {
+            let made = execution.phase(phase).call(async |_| match phase {
+                "ship" => Err(CallError::not_executed(io::Error::other("refused"))),
+                _ => Ok(1),
+            });
+            made.await?;
+        }
+        Ok::<_, PhaseError>(StatusCode::CREATED)
+    });
+    send(&app, pay("order-1")).await.assert_problem(503, "interrupted");
+    let mismatch = || counts(&operation).remove("api.idempotency.phase.mismatch.count");
+    assert_eq!(mismatch(), None);
+    let changed = order("order-1").header("x-changed", "1").body(ORDER.into()).expect("a request");
+    send(&app, changed).await.assert_problem(503, "interrupted");
+    assert_eq!(mismatch(), Some(1));
 }
 
 // T63: the alarm on a stream that nobody reads compares both.

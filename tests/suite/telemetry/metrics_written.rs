@@ -34,7 +34,7 @@ const OPERATION: &str = "create-payment";
 const TIME: Duration = Duration::from_secs(20);
 
 /// Only a function that writes nothing takes this long.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// What was written since the last look.
 struct Written(usize);

@@ -20,7 +20,7 @@ use crate::support::{
 const TRANSFERS: usize = 210;
 const DUPLICATES: usize = 90;
 
-const ANSWERED_WITHIN: Duration = Duration::from_secs(120);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(240);
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
 
 // T9, T10, T11, T20: three in ten requests are duplicates. Of the transactions that arrive, every tenth meets a conflict. Of

@@ -139,8 +139,8 @@ pub async fn recorded() -> Calls {
         ("AWS_ACCESS_KEY_ID", "tests"),
         ("AWS_SECRET_ACCESS_KEY", "tests"),
         ("REPORTS", REPORTS),
-        ("FUNCTION_TIMEOUT_MS", "3000"),
-        ("PROVIDER_TIMEOUT_MS", "500"),
+        ("FUNCTION_TIMEOUT_MS", "8000"),
+        ("PROVIDER_TIMEOUT_MS", "3000"),
         ("LEASE_GRACE_MS", "200"),
         ("WINDOW_MS", "200"),
         // The jobs are begun below.
@@ -195,9 +195,10 @@ pub async fn recorded() -> Calls {
     let report = Report::new(1);
     assert_eq!(report.answer(cloud).await.status, 201);
     recorded.called("report-worker", "dynamodb:DeleteItem IdempotencyTable").await;
-    recorded.dynamodb.away(&["TransactWriteItems", "app/report-worker"], Then::Closed);
+    let worker_away = recorded.dynamodb.away(&["TransactWriteItems", "app/report-worker"], Then::Closed);
     assert_eq!(Report::new(2).send(cloud).await.status, 202);
     recorded.called("reconcile", "dynamodb:UpdateItem OrdersTable").await;
+    assert!(recorded.dynamodb.used(worker_away) > 0, "its rows could be written");
     recorded.dynamodb.pass();
     let left_behind = [
         ("pk", AttributeValue::S(format!("acme#create-report#{}", report.key))),

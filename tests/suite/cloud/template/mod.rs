@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use saphyr::{LoadableYamlNode, Scalar, Yaml};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use crate::support::yaml;
 
 mod alarms;
 mod calls;
@@ -34,34 +35,13 @@ struct Resource {
 
 /// A template, with its intrinsic functions in their long form: `!Ref Name` is `{"Ref": "Name"}`.
 fn template(name: &str) -> Value {
-    let text = text(&format!("infra/{name}.yaml"));
-    json(&Yaml::load_from_str(&text).expect("YAML")[0])
+    yaml::parse(&text(&format!("infra/{name}.yaml")))
 }
 
 /// A file of the repository.
 fn text(path: &str) -> String {
     let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-fn json(yaml: &Yaml<'_>) -> Value {
-    match yaml {
-        Yaml::Value(Scalar::Null) => Value::Null,
-        Yaml::Value(Scalar::Boolean(value)) => json!(value),
-        Yaml::Value(Scalar::Integer(value)) => json!(value),
-        Yaml::Value(Scalar::String(value)) => json!(value),
-        Yaml::Sequence(values) => values.iter().map(json).collect(),
-        Yaml::Mapping(members) => members.iter().map(|(name, value)| (text_of(name), json(value))).collect(),
-        Yaml::Tagged(tag, value) => {
-            let function = if tag.suffix == "Ref" { "Ref".to_owned() } else { format!("Fn::{}", tag.suffix) };
-            Value::Object(Map::from_iter([(function, json(value))]))
-        }
-        other => panic!("templates have no such values: {other:?}"),
-    }
-}
-
-fn text_of(yaml: &Yaml<'_>) -> String {
-    yaml.as_str().expect("names are text").to_owned()
 }
 
 /// The resources of this type in both templates.

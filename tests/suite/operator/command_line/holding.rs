@@ -86,6 +86,7 @@ async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
         );
         assert_eq!(shown["record"]["reported"], "effect");
         assert_eq!(shown["record"]["unknown"]["escalated"], true);
+        assert_eq!(shown["record"]["unknown"]["cause"], "held");
         let failure = shown["record"]["last_failure"].as_str().unwrap();
         assert!(failure.starts_with("held by olga@"), "{failure}");
     }
@@ -118,6 +119,11 @@ async fn a_record_that_cannot_be_held_is_named_with_its_reason() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let held = table.record("between").await;
     assert_eq!((held.state.name(), held.attempts), ("unknown", between.attempts));
+    // The provider may deny it, or its retry may run again.
+    let ran = table.cli.run(&[&["hold", &table.name("unknown")][..], &WHY].concat()).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let ran = table.cli.run(&[&["hold", &table.name("unknown")][..], &WHY].concat()).await;
+    assert!(ran.code == Some(3) && ran.stderr.contains("the record is held"), "{ran:?}");
     table
         .cli
         .run(&[&["hold", &table.name("k-9")][..], &WHY].concat())

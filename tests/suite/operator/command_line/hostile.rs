@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::{
     internal::Operator,
     key::RecordKey,
-    record::Answer,
+    record::{Answer, SettledBy},
     store::{Store, conformance::samples},
     world::{SystemWorld, World},
 };
@@ -35,8 +35,8 @@ fn assert_harmless(what: &[&str], printed: &str) {
 async fn no_command_prints_text_that_controls_a_terminal() {
     let table = table().await;
     let own = |key: &str| -> RecordKey { record_key(HOSTILE, &format!("{HOSTILE}{key}")) };
-    let names = ["", "2", "dead", "done"].map(|key| own(key).partition_key());
-    let [unknown, second, dead, done] = &names;
+    let names = ["", "2", "dead", "done", "released"].map(|key| own(key).partition_key());
+    let [unknown, second, dead, done, released] = &names;
     for key in ["", "2"] {
         table.unknown_since(own(key), Duration::from_secs(60), true).await;
     }
@@ -49,6 +49,10 @@ async fn no_command_prints_text_that_controls_a_terminal() {
     let headers = vec![("link".to_owned(), WORSE.to_owned())];
     let completed = samples::completed(&reserved, Answer::http(201, headers, WORSE), now, RETENTION);
     table.store.put(None, &completed, &[]).await.unwrap();
+    for key in ["released", "again"] {
+        table.released(own(key), SettledBy::Worker, Duration::from_secs(60)).await;
+    }
+    table.returned(own("returned"), Duration::from_secs(60)).await;
     let operator = Operator::new(table.store.clone());
     operator.note(&own("done"), WORSE, WORSE, WORSE).await.unwrap();
 
@@ -56,6 +60,7 @@ async fn no_command_prints_text_that_controls_a_terminal() {
         json!({ "kind": WORSE, "key": unknown }),
         json!({ "version": 1, "kind": "ask", "key": unknown }),
         json!(WORSE),
+        json!({ "requestContext": { "condition": WORSE }, "DDBStreamBatchInfo": { "shardId": WORSE } }),
     ];
     let queues = Queues::with_dead_letters(&dead_letters);
     let address = queues.serve().await;
@@ -65,7 +70,7 @@ async fn no_command_prints_text_that_controls_a_terminal() {
     let (_other, file) = answer(&json!({ "status": 200, "text": WORSE }).to_string());
     let ask = ["ask", unknown, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
     let (nothing, theirs) = answer("");
-    let commands: [&[&str]; 21] = [
+    let commands: [&[&str]; 28] = [
         &["list"],
         &["list", "--state", "stale"],
         &["show", unknown],
@@ -80,6 +85,13 @@ async fn no_command_prints_text_that_controls_a_terminal() {
         &[&queue("dead-letters")[..], &["--kind", "sweep"]].concat(),
         &[&queue("dead-letters")[..], &["--kind", WORSE]].concat(),
         &[&ask[..], &WHY].concat(),
+        &[&["ask", "--all"], &ask[2..], &WHY].concat(),
+        &["list", "--released"],
+        &["list", "--released", "--by", WORSE],
+        &["list", "--pending"],
+        &["list", "--undelivered"],
+        &[&["hold", released][..], &WHY].concat(),
+        &[&["hold", "--released", "--since", "1h"][..], &WHY].concat(),
         &[&queue("redrive")[..], &to, &WHY].concat(),
         &[&queue("redrive")[..], &["--drop", "--id", "message-1", "--id", "message-3"], &WHY].concat(),
         &["compare", &ours, &theirs],

@@ -85,7 +85,14 @@ async fn operations_between_workers_are_listed_with_their_last_failure() {
     table.between_workers(own("waits"), 2 * HOUR, false).await;
     table.between_workers(own("escalated"), HOUR, true).await;
     table.unknown_since(own("unknown"), 3 * HOUR, false).await;
-    assert_eq!(keys(&table.cli.json(&["list"]).await), ["escalated", "unknown", "waits"]);
+    let all = table.cli.json(&["list"]).await;
+    assert_eq!(keys(&all), ["escalated", "unknown", "waits"]);
+    // By which the recipe of a restored table tells those that resume.
+    let resume = all.as_array().unwrap().iter().filter(|record| record.get("phases").is_some());
+    assert_eq!(
+        resume.map(|record| record["key"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["escalated", "waits"]
+    );
     assert_eq!(keys(&table.cli.json(&["list", "--state", "unknown"]).await), ["unknown"]);
     assert_eq!(keys(&table.cli.json(&["list", "--escalated"]).await), ["escalated"]);
     for state in ["between-workers", "between_workers"] {
@@ -126,6 +133,26 @@ async fn a_phase_that_was_executed_is_used_by_the_next_retry() {
         let ours = table.resume("k-1").await;
         assert_eq!(ship(&ours).await.expect("noted"), json!({ "id": "sh_1" }), "no call is made");
     }
+}
+
+// T53: the recipe of docs/operate.md.
+#[tokio::test]
+async fn a_hold_ends_once_the_operator_says_what_was_not_made() {
+    let (table, name) = escalated().await;
+    assert_eq!(table.cli.json(&with(&["hold", &name])).await["held"], 1);
+    let made = with(&["settle", &name, "--phase", "ship", "--result", r#"{"id":"sh_1"}"#]);
+    let settled = table.cli.json(&made).await;
+    assert!(settled["remark"].as_str().unwrap().contains("stays held"), "{settled}");
+    assert_eq!(settled["after"]["state"], "unknown");
+    let mail = ["settle", &name, "--phase", "mail", "--not-executed"];
+    table.cli.run(&with(&mail)).await.assert_refused(3, "--overrule-effect");
+    let settled = table.cli.json(&with(&[&mail[..], &["--overrule-effect"]].concat())).await;
+    assert_eq!(
+        (&settled["after"]["state"], settled["after"].get("reported")),
+        (&json!("between_workers"), None)
+    );
+    let ours = table.resume("k-1").await;
+    assert_eq!(ship(&ours).await.expect("noted"), json!({ "id": "sh_1" }), "no call is made");
 }
 
 #[tokio::test]

@@ -1,0 +1,68 @@
+//! The provider's address, which it can leave and come back to.
+
+use std::{future, io, net::SocketAddr, time::Duration};
+
+use axum::Router;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{Mutex, watch},
+    time,
+};
+
+/// A running provider. While it is away, its port refuses connections; what it knows stays.
+#[derive(Debug)]
+pub struct Server {
+    /// The provider's URL.
+    pub url: String,
+    address: SocketAddr,
+    router: Router,
+    is_away: watch::Sender<bool>,
+    /// It leaves, or comes back, once at a time.
+    moves: Mutex<()>,
+}
+
+impl Server {
+    pub(super) async fn start(router: Router) -> io::Result<Self> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+        let address = listener.local_addr()?;
+        let url = format!("http://{address}");
+        let server =
+            Self { url, address, router, is_away: watch::Sender::new(false), moves: Mutex::default() };
+        server.serve(listener);
+        Ok(server)
+    }
+
+    fn serve(&self, listener: TcpListener) {
+        let (router, mut is_away) = (self.router.clone(), self.is_away.subscribe());
+        let leaves = async move {
+            if is_away.wait_for(|is_away| *is_away).await.is_err() {
+                // Nobody can send it away any more.
+                future::pending::<()>().await;
+            }
+        };
+        tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(leaves).await });
+    }
+
+    /// Refuses connections from now on. A request that has begun is still answered.
+    pub async fn leave(&self) {
+        let _moves = self.moves.lock().await;
+        self.is_away.send_replace(true);
+        while TcpStream::connect(self.address).await.is_ok() {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Accepts connections again, at the same address.
+    ///
+    /// # Errors
+    /// If another program has taken the port meanwhile.
+    pub async fn come_back(&self) -> io::Result<()> {
+        let _moves = self.moves.lock().await;
+        if *self.is_away.borrow() {
+            let listener = TcpListener::bind(self.address).await?;
+            self.is_away.send_replace(false);
+            self.serve(listener);
+        }
+        Ok(())
+    }
+}

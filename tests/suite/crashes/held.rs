@@ -1,0 +1,65 @@
+//! An operator holds a record, and its worker reports later (T53).
+
+use lambda_idempotency::{
+    internal::{Correction, FinishOutcome, Operator, Ownership, Report, Request},
+    queue::MemoryQueue,
+    record::Answer,
+};
+use macro_rules_attribute::apply;
+use serde_json::json;
+
+use super::late_workers::deliver;
+use crate::support::{
+    guarded::{GRACE, Guarded, LEASE, completed, outcome_of, owned, request},
+    on_each_store,
+};
+
+/// A worker whose lease has expired, and whose record an operator holds.
+async fn held(guarded: &Guarded, request: &Request) -> Ownership {
+    let late = owned(guarded.executor().reserve(request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    let seen = guarded.record(&request.key).await.expect("a record");
+    let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
+    operator.correct(&seen, &Correction::Hold, "olga", "INC-17").await.expect("it is held");
+    late
+}
+
+#[apply(on_each_store)]
+async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (report, dead_letters) in [
+        (completed("late"), 1),
+        (Report::PerhapsExecuted("panicked"), 1),
+        (Report::NotExecuted, 0),
+        (Report::NotBegun, 0),
+    ] {
+        let (request, queue) = (request(), MemoryQueue::new());
+        let late = held(&guarded, &request).await;
+        let before = guarded.item(&request.key).await;
+        let executor = guarded.executor().defer_reports_to(queue.clone());
+        let ended = executor.finish(late, report).await;
+        assert!(matches!(ended, FinishOutcome::Unknown), "no retry gets another answer: {ended:?}");
+        let delivered = deliver(&guarded, &queue).await;
+        assert_eq!(delivered.len(), dead_letters);
+        for dead_letter in delivered {
+            let is = (&dead_letter["kind"], &dead_letter["state"], &dead_letter["reason"]);
+            let why = json!("an operator holds its record: no part of it is written");
+            assert_eq!(is, (&json!("contradiction"), &json!("unknown"), &why));
+        }
+        assert_eq!(guarded.item(&request.key).await, before);
+        assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
+    }
+}
+
+#[apply(on_each_store)]
+async fn a_refusal_of_a_held_record_reaches_no_caller(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let request = request();
+    let late = held(&guarded, &request).await;
+    let before = guarded.item(&request.key).await;
+    let executor = guarded.executor().defer_reports_to(MemoryQueue::new());
+    let ended = executor.finish(late, Report::Completed(Answer::json(402, "{}"))).await;
+    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert_eq!(guarded.item(&request.key).await, before);
+    assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
+}
