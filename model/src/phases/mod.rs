@@ -39,6 +39,8 @@ pub struct Setting {
     pub skew: u8,
     /// Whether the last worker is of a version that has another phase first.
     pub inserted: bool,
+    /// Whether operators restore the table to an earlier time, once.
+    pub restores: bool,
 }
 
 impl Setting {
@@ -53,10 +55,11 @@ impl Setting {
         operator: false,
         skew: 0,
         inserted: false,
+        restores: false,
     };
 
     /// The environments.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::PLAIN,
         Self { name: "asks", keys_live: 0, asks: true, ..Self::PLAIN },
         Self { name: "no keys", keys_live: 0, ..Self::PLAIN },
@@ -65,6 +68,14 @@ impl Setting {
         Self { name: "operator", keys_live: 0, operator: true, webhook: true, ..Self::PLAIN },
         Self { name: "clocks", skew: 1, store_faults: true, ..Self::PLAIN },
         Self { name: "inserted", workers: 3, inserted: true, ..Self::PLAIN },
+        Self {
+            name: "restored",
+            restores: true,
+            operator: true,
+            webhook: true,
+            store_faults: true,
+            ..Self::PLAIN
+        },
     ];
 
     /// The largest environment, with every fault at once.
@@ -79,6 +90,7 @@ impl Setting {
         operator: true,
         skew: 1,
         inserted: false,
+        restores: false,
     }];
 }
 

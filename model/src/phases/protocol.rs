@@ -22,7 +22,7 @@ use rustc_hash::FxHashMap;
 use super::{
     Setting,
     steps::Action,
-    world::{Ending, World},
+    world::{CALLS, Ending, World},
 };
 
 /// The number of a record. Revision and notes are left out.
@@ -270,9 +270,32 @@ impl Protocol {
         }
     }
 
+    /// An operator holds the record, if it is open.
+    pub fn hold(&mut self, id: Id, now: u8) -> Option<Id> {
+        let next = steps::hold(self.record(id), [0; 16].into(), at(now))?;
+        Some(self.number(next))
+    }
+
+    /// An operator says of each call that was made that it was, and then that nothing follows. That ends the hold.
+    fn settle_held(&mut self, world: &World, current: &Record, now: u8) -> Option<Id> {
+        for call in 0..CALLS {
+            let number = u8::try_from(call).unwrap_or_default();
+            if world.calls[call].effects > 0
+                && let Ok(id) = self.note(world, number, world.calls[call].effects, now)
+            {
+                return Some(id);
+            }
+        }
+        let next = steps::nothing_follows(current, [0; 16].into(), at(now))?;
+        Some(self.number(next))
+    }
+
     /// An operator lets a retry resume it, after looking up whether the call that follows was made.
     pub fn operate(&mut self, world: &World, now: u8) -> Option<Id> {
         let current = self.current(world)?;
+        if current.is_held() {
+            return self.settle_held(world, &current, now);
+        }
         let next = match Self::open_call(&current) {
             Some(call) if world.calls[usize::from(call)].effects == 0 => {
                 steps::nothing_follows(&current, [0; 16].into(), at(now))

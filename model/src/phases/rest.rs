@@ -73,6 +73,11 @@ pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Optio
         if is_over(protocol, &world) {
             return None;
         }
+        // Polls go on beside retries.
+        if let Some(id) = protocol.reconcile(&world, world.now) {
+            settle(&mut world, id);
+            continue;
+        }
         if let Some(id) = protocol.begins(&world, RETRY, world.now) {
             let (before, after) = settle(&mut world, id);
             if let Some(violation) = holds(protocol, &before, &after) {
@@ -81,8 +86,6 @@ pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Optio
             if let Some(violation) = run(setting, protocol, &mut world, id) {
                 return Some(violation);
             }
-        } else if let Some(id) = protocol.reconcile(&world, world.now) {
-            settle(&mut world, id);
         }
         if is_over(protocol, &world) {
             return None;

@@ -5,7 +5,7 @@ use lambda_idempotency::record::{Record, State};
 use super::{
     Setting, Violation,
     protocol::{ARRIVES, Id, Kept, OWN_LEASE, Protocol, Todo, is_escalated},
-    world::{At, CALLS, Deferred, Ending, Late, World},
+    world::{At, Backup, CALLS, Deferred, Ending, Late, MAX_WORKERS, World},
 };
 
 /// What can happen. The number is the worker's, or the call's.
@@ -38,6 +38,8 @@ pub enum Action {
     Hears(usize),
     Reconciles,
     Operates,
+    BacksUp,
+    Restores,
 }
 
 /// What follows a state: the action, the state after it, and the property that it violates.
@@ -154,6 +156,12 @@ impl Steps<'_> {
                 }
             }
         }
+    }
+
+    /// Whether the call that follows can still arrive. A record that is held may have forgotten any of them.
+    fn may_arrive(&self, record: &Record) -> bool {
+        let may_follow = |call: u8| record.is_held() || Protocol::open_call(record) == Some(call);
+        (0..=1).any(|call| may_follow(call) && self.is_on_its_way(call))
     }
 
     fn is_on_its_way(&self, call: u8) -> bool {
@@ -288,8 +296,36 @@ impl Steps<'_> {
         });
     }
 
+    /// To the point in time of the backup, and then hold what is open, before anything starts again. No worker lives on; what is in a
+    /// queue, or on its way to the provider, stays.
+    fn restore(&mut self) {
+        let before = self.before;
+        let Some(Backup { id, rows }) = before.backup else {
+            if let Some(id) = before.record {
+                let backup = Some(Backup { id, rows: before.rows });
+                self.with(Action::BacksUp, |after| after.backup = backup);
+            }
+            return;
+        };
+        let completed = matches!(self.protocol.record(id).state, State::Completed { .. });
+        // A lease that is not over is waited for.
+        let Some(id) = self.protocol.hold(id, before.now).or(completed.then_some(id)) else { return };
+        self.with(Action::Restores, |after| {
+            for worker in 0..MAX_WORKERS {
+                if after.workers[worker].at != At::Idle {
+                    after.over(worker);
+                }
+            }
+            after.write(id);
+            (after.rows, after.backup, after.restored) = (rows, None, true);
+        });
+    }
+
     fn others(&mut self) {
         let before = self.before;
+        if self.setting.restores && !before.restored {
+            self.restore();
+        }
         if before.now < self.setting.horizon {
             self.with(Action::Tick, |after| {
                 after.now += 1;
@@ -327,10 +363,7 @@ impl Steps<'_> {
         }
         if self.setting.operator
             && before.record.is_some_and(|id| is_escalated(self.protocol.record(id)))
-            && !before
-                .record
-                .and_then(|id| Protocol::open_call(self.protocol.record(id)))
-                .is_some_and(|call| self.is_on_its_way(call))
+            && !before.record.is_some_and(|id| self.may_arrive(self.protocol.record(id)))
             && let Some(id) = self.protocol.operate(&before, before.now)
         {
             self.with(Action::Operates, |after| after.write(id));
@@ -350,7 +383,9 @@ pub fn check(protocol: &Protocol, before: &World, after: &World) -> Option<Viola
         return Some(Violation::Forgotten);
     }
     let record = record?;
-    if let Some(was) = before.record.map(|id| protocol.record(id)).filter(|was| loses(was, record)) {
+    let restored = before.restored != after.restored;
+    let was = before.record.filter(|_| !restored).map(|id| protocol.record(id));
+    if let Some(was) = was.filter(|was| loses(was, record)) {
         debug_assert!(was.phases.is_some());
         return Some(Violation::LostPhase);
     }

@@ -80,6 +80,13 @@ pub struct Late {
     pub rows: bool,
 }
 
+/// The table as it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Backup {
+    pub id: Id,
+    pub rows: u8,
+}
+
 /// Everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World {
@@ -92,6 +99,10 @@ pub struct World {
     pub rows: u8,
     /// Whether operators know of a contradiction.
     pub alarm: bool,
+    /// To what the table can be restored.
+    pub backup: Option<Backup>,
+    /// Whether it was restored.
+    pub restored: bool,
 }
 
 impl World {
@@ -105,6 +116,8 @@ impl World {
         calls: [Call { effects: 0, since: 0, webhook: false }; CALLS],
         rows: 0,
         alarm: false,
+        backup: None,
+        restored: false,
     };
 
     /// Writes the record. No earlier write can be applied any more.
