@@ -255,7 +255,8 @@ impl Asked<'_> {
         }
         let asked = asked.saturating_add(u32::from(later.is_some()));
         let wait = later.and_then(|later| Some(later.max(self.schedule.after(asked, revision)?)));
-        let at = match wait.filter(|_| !self.is_old(current)) {
+        // What is held stays with operators: each question has its dead letter, and they ask again.
+        let at = match wait.filter(|_| !self.is_old(current) && !current.is_held()) {
             Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)),
             None => Timestamp::MAX,
         };
@@ -284,6 +285,12 @@ impl Asked<'_> {
             }
             Learned::NotFound if !self.is_remembered(current) => {
                 "it is not found, and too late for that to be proof"
+            }
+            Learned::NotFound if !self.not_found.releases || self.waited(current) < self.not_found.grace => {
+                "it is not found, and that is no proof yet"
+            }
+            Learned::Later(_) if current.is_held() => {
+                "an operator holds it, and the provider has not answered"
             }
             _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
                 "an effect was reported, and the provider does not confirm it"
@@ -832,6 +839,42 @@ mod tests {
             let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
             let asked = Asked { seen, why, at: NOW, operation: None, not_found: NOT_FOUND, schedule };
             assert!(asked.reason(current, &refund).contains("stays held"));
+        }
+    }
+
+    // T53, T57
+    #[test]
+    fn what_is_held_stays_with_operators_and_each_answer_has_its_reason() {
+        let held: Record = unknown().hold(Revision::mint(), START).unwrap().into();
+        let (early, late) = (START.plus(GRACE / 2), START.plus(GRACE));
+        let off = NotFound { releases: false, ..NOT_FOUND };
+        for (learned, at, not_found, reason) in [
+            (
+                Learned::Later(Duration::ZERO),
+                late,
+                NOT_FOUND,
+                "an operator holds it, and the provider has not answered",
+            ),
+            (Learned::NotFound, early, NOT_FOUND, "it is not found, and that is no proof yet"),
+            (Learned::NotFound, late, off, "it is not found, and that is no proof yet"),
+            (
+                Learned::NotFound,
+                late,
+                NOT_FOUND,
+                "an effect was reported, and the provider does not confirm it",
+            ),
+            (
+                Learned::NotExecuted,
+                early,
+                off,
+                "an effect was reported, and the provider does not confirm it",
+            ),
+        ] {
+            let (why, schedule) = (Asks::Anew, &SCHEDULE);
+            let asked = Asked { seen: &held, why, at, operation: None, not_found, schedule };
+            let next = Record::from(asked.next(&held, &learned, Revision::mint(), at).unwrap());
+            assert!(escalates(&next) && next.is_held(), "{next:?}");
+            assert_eq!(asked.reason(&held, &learned), reason);
         }
     }
 

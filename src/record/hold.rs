@@ -18,18 +18,21 @@ impl Record {
     /// It overrules every word, also one that is certain: a restored table has forgotten what came after it. Nothing is lost by a
     /// hold that was not needed, because an operator can release it.
     pub(crate) fn hold(&self, revision: Revision, now: Timestamp) -> Result<Transition, HoldError> {
-        let expired = self.expire(revision, now);
-        let open = expired.as_deref().unwrap_or(self);
-        match open.state {
+        match self.state {
             _ if self.is_held() => return Err(HoldError(UnknownCause::Held.name())),
-            State::InProgress { .. } | State::Completed { .. } => return Err(HoldError(open.state.name())),
+            State::InProgress { lease_until } if lease_until > now => {
+                return Err(HoldError(self.state.name()));
+            }
+            State::Completed { .. } => return Err(HoldError(self.state.name())),
             _ => {}
         }
+        // "Not found" is proof only while the provider remembers the keys of all executions.
+        let earliest = Self { began_at: self.created_at, ..self.clone() };
         let cause = UnknownCause::Held;
         let state =
             State::Unknown { cause, since: now, reconcile_at: Timestamp::MAX, asked: 0, anew_at: None };
         let reported = Some(Evidence::Effect);
-        Ok(Transition::to(Self { reported, state, ..open.unknown(revision, cause, now) }))
+        Ok(Transition::to(Self { reported, state, ..earliest.unknown(revision, cause, now) }))
     }
 
     /// Whether an operator holds it.
@@ -49,7 +52,8 @@ mod tests {
     use crate::{
         operation::Operation,
         record::{
-            Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work, decide,
+            Accepted, Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work,
+            decide,
             tests::{RETAIN, accepted, answer, reservation},
         },
     };
@@ -132,11 +136,25 @@ mod tests {
         let of = |record: &Record| Record::from(record.mark_unknown(record, fresh(), NOW).unwrap());
         let expired = Record::from(reserved().expire(fresh(), late).unwrap());
         let claimed = Record::from(expired.claim(fresh(), late, late).unwrap());
-        for open in [of(&resumes), resumes, of(&reserved()), reserved(), expired, claimed, transactional] {
+        // Its end of the lease would complete it with a refusal.
+        let last = accepted("k", NOW).accepted.map(|accepted| Accepted { max_attempts: 1, ..accepted });
+        let last = Record { accepted: last, ..transactional.clone() };
+        assert_eq!(Record::from(last.expire(fresh(), late).unwrap()).state.name(), "completed");
+        let all = [of(&resumes), resumes, of(&reserved()), reserved(), expired, claimed, transactional, last];
+        for open in all {
             let held = Record::from(open.hold(fresh(), late).unwrap());
             assert!(held.is_held() && held.reported == Some(Evidence::Effect), "{open:?}");
             assert_eq!(held.hold(fresh(), late), Err(HoldError("held")));
         }
+    }
+
+    // T40: an earlier execution did it, whatever it said, and the provider has forgotten its key since.
+    #[test]
+    fn a_hold_counts_from_the_first_execution_on() {
+        let first = released(&reserved(), SettledBy::Worker);
+        let again: Record = first.again(&reservation("k"), fresh(), LATER).into();
+        let held = Record::from(released(&again, SettledBy::Worker).hold(fresh(), LATER).unwrap());
+        assert_eq!((again.began_at, held.began_at), (LATER, NOW));
     }
 
     // The next execution asks about its call, instead of making it again.

@@ -136,6 +136,8 @@ impl Ended {
         let knows_more = !worker.contains_its_effects() && worker.shares_generation(seen, now);
         let takes = match (&seen.state, self) {
             (State::Completed { .. }, _) => false,
+            // A restored table: the rows of that phase may be gone with it.
+            _ if seen.has_forgotten_a_phase_of(worker) => false,
             // Who holds it settles it.
             (State::Unknown { cause: UnknownCause::Held, .. }, _) => false,
             (State::InProgress { .. }, _) => own,
@@ -309,11 +311,12 @@ impl WorkerReport<'_> {
         {
             return Overtaken::Escalated(GONE);
         }
-        if self.matters() && current.is_held() {
+        // Who settles it must see what its caller may have got.
+        if (self.matters() || self.ended.is_refusal()) && current.is_held() {
             return Overtaken::Escalated(HELD);
         }
         if self.base.phases.is_some() {
-            let forgotten = self.matters() && current.has_forgotten_a_phase_of(self.base);
+            let forgotten = current.has_forgotten_a_phase_of(self.base);
             return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
         }
         // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
@@ -464,7 +467,7 @@ pub(super) mod tests {
                 (effect(), Overtaken::Escalated(HELD)),
                 (PERHAPS, Overtaken::Escalated(HELD)),
                 (Ended::Uncommitted, Overtaken::Escalated(HELD)),
-                (refusal(), Overtaken::Waits),
+                (refusal(), Overtaken::Escalated(HELD)),
                 (Ended::NotExecuted(None), Overtaken::Nothing),
                 (Ended::NotBegun, Overtaken::Nothing),
                 (Ended::Interrupted(None), Overtaken::Nothing),

@@ -70,9 +70,9 @@ impl Setting {
         Self { name: "inserted", workers: 3, inserted: true, ..Self::PLAIN },
         Self {
             name: "restored",
+            horizon: 4,
             restores: true,
             operator: true,
-            webhook: true,
             store_faults: true,
             ..Self::PLAIN
         },
