@@ -195,7 +195,8 @@ impl Operation {
     /// How much time must be left of the invocation, or of the lease if there is no deadline, for an execution to begin.
     /// With less, the key is released and the client asked to retry. At most the lease:
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise. A function whose time-out is shorter begins
-    /// nothing. Default: [`MIN_TIME_TO_RUN`](crate::time_budget::MIN_TIME_TO_RUN), or a quarter of the invocation's time if that is less.
+    /// nothing. Default: [`MIN_TIME_TO_RUN`](crate::time_budget::MIN_TIME_TO_RUN), or a quarter of what the invocation
+    /// has left when the request comes, if that is less.
     pub fn min_time_to_run(mut self, min: Duration) -> Self {
         self.min_time = Some(min);
         self

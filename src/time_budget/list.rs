@@ -92,8 +92,8 @@ list! {
     /// Heartbeats keep a record for this long at most, so that a handler that hangs is found.
     pub const DEFAULT_MAX_LEASE: Duration = hours(1);
 
-    /// An execution begins only if this much time is left, or a quarter of its invocation's time if that is less. Otherwise it
-    /// would be killed midway.
+    /// An execution begins only if this much time is left, or a quarter of what its invocation has left when the request
+    /// reaches the guard, if that is less. Otherwise it would be killed midway.
     pub const MIN_TIME_TO_RUN: Duration = seconds(2);
 
     /// The time between two checks whether an execution has lost its record.
