@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_hold_counts_from_the_first_execution_on() {
         let first = released(&reserved(), SettledBy::Worker);
-        let again: Record = first.again(&reservation("k"), fresh(), LATER).into();
+        let again = first.again(&reservation("k"), fresh(), LATER);
         let held = Record::from(released(&again, SettledBy::Worker).hold(fresh(), LATER).unwrap());
         assert_eq!((again.began_at, held.began_at), (LATER, NOW));
     }
