@@ -150,5 +150,5 @@ pub use store::dynamodb::DynamoDbStore;
 pub use store::{Store, memory::MemoryStore};
 pub use world::World;
 
-/// For implementations of [`Store`](store::Store), [`Queue`](queue::Queue) and [`Reconciler`].
+/// For implementations of [`Store`], [`Queue`](queue::Queue) and [`Reconciler`].
 pub use async_trait::async_trait;
