@@ -4,23 +4,22 @@
 
 use std::{env, time::Duration};
 
-use reqwest::{Client, RequestBuilder, StatusCode, header, redirect::Policy};
+use reqwest::{Client, RequestBuilder, StatusCode, header::HeaderMap, redirect::Policy};
 use tokio::time::{Instant, sleep};
-use uuid::Uuid;
 
 const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_ok"}"#;
 
-async fn send(request: RequestBuilder) -> reqwest::Result<(StatusCode, header::HeaderMap, String)> {
+async fn send(request: RequestBuilder) -> reqwest::Result<(StatusCode, HeaderMap, String)> {
     let response = request.send().await?;
     Ok((response.status(), response.headers().clone(), response.text().await?))
 }
 
-/// The least time until a retry. None if a retry would get the same answer, or if the request must be corrected.
-fn retry_after(status: StatusCode, headers: &header::HeaderMap) -> Option<Duration> {
+/// The least time until a retry. None if the answer is final, or came to the last attempt too and will not change.
+fn retry_after(status: StatusCode, headers: &HeaderMap, last: Option<StatusCode>) -> Option<Duration> {
+    let is_final = headers.contains_key("idempotency-expires") || (status.is_success() && status != 202);
     let may_change = status.is_server_error() || [202, 408, 409, 425, 429].contains(&status.as_u16());
-    let seconds = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-    let wait = Duration::from_secs(seconds.unwrap_or(0).into());
-    (may_change && !headers.contains_key("idempotency-expires")).then_some(wait)
+    let wait = headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
+    (!is_final && (may_change || last != Some(status))).then(|| Duration::from_secs(wait.unwrap_or(0).into()))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -28,20 +27,21 @@ async fn main() -> reqwest::Result<()> {
     let mut arguments = env::args().skip(1);
     let mut argument = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let (url, token, order) = (argument("http://127.0.0.1:9000/payments"), argument("acme"), argument(ORDER));
-    let (key, stop_at) = (Uuid::now_v7().to_string(), Instant::now() + Duration::from_secs(120));
+    let (key, stop_at) = (uuid::Uuid::now_v7().to_string(), Instant::now() + Duration::from_secs(120));
+    println!("{key}");
     let client = Client::builder().timeout(Duration::from_secs(35)).redirect(Policy::none()).build()?;
-    let mut backoff = Duration::from_secs(1);
+    let (mut backoff, mut last) = (Duration::from_secs(1), None);
     loop {
         let request = client.post(&url).bearer_auth(&token).header("idempotency-key", &key);
         let answer = send(request.header("content-type", "application/json").body(order.clone())).await;
         let wait = match &answer {
-            Ok((status, headers, _)) => retry_after(*status, headers),
+            Ok((status, headers, _)) => retry_after(*status, headers, last.replace(*status)),
             Err(error) => (!error.is_builder()).then_some(Duration::ZERO),
         };
         let wait = wait.map(|wait| wait + backoff.mul_f64(fastrand::f64())); // full jitter
         let Some(wait) = wait.filter(|wait| Instant::now() + *wait < stop_at) else {
             let (status, headers, body) = answer?;
-            println!("{key}\n{status}, replayed: {}\n{body}", headers.contains_key("idempotent-replayed"));
+            println!("{status}, replayed: {}\n{body}", headers.contains_key("idempotent-replayed"));
             return Ok(());
         };
         sleep(wait).await;

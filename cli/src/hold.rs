@@ -1,9 +1,6 @@
 //! `hold`: holds what a deployment released although it perhaps had its effect, so that no retry runs it.
 
-use lambda_idempotency::{
-    internal::{Correction, CorrectionError},
-    record::Record,
-};
+use lambda_idempotency::{internal::Correction, key::RecordKey, record::Record};
 use serde_json::json;
 
 use crate::{
@@ -24,6 +21,7 @@ pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
     }
     let tenant = list::tenant(args.tenant.as_deref())?;
     let context = Context::open(global).await?;
+    let mut refused = Vec::new();
     let (found, unread) = match args.released {
         true => {
             let rate = args.pace.units_per_second;
@@ -32,17 +30,27 @@ pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
         false => {
             let mut named = Vec::new();
             for key in &args.names {
-                named.push(context.load(key).await?);
+                match context.load(key).await {
+                    Ok(record) => named.push(record),
+                    Err(Failure::NotAsExpected(why)) => {
+                        refused.push(NotHeld { key: key.clone(), why, record: None })
+                    }
+                    Err(failure) => return Err(failure),
+                }
             }
             (named, 0)
         }
     };
-    let refused = |record: &Record| context.operator.preview(record, &Correction::Hold).err();
-    let (refused, held): (Vec<_>, Vec<_>) = found
-        .into_iter()
-        .map(|record| (refused(&record), record))
-        .partition(|(refused, _)| refused.is_some());
-    let held: Vec<_> = held.into_iter().map(|(_, record)| record).collect();
+    let mut held = Vec::new();
+    for record in found {
+        match context.operator.preview(&record, &Correction::Hold) {
+            Ok(_) => held.push(record),
+            Err(error) => {
+                let (key, why) = (record.key.clone(), error.to_string());
+                refused.push(NotHeld { key, why, record: Some(record) });
+            }
+        }
+    }
     show(&context, args, &held, &refused)?;
     if !held.is_empty() {
         change::confirm(&args.change, &format!("Hold these {}? No retry runs them then.", held.len()))?;
@@ -57,24 +65,28 @@ pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
         return Err(Failure::NotAsExpected(format!("{name} has changed meanwhile, and is not held")));
     }
     match refused.first() {
-        Some((Some(error), record)) if !args.released => {
-            let name = change::name(&record.key);
-            Err(Failure::NotAsExpected(format!("{} not held: {name}: {error}", refused.len())))
+        Some(NotHeld { key, why, .. }) if !args.released => {
+            let name = change::name(key);
+            Err(Failure::NotAsExpected(format!("{} not held: {name}: {why}", refused.len())))
         }
         _ => unreadable(unread),
     }
 }
 
-type Refused = (Option<CorrectionError>, Record);
+/// A record that is not held, and why; or a name without a record.
+struct NotHeld {
+    key: RecordKey,
+    why: String,
+    record: Option<Record>,
+}
 
-fn show(context: &Context, args: &Hold, held: &[Record], refused: &[Refused]) -> Result<(), Failure> {
+fn show(context: &Context, args: &Hold, held: &[Record], refused: &[NotHeld]) -> Result<(), Failure> {
     let screen = &context.screen;
     let mut text = released::table(screen, held, context.now()).trim_fmt();
     if !refused.is_empty() {
         let mut table = screen.table(["not held", "why"]);
-        for (error, record) in refused {
-            let why = error.as_ref().map(ToString::to_string).unwrap_or_default();
-            table.add_row([cell(record.key.partition_key()), cell(why)]);
+        for NotHeld { key, why, .. } in refused {
+            table.add_row([cell(key.partition_key()), cell(why)]);
         }
         text = format!("{text}\n\n{}", table.trim_fmt());
     }
@@ -84,12 +96,13 @@ fn show(context: &Context, args: &Hold, held: &[Record], refused: &[Refused]) ->
     Ok(())
 }
 
-fn print(context: &Context, done: &[(Record, &'static str)], refused: &[Refused]) -> Result<(), Failure> {
+fn print(context: &Context, done: &[(Record, &'static str)], refused: &[NotHeld]) -> Result<(), Failure> {
     let held = done.iter().filter(|(_, is)| *is != BUSY).count();
     if context.screen.is_json() {
         let records = done.iter().map(|(record, is)| json!({ "was": RecordJson::from(record), "is": is }));
-        let not_held = refused.iter().map(|(error, record)| {
-            json!({ "record": RecordJson::from(record), "why": error.as_ref().map(ToString::to_string) })
+        let not_held = refused.iter().map(|NotHeld { key, why, record }| {
+            let record = record.as_ref().map(RecordJson::from);
+            json!({ "name": key.partition_key(), "record": record, "why": why })
         });
         let document = json!({
             "held": held,

@@ -94,14 +94,18 @@ impl Executor {
             _ => None,
         };
         let wanted = inline.as_ref().unwrap_or(&kept.ended);
-        // As its worker wants it: what else was reported counts once the report is applied.
+        // As its worker wants it: what else was reported or noted counts once the report is applied.
         // Whether accepted work has ended is decided then too.
         let accepted = seen.accepted.map(|accepted| Accepted { max_attempts: u32::MAX, ..accepted });
-        let alone = Record { reported: None, accepted, ..seen.clone() };
+        let mut alone = Record { reported: None, accepted, ..seen.clone() };
+        let noted = alone.phases.as_mut().map(|phases| std::mem::take(&mut phases.noted));
         let ended = wanted.of(&alone, seen, seen.revision, self.engine.world.now());
         let mut ended = *ended.ok_or("its record has moved on")?.into_record();
         ended.reported = ended.reported.max(seen.reported);
         ended.accepted = seen.accepted;
+        if let (Some(phases), Some(noted)) = (&mut ended.phases, noted) {
+            phases.noted = noted;
+        }
         DeferredReport::of(ended, &kept.writes).map_err(|error| error.to_string())
     }
 }

@@ -32,7 +32,8 @@ impl Executor {
         record: Arc<Mutex<Record>>,
         execution: Execution,
     ) -> Option<Heartbeat> {
-        let every = self.operation().heartbeat?;
+        // A deadline ends the execution: a longer lease would only hide for longer that its worker is dead.
+        let every = self.operation().heartbeat.filter(|_| execution.ends_at().is_none())?;
         let span = telemetry::task_span(execution.record_key());
         let (beating, handle) = abortable(self.clone().beat(record, execution, every));
         // Ended or aborted: it makes no difference.

@@ -95,8 +95,8 @@ impl Guard {
             Ok((mut parts, body)) => {
                 let report = match self.report(execution, &parts, &body) {
                     Report::NotBegun if self.operation().asynchronous.is_some() => {
-                        if parts.extensions.get::<NoArgument>().is_some() {
-                            // A mistake in the program, which the next deployment mends.
+                        if parts.extensions.get::<NoArgument>().is_some() || parts.status.is_server_error() {
+                            // A mistake in the program, or a failure: another attempt may get further.
                             Report::NotExecuted
                         } else {
                             // Its client has its answer already, and polls for this one.

@@ -169,9 +169,9 @@ impl Operation {
         self
     }
 
-    /// Extends the lease this often while the handler runs, up to the [`max_lease`](Self::max_lease): for work
-    /// without a Lambda deadline, of unknown length. Must be shorter than the lease, which would otherwise expire between
-    /// two heartbeats: [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
+    /// Extends the lease this often while the handler runs, up to the [`max_lease`](Self::max_lease): for work of unknown length. An
+    /// execution with a Lambda deadline has no heartbeats: its lease lasts until then. Must be shorter than the lease, which would
+    /// otherwise expire between two heartbeats: [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.
     ///
     /// # Panics
     /// If `every` is zero.

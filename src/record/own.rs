@@ -97,7 +97,7 @@ impl Record {
     ) -> Option<Transition> {
         let lease_until = match &self.state {
             _ if self.attempt != attempt => return None,
-            // A heartbeat never shortens a lease: one that follows Lambda's deadline may reach further.
+            // A heartbeat never shortens a lease, even if the clock was set back.
             State::InProgress { lease_until: before } => lease_until.max(*before),
             State::Unknown { cause: UnknownCause::LeaseExpired, .. } => lease_until,
             _ => return None,

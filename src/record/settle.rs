@@ -32,7 +32,8 @@ pub enum SettleError {
     NothingCommitted,
     /// Phases of it are kept: what they did would be forgotten.
     #[error(
-        "phases of the operation are kept, so it was executed in part: settle it as executed, or let a retry resume it"
+        "phases of the operation are kept, so it was executed in part: settle it as executed, or let a retry resume it; if it is \
+         held, settle the phase that follows first"
     )]
     Kept,
     /// No worker has it, and nothing was done.

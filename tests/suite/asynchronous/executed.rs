@@ -373,6 +373,20 @@ async fn a_refusal_by_a_later_attempt_is_the_answer(endpoint: &str) {
     assert_eq!((answer.status, &*answer.body), (422, &b"no such report"[..]));
 }
 
+// Its client polls for the answer, which another attempt can still have.
+#[apply(on_each_store)]
+async fn a_failure_before_anything_was_done_is_no_answer(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    let fails =
+        reports.with(|_, _| async { NotBegun((StatusCode::SERVICE_UNAVAILABLE, "no configuration")) });
+    assert!(!fails.work(&asked).await);
+    assert_eq!((reports.state("r-1").await, reports.queue.take_dead().len()), ("pending", 0));
+    assert!(reports.work(&asked).await);
+    assert_eq!(reports.state("r-1").await, "completed");
+}
+
 // The table was restored to a time before the claim. Another worker will execute the record: somebody must know of the first effect.
 #[apply(on_each_store)]
 async fn an_effect_over_work_that_is_unclaimed_again_is_escalated(endpoint: &str) {

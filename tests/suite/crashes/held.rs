@@ -2,6 +2,7 @@
 
 use lambda_idempotency::{
     internal::{Correction, FinishOutcome, Operator, Ownership, Report, Request},
+    operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Answer,
 };
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use super::late_workers::deliver;
 use crate::support::{
-    guarded::{GRACE, Guarded, LEASE, completed, outcome_of, owned, request},
+    guarded::{GRACE, Guarded, LEASE, RETENTION, completed, operation, outcome_of, owned, request},
     on_each_store,
 };
 
@@ -49,6 +50,29 @@ async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
         assert_eq!(guarded.item(&request.key).await, before);
         assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     }
+}
+
+// Its record knows of a phase that its handler did not come to, so it could not be completed either.
+#[apply(on_each_store)]
+async fn an_answer_past_a_noted_phase_goes_to_its_operator_too(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let (request, queue) = (request(), MemoryQueue::new());
+    let resumes = || operation().on_lease_expiry(OnLeaseExpiry::Resume(RETENTION));
+    let executor = guarded.executor_of(resumes()).defer_reports_to(queue.clone());
+    let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
+    let correct = async |correction| {
+        guarded.clock.advance(LEASE + GRACE);
+        let seen = guarded.record(&request.key).await.expect("a record");
+        operator.correct(&seen, &correction, "olga", "INC-17").await.expect("it is corrected");
+    };
+    drop(owned(executor.reserve(&request).await));
+    correct(Correction::PhaseExecuted { phase: "refund".into(), result: "{}".into() }).await;
+    correct(Correction::PhaseNotExecuted { phase: "charge".into() }).await;
+    let late = owned(executor.reserve(&request).await);
+    correct(Correction::Hold).await;
+    executor.finish(late, completed("late")).await;
+    let [dead_letter] = &deliver(&guarded, &queue).await[..] else { panic!("no dead letter") };
+    assert_eq!(dead_letter["report"]["item"]["state"]["S"], "completed", "{dead_letter}");
 }
 
 #[apply(on_each_store)]

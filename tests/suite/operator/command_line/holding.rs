@@ -124,11 +124,14 @@ async fn a_record_that_cannot_be_held_is_named_with_its_reason() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     let ran = table.cli.run(&[&["hold", &table.name("unknown")][..], &WHY].concat()).await;
     assert!(ran.code == Some(3) && ran.stderr.contains("the record is held"), "{ran:?}");
-    table
-        .cli
-        .run(&[&["hold", &table.name("k-9")][..], &WHY].concat())
-        .await
-        .assert_refused(3, "has no record");
+    // One without a record does not keep the others from being held.
+    let later = table.name("later");
+    let named = ["hold", &table.name("k-9"), &later, "--output", "json"];
+    let ran = table.cli.run(&[&named[..], &WHY].concat()).await;
+    assert!(ran.code == Some(3) && ran.stderr.contains("has no record"), "{ran:?}");
+    let done: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&done["held"], &done["not_held"][0]["name"]), (&json!(1), &json!(table.name("k-9"))));
+    assert_eq!(table.retry("later").await, "unknown");
     for usage in [&["hold"][..], &["hold", "--released"], &["hold", &wrong, "--since", "1h"]] {
         assert_eq!(table.cli.run(&[usage, &WHY].concat()).await.code, Some(2), "{usage:?}");
     }
