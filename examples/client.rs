@@ -14,12 +14,13 @@ async fn send(request: RequestBuilder) -> reqwest::Result<(StatusCode, HeaderMap
     Ok((response.status(), response.headers().clone(), response.text().await?))
 }
 
-/// The least time until a retry. None if the answer is final, or came to the last attempt too and will not change.
-fn retry_after(status: StatusCode, headers: &HeaderMap, last: Option<StatusCode>) -> Option<Duration> {
-    let is_final = headers.contains_key("idempotency-expires") || (status.is_success() && status != 202);
-    let may_change = status.is_server_error() || [202, 408, 409, 425, 429].contains(&status.as_u16());
+/// The least time until a retry. None if the answer is final, or if the attempt before got this status too.
+fn retry_after(code: u16, headers: &HeaderMap, last: Option<u16>) -> Option<Duration> {
+    let stops =
+        headers.contains_key("idempotency-expires") || matches!(code, 200 | 201 | 203..300 | 401 | 403);
+    let may_change = matches!(code, 202 | 408 | 409 | 425 | 429 | 500..);
     let wait = headers.get("retry-after").and_then(|value| value.to_str().ok()?.parse::<u32>().ok());
-    (!is_final && (may_change || last != Some(status))).then(|| Duration::from_secs(wait.unwrap_or(0).into()))
+    (!stops && (may_change || last != Some(code))).then(|| Duration::from_secs(wait.unwrap_or(0).into()))
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -35,7 +36,7 @@ async fn main() -> reqwest::Result<()> {
         let request = client.post(&url).bearer_auth(&token).header("idempotency-key", &key);
         let answer = send(request.header("content-type", "application/json").body(order.clone())).await;
         let wait = match &answer {
-            Ok((status, headers, _)) => retry_after(*status, headers, last.replace(*status)),
+            Ok((status, headers, _)) => retry_after(status.as_u16(), headers, last.replace(status.as_u16())),
             Err(error) => (!error.is_builder()).then_some(Duration::ZERO),
         };
         let wait = wait.map(|wait| wait + backoff.mul_f64(fastrand::f64())); // full jitter

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     message::{DeferredReport, Message},
-    record::{Accepted, Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
+    record::{Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
     telemetry::Count,
     time_budget::TimeBudget,
 };
@@ -49,7 +49,7 @@ impl Executor {
             .keep(worker, place, phase, worker.revision, phase.at)
             .map_err(|_| "it does not fit".to_owned());
         let report = wanted
-            .and_then(|wanted| DeferredReport::of(wanted.into(), &[]).map_err(|error| error.to_string()));
+            .and_then(|wanted| DeferredReport::of_phase(&wanted.into()).map_err(|error| error.to_string()));
         let count = match self.send(execution, report).await {
             true => Count::Deferred,
             false => unsent,
@@ -81,7 +81,7 @@ impl Executor {
         sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
     }
 
-    /// The report, with the record as its worker wants it. The body is inline, unless it is stored already, or never kept.
+    /// The report. An answer's body is inline, unless it is stored already, or never kept.
     fn deferred(&self, seen: &Record, report: &Report, kept: &Kept) -> Result<DeferredReport, String> {
         let inline = match (report, &kept.ended) {
             (_, Ended::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. })) => None,
@@ -93,64 +93,8 @@ impl Executor {
             }
             _ => None,
         };
-        let wanted = inline.as_ref().unwrap_or(&kept.ended);
-        // As its worker wants it: what else was reported or noted counts once the report is applied.
-        // Whether accepted work has ended is decided then too.
-        let accepted = seen.accepted.map(|accepted| Accepted { max_attempts: u32::MAX, ..accepted });
-        let mut alone = Record { reported: None, accepted, ..seen.clone() };
-        let noted = alone.phases.as_mut().map(|phases| std::mem::take(&mut phases.noted));
-        let ended = wanted.of(&alone, seen, seen.revision, self.engine.world.now());
-        let mut ended = *ended.ok_or("its record has moved on")?.into_record();
-        ended.reported = ended.reported.max(seen.reported);
-        ended.accepted = seen.accepted;
-        if let (Some(phases), Some(noted)) = (&mut ended.phases, noted) {
-            phases.noted = noted;
-        }
-        DeferredReport::of(ended, &kept.writes).map_err(|error| error.to_string())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-    use crate::{
-        record::{
-            Encoding, Head, Note, Revision,
-            tests::{answer, reservation},
-        },
-        time::Timestamp,
-    };
-
-    const NOW: Timestamp = Timestamp::from_secs(1_000);
-
-    // T36
-    #[test]
-    fn every_report_comes_out_of_its_message_as_it_went_in() {
-        let zlib = KeptAnswer {
-            head: Head::Payload,
-            body: KeptBody::Inline {
-                bytes: Bytes::from_static(b"\xff"),
-                encoding: Encoding::Zlib,
-                length: 9,
-            },
-        };
-        for kept in [
-            Ended::Completed(answer()),
-            Ended::Completed(zlib),
-            Ended::NotExecuted(Some(Note::new("not_executed, status 503"))),
-            Ended::NotBegun,
-            Ended::PerhapsExecuted(None),
-        ] {
-            let seen = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-            let ended = *kept.of(&seen, &seen, seen.revision, NOW).unwrap().into_record();
-            let report = DeferredReport::of(ended.clone(), &[]).unwrap();
-            let message = Message::DeferredReport(Box::new(report)).to_json();
-            let Message::DeferredReport(report) = Message::read(&message).unwrap() else {
-                panic!("{message}")
-            };
-            assert_eq!(report.record().unwrap(), ended);
-        }
+        let ended = inline.as_ref().unwrap_or(&kept.ended);
+        DeferredReport::of(seen, ended, &kept.writes, self.engine.world.now())
+            .map_err(|error| error.to_string())
     }
 }

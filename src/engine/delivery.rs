@@ -11,8 +11,8 @@ use crate::{
     message::DeferredReport,
     queue::WorkError,
     record::{
-        Answer, Ended, Evidence, GONE, HANDLER_FAILED, KeptAnswer, KeptBody, NotTaken, Note, Overtaken,
-        Phases, Record, Safe, State,
+        Answer, Ended, GONE, HANDLER_FAILED, KeptAnswer, KeptBody, NotTaken, Note, Overtaken, Record, Safe,
+        State,
     },
     store::StoreError,
     time::{Instant, Timestamp},
@@ -46,18 +46,14 @@ impl Executor {
         report: &DeferredReport,
         safe: Safe,
     ) -> Result<Option<Escalation>, WorkError> {
-        let wanted = report.record()?;
+        let (seen, ended) = report.read()?;
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
-        if let (State::InProgress { .. }, Some(phases)) = (&wanted.state, &wanted.phases) {
-            return self.apply_phase(&wanted, phases, stop_at).await;
-        }
-        let base =
-            Record { state: State::InProgress { lease_until: Timestamp::default() }, ..wanted.clone() };
-        let not_begun = wanted.is_not_begun();
-        let because = wanted.last_failure;
+        let Some(ended) = ended else { return self.apply_phase(&seen, stop_at).await };
+        let state = State::InProgress { lease_until: Timestamp::default() };
+        let base = Record { state, ..seen.clone() };
         let escalated = |current, reason| Ok(Some(Escalation { reason, current }));
-        let mut kept = match wanted.state {
-            State::Completed { answer, completed_at, .. } => {
+        let mut kept = match (ended, seen.state) {
+            (Ended::Completed(answer), State::Completed { completed_at, .. }) => {
                 let is_effect = answer.head.is_effect();
                 match self.kept_body(&base, answer, completed_at).await? {
                     Some(answer) => {
@@ -77,18 +73,7 @@ impl Executor {
                     }
                 }
             }
-            State::FailedRetryable { .. } if not_begun => Ended::NotBegun.into(),
-            State::FailedRetryable { .. } | State::Pending { .. } => Ended::NotExecuted(because).into(),
-            State::Unknown { .. } if wanted.reported == Some(Evidence::Effect) => Ended::Uncommitted.into(),
-            State::Unknown { .. } => Ended::PerhapsExecuted(because).into(),
-            // Certainly not in a call, or `begun` would say so.
-            State::BetweenWorkers { .. }
-                if base.phases.as_ref().is_some_and(|phases| phases.begun.is_none()) =>
-            {
-                Ended::NotExecuted(because).into()
-            }
-            State::BetweenWorkers { .. } => Ended::Interrupted(because).into(),
-            State::InProgress { .. } => return Err(WorkError::Malformed("state")),
+            (ended, _) => ended.into(),
         };
         // `base` has the revision that the worker saw. If that is still current, no read is needed.
         let mut start = Start::Seen(Box::new(base.clone()));
@@ -154,13 +139,9 @@ impl Executor {
     }
 
     /// Keeps the last phase of `wanted`, which its worker could not write.
-    async fn apply_phase(
-        &self,
-        wanted: &Record,
-        phases: &Phases,
-        stop_at: Instant,
-    ) -> Result<Option<Escalation>, WorkError> {
-        let Some((phase, before)) = phases.kept.split_last() else {
+    async fn apply_phase(&self, wanted: &Record, stop_at: Instant) -> Result<Option<Escalation>, WorkError> {
+        let kept = wanted.phases.as_ref().map_or(&[][..], |phases| &phases.kept);
+        let Some((phase, before)) = kept.split_last() else {
             return Err(WorkError::Malformed("phases"));
         };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current

@@ -188,8 +188,8 @@ impl Execution {
     /// Whether this execution has lost its record, or may have: its lease has expired, or another execution has the record. Check
     /// before an effect that cannot be undone. The write of the report is fenced in any case.
     ///
-    /// `false` promises nothing about the next moment. The check does not read the store; only heartbeats notice that the record
-    /// is lost. The lease counts without its grace. If the handler has sent nothing yet, it should
+    /// `false` promises nothing about the next moment. The check does not read the store. Only heartbeats notice that the record
+    /// is lost, and an execution with a Lambda deadline has none. The lease counts without its grace. If the handler has sent nothing yet, it should
     /// answer with `Outcome::NotExecuted`.
     pub fn is_lost(&self) -> bool {
         self.left().is_zero()

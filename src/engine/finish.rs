@@ -147,7 +147,9 @@ impl Executor {
             Ok(Finished::Refused(current))
                 if matches!(reported.overtaken_by(&current, now), Overtaken::Escalated(HELD | FORGOTTEN)) =>
             {
-                self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await;
+                if safe == Safe::Nothing {
+                    self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await;
+                }
                 self.elsewhere(&current, stop_at).await
             }
             // The key is another request's, or of a later generation, now. That answer is not for this caller, so the caller gets the

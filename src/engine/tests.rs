@@ -509,8 +509,7 @@ async fn a_transactional_workers_possible_effect_is_none() {
 async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
     let store = Faulty::new();
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    let wanted = first.complete(&first, first.revision, answer(), NOW).unwrap();
-    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    let report = DeferredReport::of(&first, &Ended::Completed(answer()), &[], NOW).unwrap();
     let others = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
     store.inner.put(None, &others, &[]).await.unwrap();
     let delivered = store.executor(operation()).apply(&report, Safe::Report).await.unwrap();
@@ -527,8 +526,7 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let worker = &second;
     let unknown = second.mark_unknown(worker, Revision::mint(), NOW).unwrap();
     store.inner.put(None, &unknown, &[]).await.unwrap();
-    let wanted = first.complete(&first, first.revision, answer(), NOW).unwrap();
-    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    let report = DeferredReport::of(&first, &Ended::Completed(answer()), &[], NOW).unwrap();
     let delivered = store.executor(operation()).apply(&report, Safe::Alarm(second.attempt)).await.unwrap();
     assert!(delivered.is_none());
     assert_eq!(store.state().await, "completed");
@@ -611,8 +609,7 @@ async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
     let length = bytes.len() as u64;
     let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length };
     let kept = KeptAnswer { body, ..answer() };
-    let wanted = first.complete(&first, first.revision, kept, NOW).unwrap();
-    let report = DeferredReport::of(wanted.into(), &[]).unwrap();
+    let report = DeferredReport::of(&first, &Ended::Completed(kept), &[], NOW).unwrap();
     store.has_no_bodies.store(true, Ordering::SeqCst);
     let delivered = store.passing(store.executor(operation()).apply(&report, Safe::Report)).await;
     assert!(matches!(delivered, Err(WorkError::Unwritten)));

@@ -61,6 +61,11 @@ pub(super) fn classify(
     (!is_inconclusive(parts.status, body)).then_some(Outcome::Completed)
 }
 
+/// Whether another attempt may get another answer.
+pub(super) fn is_passing(status: StatusCode, body: &Bytes) -> bool {
+    status.is_server_error() || is_inconclusive(status, body)
+}
+
 /// A time-out layer that answers 408 has dropped the handler midway.
 fn is_inconclusive(status: StatusCode, body: &Bytes) -> bool {
     match status {

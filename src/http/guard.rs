@@ -10,11 +10,11 @@ use http_body_util::Full;
 use super::{
     GuardedBody, Outcome, ProblemType,
     claim::Claim,
-    classify::classify,
+    classify::{classify, is_passing},
     ended::{Became, Ended, Why},
     replay,
     request::Parsed,
-    respond::{HttpAnswer, NoArgument},
+    respond::HttpAnswer,
     run::{Answered, ResponseBody},
     settings::Guard,
 };
@@ -95,8 +95,8 @@ impl Guard {
             Ok((mut parts, body)) => {
                 let report = match self.report(execution, &parts, &body) {
                     Report::NotBegun if self.operation().asynchronous.is_some() => {
-                        if parts.extensions.get::<NoArgument>().is_some() || parts.status.is_server_error() {
-                            // A mistake in the program, or a failure: another attempt may get further.
+                        if is_passing(parts.status, &body) {
+                            // Another attempt may get further, such as that of the next deployment.
                             Report::NotExecuted
                         } else {
                             // Its client has its answer already, and polls for this one.

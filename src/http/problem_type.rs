@@ -146,7 +146,7 @@ problems! {
     OperationExpired: "operation-expired", GONE, "The operation has expired",
         "Its answer is no longer kept. Look the resource itself up.";
     /// The operation was accepted, but no worker began it in time.
-    Abandoned: "operation-abandoned", REQUEST_TIMEOUT, "The operation was not begun in time",
+    Abandoned: "operation-abandoned", REQUEST_TIMEOUT, "The operation was not executed",
         "Nothing was done. To have it done after all, send the request with a new key.";
     /// The route is misconfigured; this request did nothing.
     NotGuarded: "not-guarded", INTERNAL_SERVER_ERROR, "This operation is not guarded",

@@ -19,7 +19,7 @@ pub(crate) struct Contradiction {
     /// The key that was passed to the provider, by which the effect is found there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) downstream_key: Option<String>,
-    /// What a worker would have written, if a worker's report contradicts the record.
+    /// What a worker reports, if that contradicts the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,
     /// The record's state; `None` if there is no record.

@@ -1,44 +1,82 @@
 //! A worker's report that could not be written. It waits in a queue, from which reconciliation applies it under the same fence.
 //!
-//! It holds the record's item, in the state that its worker wanted. The item has a version: see [`Item`].
+//! It holds the record's item, as its worker last saw it, with the worker's answer if it has one. The item has a version: see [`Item`].
 
 use serde::{Deserialize, Serialize, ser::Error};
 
 use crate::{
     domain::DomainWrite,
     queue::WorkError,
-    record::{KeptBody, Record, State},
+    record::{Ended, KeptBody, Note, Record, SettledBy, State},
     store::{Item, from_attributes},
+    time::Timestamp,
 };
 
 /// SQS accepts 1 MiB, and accepted 256 KiB until 2025; other queues accept less. A body that does not fit is left out.
 const MAX_BYTES: usize = 240 * 1024;
 
-/// How an execution ended, as far as its worker knows.
+/// How an execution ended, as far as its worker knows, or the result of a phase.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct DeferredReport {
     /// The record's partition key, for operators and their tools.
     pub(crate) key: String,
-    /// The record that its worker last saw, with that revision, in the state that the worker wanted.
+    /// How it ended; `None` if the item has a phase that its record could not take.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<How>,
+    /// Why it has no answer, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
+    /// The record that its worker last saw, with that revision. If it ended with an answer, the state is completed with it.
     item: serde_dynamo::Item,
     /// The domain writes that commit with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     writes: Vec<DomainWrite>,
 }
 
+/// How an execution ended: the kinds of [`Ended`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum How {
+    Completed,
+    NotExecuted,
+    NotBegun,
+    Interrupted,
+    PerhapsExecuted,
+    Uncommitted,
+}
+
 impl DeferredReport {
-    /// The report that wants this record. The body is left out if the message would be too long with it. The domain writes never
-    /// are: without them, the record would be wrong.
+    /// The report of the worker that last saw this record. The body is left out if the message would be too long with it. The domain
+    /// writes never are: without them, the record would be wrong.
     ///
     /// # Errors
     /// If its domain writes are too large for a message.
-    pub(crate) fn of(mut wanted: Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
-        let mut report = Self::whole(&wanted, writes)?;
+    pub(crate) fn of(
+        seen: &Record,
+        ended: &Ended,
+        writes: &[DomainWrite],
+        now: Timestamp,
+    ) -> Result<Self, serde_json::Error> {
+        let (how, because) = match ended {
+            Ended::Completed(_) => (How::Completed, None),
+            Ended::NotExecuted(because) => (How::NotExecuted, because.as_ref()),
+            Ended::NotBegun => (How::NotBegun, None),
+            Ended::Interrupted(because) => (How::Interrupted, because.as_ref()),
+            Ended::PerhapsExecuted(because) => (How::PerhapsExecuted, because.as_ref()),
+            Ended::Uncommitted => (How::Uncommitted, None),
+        };
+        let because = because.map(Note::to_string);
+        let mut seen = seen.clone();
+        if let Ended::Completed(answer) = ended {
+            let (answer, by, expires_at) = (answer.clone(), SettledBy::Worker, now.plus(seen.retention));
+            seen.state = State::Completed { answer, completed_at: now, by, expires_at };
+        }
+        let mut report = Self { ended: Some(how), because, ..Self::whole(&seen, writes)? };
         if report.is_too_long()?
-            && let State::Completed { answer, .. } = &mut wanted.state
+            && let State::Completed { answer, .. } = &mut seen.state
         {
             answer.body = KeptBody::Omitted { length: answer.body.length() };
-            report = Self::whole(&wanted, writes)?;
+            report.item = Self::whole(&seen, &[])?.item;
         }
         if report.is_too_long()? {
             return Err(serde_json::Error::custom("its domain writes are too large for a message"));
@@ -46,26 +84,49 @@ impl DeferredReport {
         Ok(report)
     }
 
+    /// The result of a phase: the last one that this record keeps.
+    ///
+    /// # Errors
+    /// If the record cannot be written as an item.
+    pub(crate) fn of_phase(wanted: &Record) -> Result<Self, serde_json::Error> {
+        Self::whole(wanted, &[])
+    }
+
     fn whole(wanted: &Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
         let item = serde_dynamo::to_item(Item::from(wanted)).map_err(serde_json::Error::custom)?;
-        Ok(Self { key: wanted.key.partition_key(), item, writes: writes.to_vec() })
+        let key = wanted.key.partition_key();
+        Ok(Self { key, ended: None, because: None, item, writes: writes.to_vec() })
     }
 
     fn is_too_long(&self) -> Result<bool, serde_json::Error> {
         Ok(serde_json::to_string(self)?.len() > MAX_BYTES)
     }
 
-    /// The record that it ends, in the state that the worker wanted.
-    pub(crate) fn record(&self) -> Result<Record, WorkError> {
-        let record = from_attributes(self.item.clone()).map_err(|_| WorkError::Malformed("item"))?;
+    /// The record that its worker last saw, and how the execution ended; `None` if the record has a phase to be kept. If it ended with
+    /// an answer, the record is completed with it.
+    pub(crate) fn read(&self) -> Result<(Record, Option<Ended>), WorkError> {
+        let record: Record = from_attributes(self.item.clone()).map_err(|_| WorkError::Malformed("item"))?;
         // Operators must see the key that is written.
         if record.key.partition_key() != self.key {
             return Err(WorkError::Malformed("key"));
         }
-        match &record.state {
-            State::Completed { answer, .. } if !answer.head.is_final() => Err(WorkError::Malformed("status")),
-            _ => Ok(record),
-        }
+        let because = self.because.as_deref().map(Note::new);
+        let ended = match (self.ended, &record.state) {
+            (Some(How::Completed), State::Completed { answer, .. }) if answer.head.is_final() => {
+                Ended::Completed(answer.clone())
+            }
+            (Some(How::Completed), State::Completed { .. }) => return Err(WorkError::Malformed("status")),
+            (None, State::InProgress { .. }) => return Ok((record, None)),
+            (Some(How::Completed) | None, _) | (_, State::Completed { .. }) => {
+                return Err(WorkError::Malformed("ended"));
+            }
+            (Some(How::NotExecuted), _) => Ended::NotExecuted(because),
+            (Some(How::NotBegun), _) => Ended::NotBegun,
+            (Some(How::Interrupted), _) => Ended::Interrupted(because),
+            (Some(How::PerhapsExecuted), _) => Ended::PerhapsExecuted(because),
+            (Some(How::Uncommitted), _) => Ended::Uncommitted,
+        };
+        Ok((record, Some(ended)))
     }
 
     /// The domain writes that commit with it.
@@ -82,8 +143,8 @@ mod tests {
     use crate::{
         message::Message,
         record::{
-            Encoding, KeptAnswer, Revision,
-            tests::{answer, reservation},
+            Encoding, Evidence, Head, KeptAnswer, Phase, ReservationRequest, Revision,
+            tests::{RETAIN, answer, reservation},
         },
         time::Timestamp,
     };
@@ -94,18 +155,43 @@ mod tests {
         Record::reserve(&reservation("k"), Revision::mint(), NOW)
     }
 
-    fn released() -> Record {
-        let reserved = reserved();
-        reserved.release(reserved.attempt, reserved.revision, NOW).unwrap().into()
+    fn message(ended: &Ended) -> String {
+        let report = DeferredReport::of(&reserved(), ended, &[], NOW).unwrap();
+        Message::DeferredReport(Box::new(report)).to_json()
     }
 
-    fn message(wanted: Record) -> String {
-        Message::DeferredReport(Box::new(DeferredReport::of(wanted, &[]).unwrap())).to_json()
-    }
-
-    fn read(message: &str) -> Result<Record, WorkError> {
+    fn read(message: &str) -> Result<(Record, Option<Ended>), WorkError> {
         let Message::DeferredReport(report) = Message::read(message)? else { panic!("{message}") };
-        report.record()
+        report.read()
+    }
+
+    // T36
+    #[test]
+    fn every_report_comes_out_of_its_message_as_it_went_in() {
+        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let fresh = Record::reserve(&resumes, Revision::mint(), NOW);
+        let phase = |name: &str| Phase::new(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
+        let noted = Record::from(fresh.note(&phase("refund"), Revision::mint(), NOW).unwrap());
+        let kept = Record::from(noted.keep(&noted, 0, &phase("charge"), Revision::mint(), NOW).unwrap());
+        let seen = Record { reported: Some(Evidence::Effect), ..kept };
+        let body =
+            KeptBody::Inline { bytes: Bytes::from_static(b"\xff"), encoding: Encoding::Zlib, length: 9 };
+        let because = || Some(Note::new("interrupted, status 503"));
+        for ended in [
+            Ended::Completed(answer()),
+            Ended::Completed(KeptAnswer { head: Head::Payload, body }),
+            Ended::NotExecuted(because()),
+            Ended::NotBegun,
+            Ended::Interrupted(because()),
+            Ended::PerhapsExecuted(None),
+            Ended::Uncommitted,
+        ] {
+            let report = DeferredReport::of(&seen, &ended, &[], NOW).unwrap();
+            let message = Message::DeferredReport(Box::new(report)).to_json();
+            let (read, how) = read(&message).unwrap();
+            assert_eq!(how, Some(ended), "{message}");
+            assert_eq!(Record { state: seen.state.clone(), ..read }, seen, "{message}");
+        }
     }
 
     // T16
@@ -113,18 +199,26 @@ mod tests {
     fn a_report_is_queued_without_a_body_too_large_for_it() {
         let bytes = Bytes::from(vec![0; MAX_BYTES]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let reserved = reserved();
-        let answer = KeptAnswer { body, ..answer() };
-        let completed = reserved.complete(&reserved, Revision::mint(), answer, NOW).unwrap();
-        let message = message(completed.into());
+        let message = message(&Ended::Completed(KeptAnswer { body, ..answer() }));
         assert!(message.len() < 2_000);
-        let State::Completed { answer, .. } = read(&message).unwrap().state else { panic!("{message}") };
+        let Some(Ended::Completed(answer)) = read(&message).unwrap().1 else { panic!("{message}") };
         assert_eq!(answer.body, KeptBody::Omitted { length: MAX_BYTES as u64 });
     }
 
     #[test]
+    fn a_message_that_contradicts_itself_about_its_answer_is_refused() {
+        let answered = message(&Ended::Completed(answer()));
+        let other = answered.replacen(r#""ended":"completed""#, r#""ended":"not_executed""#, 1);
+        let none = message(&Ended::NotBegun).replacen(r#""ended":"not_begun""#, r#""ended":"completed""#, 1);
+        for wrong in [other, none] {
+            assert_ne!(wrong, answered);
+            assert!(matches!(read(&wrong), Err(WorkError::Malformed("ended"))), "{wrong}");
+        }
+    }
+
+    #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(released());
+        let message = message(&Ended::NotBegun);
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
         assert!(matches!(read(&other), Err(WorkError::Malformed("key"))));
@@ -133,7 +227,7 @@ mod tests {
     // T36
     #[test]
     fn an_item_of_another_version_is_refused_and_not_guessed() {
-        let message = message(released());
+        let message = message(&Ended::NotBegun);
         for version in ["0", "2"] {
             let other = message.replace(r#""schema":{"N":"1"}"#, &format!(r#""schema":{{"N":"{version}"}}"#));
             assert_ne!(message, other);

@@ -246,7 +246,7 @@ impl Asked<'_> {
             Learned::Unwritable(_) => Some(Duration::ZERO),
             Learned::NoReconciler | Learned::Denied(_) => None,
         };
-        if self.why == Asks::ProviderReported && escalates(current) {
+        if self.why == Asks::ProviderReported && escalates(current) && !current.is_held() {
             // It is escalated already. Each poll reports it until an operator settles it.
             return Err(match later {
                 Some(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
@@ -269,10 +269,10 @@ impl Asked<'_> {
         match learned {
             Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
             Learned::Phase(phase)
-                if current.is_held()
+                if !current.may_end_without_effect()
                     && current.note(phase, current.revision, self.at) != Err(NotTaken::Differs) =>
             {
-                "a phase was executed, and is noted: the record stays held until an operator says what was not"
+                "a phase was executed, and is noted: the record stays unknown until an operator says what was not"
             }
             Learned::Phase(_) => "a phase was executed that its record does not take",
             Learned::Executed(_) if current.phases.is_some() => {
@@ -822,23 +822,28 @@ mod tests {
         assert!(!escalates(&later) && later.state.name() == "unknown");
     }
 
-    // T53: an operator holds it, because it perhaps made its call, whatever its handler said.
+    // T53: another execution, or what the table has forgotten, perhaps made the calls that follow.
     #[test]
-    fn no_denial_resumes_what_is_held() {
-        let [_, between, _] = with_phases();
+    fn neither_a_denial_nor_a_phase_resumes_over_a_reported_effect() {
+        let [_, between, unknown] = with_phases();
         let held: Record = between.hold(Revision::mint(), START).unwrap().into();
-        for denied in [Learned::NotExecuted, Learned::NotFound] {
-            let anew = next(&held, &held, Asks::Anew, &denied).unwrap();
-            assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
-        }
-        let refund = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
-        let noted = next(&held, &held, Asks::Anew, &refund).unwrap();
-        assert_eq!((noted.state.name(), escalates(&noted)), ("unknown", true), "another call may follow");
-        // Also if it is noted already.
-        for current in [&held, &noted] {
-            let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
-            let asked = Asked { seen, why, at: NOW, operation: None, not_found: NOT_FOUND, schedule };
-            assert!(asked.reason(current, &refund).contains("stays held"));
+        let contested = Record { reported: Some(Evidence::Effect), ..unknown };
+        for open in [&held, &contested] {
+            for denied in [Learned::NotExecuted, Learned::NotFound] {
+                let anew = next(open, open, Asks::Anew, &denied).unwrap();
+                assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
+            }
+            let ship = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+            let noted = next(open, open, Asks::Anew, &ship).unwrap();
+            assert_eq!((noted.state.name(), noted.phases.as_ref().unwrap().noted.len()), ("unknown", 1));
+            // Also if it is noted already.
+            let again = next(&noted, &noted, Asks::Anew, &ship).unwrap();
+            assert!(escalates(&again), "{again:?}");
+            for current in [open, &noted] {
+                let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
+                let asked = Asked { seen, why, at: NOW, operation: None, not_found: NOT_FOUND, schedule };
+                assert!(asked.reason(current, &ship).contains("stays unknown"));
+            }
         }
     }
 
@@ -870,11 +875,13 @@ mod tests {
                 "an effect was reported, and the provider does not confirm it",
             ),
         ] {
-            let (why, schedule) = (Asks::Anew, &SCHEDULE);
-            let asked = Asked { seen: &held, why, at, operation: None, not_found, schedule };
-            let next = Record::from(asked.next(&held, &learned, Revision::mint(), at).unwrap());
-            assert!(escalates(&next) && next.is_held(), "{next:?}");
-            assert_eq!(asked.reason(&held, &learned), reason);
+            // What the provider says unprompted has a dead letter too.
+            for why in [Asks::Anew, Asks::ProviderReported] {
+                let asked = Asked { seen: &held, why, at, operation: None, not_found, schedule: &SCHEDULE };
+                let next = Record::from(asked.next(&held, &learned, Revision::mint(), at).unwrap());
+                assert!(escalates(&next) && next.is_held(), "{next:?}");
+                assert_eq!(asked.reason(&held, &learned), reason);
+            }
         }
     }
 

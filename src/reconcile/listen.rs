@@ -126,8 +126,10 @@ impl Reconciliation {
             | ReconcileOutcome::Busy
             | ReconcileOutcome::Gone
             | ReconcileOutcome::InFlight(_) => None,
-            // The reporter has the answer; a question may not find it.
-            ReconcileOutcome::Scheduled(_) if by.is_some() && queued.effect.is_effect() => {
+            // No question follows. Or the reporter has the answer, and a question may not find it.
+            ReconcileOutcome::Scheduled(at)
+                if at == Timestamp::MAX || (by.is_some() && queued.effect.is_effect()) =>
+            {
                 Some(ReconcileOutcome::NotDue)
             }
             outcome => Some(outcome),

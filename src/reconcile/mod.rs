@@ -131,7 +131,7 @@ pub(crate) mod tests {
         operation::Operation,
         queue::MemoryQueue,
         record::{
-            KeptAnswer, ReservationRequest, Revision,
+            Ended, KeptAnswer, ReservationRequest, Revision,
             tests::{RETAIN, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
@@ -227,8 +227,8 @@ pub(crate) mod tests {
             (Record { key: reservation("another").key, ..unknown() }, MemoryQueue::new());
         let (_, reconciliation) = reconciliation_to(&others, dead_letters.clone(), Restless).await;
         let old = Record::reserve(&reservation("k"), Revision::mint(), NOW.minus(2 * RETAIN));
-        let wanted = old.complete(&old, old.revision, answer(), old.began_at).expect("it is its own");
-        let report = DeferredReport::of(wanted.into(), &[]).expect("it is short");
+        let ended = Ended::Completed(answer());
+        let report = DeferredReport::of(&old, &ended, &[], old.began_at).expect("it is short");
         reconciliation
             .receive(&Message::DeferredReport(Box::new(report)).to_json())
             .await

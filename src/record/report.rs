@@ -6,7 +6,7 @@ use super::{
 use crate::time::Timestamp;
 
 /// How an execution ended, as its worker reports it. The answer's body is stored.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The effect and its answer are known.
     Completed(KeptAnswer),
@@ -240,9 +240,10 @@ impl WorkerReport<'_> {
         self.ended.of(seen, base, revision, now).map_or(Fate::Fenced, Fate::Written)
     }
 
-    /// Whether it would be a loss to drop this report: it is about an effect, or about domain writes.
+    /// Whether it would be a loss to drop this report: it is about an effect, about domain writes, or about phases that are kept.
     pub(crate) fn matters(&self) -> bool {
-        self.has_writes || self.ended.evidence().is_some()
+        let has_kept = self.base.phases.as_ref().is_some_and(|phases| !phases.kept.is_empty());
+        self.has_writes || has_kept || self.ended.evidence().is_some()
     }
 
     /// Whether this record shows a second execution of an operation that must not run again, while this worker certainly or
@@ -312,7 +313,8 @@ impl WorkerReport<'_> {
             return Overtaken::Escalated(GONE);
         }
         // Who settles it must see what its caller may have got.
-        if (self.matters() || self.ended.is_refusal()) && current.is_held() {
+        let refused = self.ended.is_refusal() && self.base.is_same_request(current);
+        if (self.matters() || refused) && current.is_held() {
             return Overtaken::Escalated(HELD);
         }
         if self.base.phases.is_some() {
@@ -320,7 +322,6 @@ impl WorkerReport<'_> {
             return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
         }
         // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
-        let refused = self.ended.is_refusal();
         match &current.state {
             State::InProgress { .. } if refused || self.has_writes || self.meets_another(current, now) => {
                 Overtaken::Waits

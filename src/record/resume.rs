@@ -147,7 +147,7 @@ impl Record {
     }
 
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it. Nothing else
-    /// ends a hold of an operation that resumes.
+    /// lets a retry resume what is held.
     pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let phases = Phases { begun: None, ..self.phases.clone()? };
         Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
@@ -166,12 +166,12 @@ impl Record {
         Some(Transition::to(Self { revision, state, ..self.clone() }))
     }
 
-    /// A worker keeps the record, and so does an operator who holds it, because more may have been done than this phase. Otherwise
-    /// the next retry resumes it.
+    /// A worker keeps the record. Over an effect that was reported, operators do, because more may have been done than this phase.
+    /// Otherwise the next retry resumes it.
     fn with_phases(&self, phases: Phases, revision: Revision, now: Timestamp) -> Transition {
         let stays = match self.state {
             State::InProgress { .. } => true,
-            State::Unknown { .. } => self.is_held(),
+            State::Unknown { .. } => !self.may_end_without_effect(),
             _ => false,
         };
         Transition::to(match stays {

@@ -54,8 +54,7 @@ pub enum State {
         reconcile_at: Timestamp,
         /// How often reconciliation has asked.
         asked: u32,
-        /// When it was last asked anew, for an operator or after a refusal by the provider; `None` if it was not. Its questions, and
-        /// the time for them, count from then on.
+        /// When it was last asked anew, for an operator; `None` if it was not. Its questions, and the time for them, count from then on.
         anew_at: Option<Timestamp>,
     },
 }

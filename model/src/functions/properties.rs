@@ -180,7 +180,7 @@ fn reports_effect(message: &Message) -> bool {
     let status = body["item"]["status"]["N"].as_str().and_then(|status| status.parse().ok());
     let by_worker = status.is_some_and(is_effect)
         || body["item"]["head"]["S"] == "payload"
-        || body["item"]["reported"]["S"] == "effect";
+        || body["ended"] == "uncommitted";
     match body["kind"].as_str() {
         Some("deferred_report") => by_worker,
         Some("provider_report") => true,

@@ -629,7 +629,7 @@ fn begun(message: &Value) -> Record {
 }
 
 fn is_of_a_phase(message: &Value) -> bool {
-    message["item"]["state"]["S"] == "in_progress"
+    message["kind"] == "deferred_report" && message["ended"].is_null()
 }
 
 /// The record's item after its deferred report was applied: what its worker wanted, written now.

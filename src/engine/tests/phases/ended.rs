@@ -263,3 +263,23 @@ async fn a_deferred_release_leaves_no_call_open() {
     assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_none());
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", None));
 }
+
+// T5: what its phases did would be forgotten.
+#[tokio::test]
+async fn a_kept_phase_is_escalated_if_its_record_is_gone() {
+    let (store, provider, queue) = (Faulty::new(), Provider::default(), MemoryQueue::new());
+    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
+    let ours = charging(&executor, &provider).await;
+    store.is_away.store(true, Ordering::SeqCst);
+    store.passing(executor.finish(ours, Report::NotExecuted)).await;
+    store.is_away.store(false, Ordering::SeqCst);
+    let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
+    let report = deferred(message);
+    let (seen, _) = report.read().unwrap();
+    // An operator has to know what it got: no digest of it.
+    assert_eq!(seen.phases, store.record().await.unwrap().phases);
+    let restored = Faulty::new();
+    restored.world.advance(DAY * 8);
+    let applied = restored.executor(resuming()).apply(&report, Safe::Report).await.unwrap();
+    assert_eq!(applied.expect("it is escalated").reason, crate::record::GONE);
+}
