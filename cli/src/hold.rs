@@ -82,16 +82,19 @@ struct NotHeld {
 
 fn show(context: &Context, args: &Hold, held: &[Record], refused: &[NotHeld]) -> Result<(), Failure> {
     let screen = &context.screen;
-    let mut text = released::table(screen, held, context.now()).trim_fmt();
+    let mut tables = Vec::new();
+    if !held.is_empty() {
+        tables.push(released::table(screen, held, context.now()).trim_fmt());
+    }
     if !refused.is_empty() {
         let mut table = screen.table(["not held", "why"]);
         for NotHeld { key, why, .. } in refused {
             table.add_row([cell(key.partition_key()), cell(why)]);
         }
-        text = format!("{text}\n\n{}", table.trim_fmt());
+        tables.push(table.trim_fmt());
     }
-    if !(held.is_empty() && refused.is_empty()) {
-        screen.print_plan(&text, args.change.yes)?;
+    if !tables.is_empty() {
+        screen.print_plan(&tables.join("\n\n"), args.change.yes)?;
     }
     Ok(())
 }
