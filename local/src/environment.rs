@@ -2,6 +2,7 @@
 
 use crate::{
     process::{InitFailure, Launcher, Process, describe},
+    program::Program,
     runtime_api::{Answer, Invocation},
     status::Status,
     work::Work,
@@ -17,6 +18,7 @@ use tokio::{select, time};
 /// An execution environment of a function.
 pub struct Environment {
     status: Arc<Status>,
+    program: &'static Program,
     launcher: Arc<Launcher>,
     timeout: Duration,
     process: Option<Process>,
@@ -33,8 +35,13 @@ pub enum Outcome {
 }
 
 impl Environment {
-    pub fn new(status: Arc<Status>, launcher: Arc<Launcher>, timeout: Duration) -> Self {
-        Self { status, launcher, timeout, process: None }
+    pub fn new(
+        status: Arc<Status>,
+        program: &'static Program,
+        launcher: Arc<Launcher>,
+        timeout: Duration,
+    ) -> Self {
+        Self { status, program, launcher, timeout, process: None }
     }
 
     pub fn is_warm(&self) -> bool {
@@ -99,13 +106,18 @@ impl Environment {
 
     /// The process that waits for work: the current one, or a new one.
     async fn ready(&mut self) -> Result<&mut Process, InitFailure> {
-        if let Some(process) = &mut self.process
-            && process.ready().await.is_err()
-        {
-            self.process = None;
+        if let Some(process) = &mut self.process {
+            if process.is_outdated(self.program) {
+                // The program was built anew: as after a deployment, the next invocation goes to it.
+                process.kill().await;
+                self.process = None;
+            } else if process.ready().await.is_err() {
+                self.process = None;
+            }
         }
         if self.process.is_none() {
-            let mut process = self.launcher.start(&self.status).await.map_err(InitFailure::NotStarted)?;
+            let started = self.launcher.start(&self.status, self.program).await;
+            let mut process = started.map_err(InitFailure::NotStarted)?;
             process.ready().await?;
             self.status.ready();
             self.process = Some(process);

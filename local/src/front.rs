@@ -9,6 +9,7 @@ use crate::{
     log::{self, Level},
     messages,
     metrics::Metrics,
+    own_routes::{Matched, OwnRoutes},
     provider::Server,
     queues::Queues,
     runtime_api::{PAYLOAD_LIMIT, read},
@@ -18,6 +19,7 @@ use axum::{
     body::Body,
     extract::{Path, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -34,6 +36,7 @@ const BODY_LIMIT: usize = 10 * 1024 * 1024;
 /// The state of the routes.
 pub struct Cloud {
     pub functions: Vec<Arc<Function>>,
+    pub own_routes: OwnRoutes,
     pub provider: Server,
     pub http: reqwest::Client,
     pub gateway_timeout: Duration,
@@ -45,6 +48,7 @@ pub struct Cloud {
 }
 
 pub fn router(cloud: Cloud) -> Router {
+    let cloud = Arc::new(cloud);
     Router::new()
         .route("/health", get(|| async { Json(json!({ "status": "ok" })) }))
         .route("/environments", get(environments))
@@ -59,15 +63,28 @@ pub fn router(cloud: Cloud) -> Router {
         .fallback(proxy)
         .merge(messages::router(cloud.queues.clone()))
         .merge(events::router(cloud.events.clone()))
-        .with_state(Arc::new(cloud))
+        .layer(from_fn_with_state(cloud.clone(), own))
+        .with_state(cloud)
+}
+
+/// Requests for functions of the user's, before all routes.
+async fn own(State(cloud): State<Arc<Cloud>>, request: Request, next: Next) -> Response {
+    match cloud.own_routes.find(request.method(), request.uri().path()) {
+        Some(route) => answer(&cloud, request, Some(&route)).await,
+        None => next.run(request).await,
+    }
 }
 
 /// API Gateway: every answer names its request. The invocation has the same id, while AWS uses two, so that an answer can be
 /// found in the log.
 async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
+    answer(&cloud, request, None).await
+}
+
+async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Response {
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
-    let mut response = forward(&cloud, &parts, body, request_id).await;
+    let mut response = forward(cloud, &parts, body, request_id, route).await;
     let id = request_id.to_string();
     let header = HeaderValue::from_str(&id).expect("an id is plain ASCII");
     response.headers_mut().insert(HeaderName::from_static("apigw-requestid"), header);
@@ -79,11 +96,18 @@ async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
     response
 }
 
-/// Finds the function by the path's first segment, and translates request and answer.
-async fn forward(cloud: &Cloud, parts: &Parts, body: Body, request_id: Uuid) -> Response {
+/// Finds the function by its route, or else by the path's first segment, and translates request and answer.
+async fn forward(
+    cloud: &Cloud,
+    parts: &Parts,
+    body: Body,
+    request_id: Uuid,
+    route: Option<&Matched>,
+) -> Response {
     let segment = parts.uri.path().split('/').nth(1).unwrap_or_default();
-    let Some(function) = cloud.functions.iter().find(|function| function.definition.paths.contains(&segment))
-    else {
+    let of_the_sample =
+        || cloud.functions.iter().find(|function| function.definition.paths.contains(&segment));
+    let Some(function) = route.map(|route| &route.function).or_else(of_the_sample) else {
         return gateway::message(StatusCode::NOT_FOUND, "Not Found");
     };
     let too_large = || gateway::message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
@@ -92,7 +116,7 @@ async fn forward(cloud: &Cloud, parts: &Parts, body: Body, request_id: Uuid) -> 
         Err(StatusCode::PAYLOAD_TOO_LARGE) => return too_large(),
         Err(status) => return gateway::message(status, "Bad Request"),
     };
-    let event = gateway::event(parts, &body, request_id);
+    let event = gateway::event(parts, &body, request_id, route);
     if event.len() > PAYLOAD_LIMIT {
         return too_large();
     }

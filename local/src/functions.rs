@@ -1,15 +1,15 @@
-//! The functions of this cloud, and the distribution of their invocations to execution environments.
+//! The functions of this cloud, the sample's and those of `--function`, and the distribution of their invocations to execution environments.
 
 use crate::{
     environment::{Environment, Outcome},
     process::Launcher,
-    settings::{Settings, WRONG_USAGE},
+    program::Program,
+    settings::{Own, Settings, WRONG_USAGE},
     status::{Figures, Status},
 };
 use bytes::Bytes;
 use std::{
     io::{self, Read},
-    pin::Pin,
     process::ExitCode,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
@@ -17,29 +17,59 @@ use std::{
 use tokio::{sync::Semaphore, task::JoinHandle};
 use uuid::Uuid;
 
-/// Every function of this cloud.
-pub const FUNCTIONS: &[Definition] = &[
+/// The functions of the sample.
+const SAMPLE: &[Definition] = &[
     Definition {
         name: "payments",
         paths: &["payments", "transfers", "accounts", "operations"],
         max: usize::MAX,
-        run: || Box::pin(payments::run()),
+        program: Program::Own(|| Box::pin(payments::run())),
     },
     Definition {
         name: "orders",
         paths: &["orders", "stock"],
         max: usize::MAX,
-        run: || Box::pin(orders::run()),
+        program: Program::Own(|| Box::pin(orders::run())),
     },
-    Definition { name: "order-queue", paths: &[], max: FEW, run: || Box::pin(orders::order_queue()) },
-    Definition { name: "stale", paths: &[], max: FEW, run: || Box::pin(stale::run()) },
-    Definition { name: "reconcile", paths: &[], max: FEW, run: || Box::pin(reconcile::reconcile()) },
-    Definition { name: "webhook", paths: &["webhooks"], max: FEW, run: || Box::pin(reconcile::webhook()) },
-    Definition { name: "reports", paths: &["reports"], max: usize::MAX, run: || Box::pin(reports::run()) },
-    Definition { name: "report-worker", paths: &[], max: FEW, run: || Box::pin(reports::worker()) },
-    Definition { name: "outbox", paths: &[], max: FEW, run: || Box::pin(outbox::run()) },
-    Definition { name: "shipping", paths: &[], max: FEW, run: || Box::pin(shipping::run()) },
-    Definition { name: "compare", paths: &[], max: FEW, run: || Box::pin(compare::run()) },
+    Definition {
+        name: "order-queue",
+        paths: &[],
+        max: FEW,
+        program: Program::Own(|| Box::pin(orders::order_queue())),
+    },
+    Definition { name: "stale", paths: &[], max: FEW, program: Program::Own(|| Box::pin(stale::run())) },
+    Definition {
+        name: "reconcile",
+        paths: &[],
+        max: FEW,
+        program: Program::Own(|| Box::pin(reconcile::reconcile())),
+    },
+    Definition {
+        name: "webhook",
+        paths: &["webhooks"],
+        max: FEW,
+        program: Program::Own(|| Box::pin(reconcile::webhook())),
+    },
+    Definition {
+        name: "reports",
+        paths: &["reports"],
+        max: usize::MAX,
+        program: Program::Own(|| Box::pin(reports::run())),
+    },
+    Definition {
+        name: "report-worker",
+        paths: &[],
+        max: FEW,
+        program: Program::Own(|| Box::pin(reports::worker())),
+    },
+    Definition { name: "outbox", paths: &[], max: FEW, program: Program::Own(|| Box::pin(outbox::run())) },
+    Definition {
+        name: "shipping",
+        paths: &[],
+        max: FEW,
+        program: Program::Own(|| Box::pin(shipping::run())),
+    },
+    Definition { name: "compare", paths: &[], max: FEW, program: Program::Own(|| Box::pin(compare::run())) },
 ];
 
 /// Environments of a function that no client waits for.
@@ -48,13 +78,30 @@ const FEW: usize = 2;
 /// Invocations that may wait for an environment, for each function.
 const QUEUE: usize = 1_000;
 
+#[derive(Clone)]
 pub struct Definition {
     pub name: &'static str,
     /// The first segments of the paths that the gateway routes to it.
     pub paths: &'static [&'static str],
     /// How many environments it may have, even if the settings allow more.
     max: usize,
-    run: fn() -> Run,
+    pub program: Program,
+}
+
+/// Every function of this cloud: those of the sample, and those of `--function`, which replace one of their name.
+pub fn all(settings: &Settings) -> &'static [Definition] {
+    let mut all = SAMPLE.to_vec();
+    for Own { name, program } in &settings.functions {
+        let program = Program::File(program.clone());
+        match all.iter_mut().find(|definition| definition.name == name) {
+            Some(definition) => definition.program = program,
+            None => {
+                all.push(Definition { name: name.clone().leak(), paths: &[], max: usize::MAX, program });
+            }
+        }
+    }
+    // They live as long as this process.
+    all.leak()
 }
 
 impl Definition {
@@ -64,11 +111,11 @@ impl Definition {
     }
 }
 
-type Run = Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
-
 /// Runs this process as the function of that name, for as long as its parent lives.
 pub fn run_as(name: &str) -> ExitCode {
-    let Some(definition) = FUNCTIONS.iter().find(|definition| definition.name == name) else {
+    let Some(Definition { program: Program::Own(run), .. }) =
+        SAMPLE.iter().find(|definition| definition.name == name)
+    else {
         eprintln!("error: LOCAL_FUNCTION={name}: no such function");
         return ExitCode::from(WRONG_USAGE);
     };
@@ -78,7 +125,7 @@ pub fn run_as(name: &str) -> ExitCode {
         std::process::exit(1);
     });
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-    match runtime.block_on((definition.run)()) {
+    match runtime.block_on(run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
@@ -106,7 +153,7 @@ impl Function {
         let idle = statuses
             .iter()
             .rev()
-            .map(|status| Environment::new(status.clone(), launcher.clone(), timeout))
+            .map(|status| Environment::new(status.clone(), &definition.program, launcher.clone(), timeout))
             .collect();
         Self {
             definition,

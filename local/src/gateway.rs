@@ -1,5 +1,6 @@
 //! API Gateway's translation: an HTTP request to an event in payload format 2.0, and a function's answer back to HTTP.
 
+use crate::own_routes::Matched;
 use aws_smithy_types::base64;
 use axum::{
     body::Body,
@@ -28,9 +29,10 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-/// The event that the function sees.
-pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid) -> Bytes {
+/// The event that the function sees. `route` is that of a function of the user's.
+pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: Option<&Matched>) -> Bytes {
     let now = SystemTime::now();
+    let key = route.map_or("$default", |route| &route.key);
     // HTTP APIs pass the path decoded, and the query as it was sent.
     let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
     let user_agent = parts.headers.get(header::USER_AGENT).map(lossy).unwrap_or_default();
@@ -47,7 +49,7 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid) -> Bytes {
             "userAgent": user_agent,
         },
         "requestId": request_id.to_string(),
-        "routeKey": "$default",
+        "routeKey": key,
         "stage": "$default",
         "time": common_log_time(now),
         "timeEpoch": now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
@@ -57,13 +59,16 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid) -> Bytes {
     }
     let mut event = json!({
         "version": "2.0",
-        "routeKey": "$default",
+        "routeKey": key,
         "rawPath": path,
         "rawQueryString": parts.uri.query().unwrap_or_default(),
         "headers": headers(&parts.headers, body.len()),
         "requestContext": context,
         "isBase64Encoded": false,
     });
+    if let Some(route) = route.filter(|route| !route.parameters.is_empty()) {
+        event["pathParameters"] = json!(route.parameters);
+    }
     let cookies = cookies(&parts.headers);
     if !cookies.is_empty() {
         event["cookies"] = json!(cookies);

@@ -12,12 +12,13 @@
 //! | `bus` | EventBridge: one event bus |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `functions` | the table of functions, and the choice of an environment for an invocation |
-//! | `environment`, `process`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
+//! | `environment`, `process`, `program`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
 //! | `log`, `metrics` | in place of CloudWatch: lines to read or for programs, totals of metrics |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
+//! | `route`, `own_routes` | the routes of the user's functions |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger and outages |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
 //! | `events` | its routes for events: what the bus was handed, an event of somebody else, what was shipped |
@@ -36,9 +37,12 @@ mod log;
 mod mapping;
 mod messages;
 mod metrics;
+mod own_routes;
 mod process;
+mod program;
 pub mod provider;
 mod queues;
+mod route;
 mod runtime_api;
 mod schedules;
 mod settings;
@@ -52,8 +56,9 @@ use crate::{
     bus::Bus,
     events::Events,
     front::Cloud,
-    functions::{FUNCTIONS, Function},
+    functions::{Definition, Function},
     metrics::Metrics,
+    own_routes::OwnRoutes,
     process::Launcher,
     queues::Queues,
     settings::{Settings, WRONG_USAGE, Wrong},
@@ -155,24 +160,29 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     variables.extend(settings.environment());
     let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider.url);
     variables.push(("PROVIDER_URL", provider_url.clone()));
-    let max = FUNCTIONS.iter().map(|definition| definition.environments(settings)).sum::<usize>();
+    let definitions = functions::all(settings);
+    let max = definitions.iter().map(|definition| definition.environments(settings)).sum::<usize>();
     let max = u32::try_from(max).expect("there are few functions");
     let metrics = Arc::<Metrics>::default();
     let launcher =
         Launcher::new(variables, max, metrics.clone()).map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
-    let functions: Vec<_> =
-        FUNCTIONS.iter().map(|definition| Arc::new(Function::new(definition, launcher, settings))).collect();
+    let functions: Vec<_> = definitions
+        .iter()
+        .map(|definition| Arc::new(Function::new(definition, launcher, settings)))
+        .collect();
+    let own_routes = OwnRoutes::new(&settings.routes, &functions)?;
     try_join_all(functions.iter().map(|function| function.warm_up())).await?;
 
     let deliverer = functions.iter().find(|function| function.definition.name == "outbox");
     bus.deliverer(deliverer.expect("it is one of this cloud's").clone());
-    announce(&url, &store, &queues, &bus, &provider.url, settings);
+    announce(&url, &store, &queues, &bus, &provider.url, settings, definitions);
     let operate = operate(&store, &queues, &bus);
     // Ends with this function, before the processes are ended.
     let _triggers = triggers::start(&functions, &store, queues.clone(), settings).await;
     let cloud = Cloud {
         functions,
+        own_routes,
         provider,
         http: reqwest::Client::new(),
         gateway_timeout: settings.gateway_timeout,
@@ -193,7 +203,15 @@ fn operate(store: &Store, queues: &Queues, bus: &Bus) -> String {
 }
 
 /// The first line is for programs, the rest is for the reader.
-fn announce(url: &str, store: &Store, queues: &Queues, bus: &Bus, provider: &str, settings: &Settings) {
+fn announce(
+    url: &str,
+    store: &Store,
+    queues: &Queues,
+    bus: &Bus,
+    provider: &str,
+    settings: &Settings,
+    functions: &[Definition],
+) {
     if log::is_json() {
         let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint, "bus": bus.endpoint });
         let _ = writeln!(io::stdout(), "{addresses}");
@@ -202,7 +220,7 @@ fn announce(url: &str, store: &Store, queues: &Queues, bus: &Bus, provider: &str
     let (strong, faint, plain) =
         if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
-    let functions: Vec<_> = FUNCTIONS.iter().map(|definition| definition.name).collect();
+    let functions: Vec<_> = functions.iter().map(|definition| definition.name).collect();
     let payment = format!(
         "curl -i {url}/payments -H 'Authorization: Bearer acme' -H 'Idempotency-Key: order-1' \\\n    \
          -H 'Content-Type: application/json' \\\n    \

@@ -6,6 +6,7 @@
 use crate::{
     log::{Lines, Source},
     metrics::{Document, Metrics},
+    program::Program,
     runtime_api::{Answer, Invocation, Poll, RuntimeApi},
     status::Status,
 };
@@ -16,7 +17,7 @@ use std::{
     path::PathBuf,
     process::{ExitStatus, Stdio},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tokio::{
     io::{AsyncBufReadExt, AsyncRead, BufReader},
@@ -52,6 +53,8 @@ pub struct Process {
     poll: Option<Poll>,
     exit: watch::Receiver<Option<ExitStatus>>,
     kill: Arc<Notify>,
+    /// When its program was built; `None` for this program.
+    built: Option<SystemTime>,
 }
 
 /// Why a process never asked for work.
@@ -83,7 +86,7 @@ impl Launcher {
     }
 
     /// Starts a process of the function whose environment `status` describes.
-    pub async fn start(&self, status: &Arc<Status>) -> io::Result<Process> {
+    pub async fn start(&self, status: &Arc<Status>, program: &Program) -> io::Result<Process> {
         let stopping = || io::Error::other("the local cloud is stopping");
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| stopping())?;
         let stop = self.stop.subscribe();
@@ -91,7 +94,9 @@ impl Launcher {
             return Err(stopping());
         }
         let api = RuntimeApi::listen().await?;
-        let mut child = self.command(status, &api).spawn()?;
+        // Before it is executed: what is built meanwhile is noticed.
+        let built = program.built();
+        let mut child = self.command(status, program, &api).spawn()?;
         let id = child.id().expect("a process that has not been waited for has an id");
         status.started(id);
         let metrics = self.metrics.clone();
@@ -110,15 +115,21 @@ impl Launcher {
         let guard =
             Guard { child, _stdin: stdin, logs, kill: kill.clone(), stop, status: status.clone(), permit };
         tokio::spawn(guard.wait(sender));
-        Ok(Process { api, poll: None, exit, kill })
+        Ok(Process { api, poll: None, exit, kill, built })
     }
 
-    fn command(&self, status: &Status, api: &RuntimeApi) -> Command {
+    fn command(&self, status: &Status, program: &Program, api: &RuntimeApi) -> Command {
         let Status { function, number, .. } = status;
-        let mut command = Command::new(&self.executable);
+        let mut command = match program {
+            Program::Own(_) => {
+                let mut command = Command::new(&self.executable);
+                command.env("LOCAL_FUNCTION", function);
+                command
+            }
+            Program::File(program) => Command::new(program),
+        };
         command
             .envs(self.variables.iter().map(|(name, value)| (name, value)))
-            .env("LOCAL_FUNCTION", function)
             .env("AWS_LAMBDA_RUNTIME_API", api.address.to_string())
             .env("AWS_LAMBDA_FUNCTION_NAME", function)
             // The SDK names it to every service that the function calls.
@@ -139,6 +150,11 @@ impl Launcher {
 }
 
 impl Process {
+    /// Whether its program was built anew since it was started. While it is being built, there may be no file.
+    pub fn is_outdated(&self, program: &Program) -> bool {
+        program.built().is_some_and(|built| Some(built) != self.built)
+    }
+
     /// Waits until the process asks for work.
     pub async fn ready(&mut self) -> Result<(), InitFailure> {
         if self.poll.as_ref().is_some_and(|poll| !poll.is_closed()) {
@@ -186,7 +202,10 @@ impl InitFailure {
             Self::NotStarted(error) => format!("Runtime could not be started: {error}"),
             Self::Reported(payload) => String::from_utf8_lossy(payload).into_owned(),
             Self::Exited(status) => describe(*status),
-            Self::TimedOut => format!("Task timed out after {:.2} seconds", INIT_TIMEOUT.as_secs_f64()),
+            Self::TimedOut => format!(
+                "Task timed out after {:.2} seconds: it asked for no invocation",
+                INIT_TIMEOUT.as_secs_f64()
+            ),
         }
     }
 }

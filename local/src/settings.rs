@@ -1,5 +1,6 @@
 //! The settings, each by an argument or by its environment variable.
 
+use crate::route::Route;
 use aws_smithy_types::base64;
 use clap::{
     CommandFactory, FromArgMatches, Parser,
@@ -12,6 +13,7 @@ use std::{
     ffi::{OsStr, OsString},
     fmt::{self, Display},
     ops::RangeInclusive,
+    path::PathBuf,
     str::FromStr,
     time::Duration,
 };
@@ -41,6 +43,12 @@ pub struct Settings {
     #[arg(long, env, default_value = "local-", value_name = "TEXT", help_heading = "Store")]
     pub table_prefix: String,
 
+    /// A function of your own, in place of the sample's of this name, or besides: its program, which Lambda's runtime API feeds
+    #[arg(long = "function", value_name = "NAME=PROGRAM", value_parser = function, help_heading = "Functions")]
+    pub functions: Vec<Own>,
+    /// A route of a function of your own, before the sample's: `POST /orders=orders`, `ANY /files/{proxy+}=files`
+    #[arg(long = "route", value_name = "METHOD PATH=NAME", value_parser = Route::parse, help_heading = "Functions")]
+    pub routes: Vec<Route>,
     /// How many execution environments a function may have at once
     #[arg(long, env, default_value = "4")]
     #[arg(value_name = "COUNT", value_parser = number(1..=64_usize), help_heading = "Functions")]
@@ -123,6 +131,13 @@ pub struct Settings {
     pub reports: String,
 }
 
+/// A function of the user's.
+#[derive(Debug, Clone)]
+pub struct Own {
+    pub name: String,
+    pub program: PathBuf,
+}
+
 /// Why a run does not begin.
 pub enum Wrong {
     /// One line that names what is wrong.
@@ -149,10 +164,29 @@ impl Settings {
 
     fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Wrong> {
         let matches = Self::command().try_get_matches_from(arguments);
-        matches.and_then(|matches| Self::from_arg_matches(&matches)).map_err(|error| match error.kind() {
+        let settings = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        let settings = settings.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Wrong::Asked(error),
             _ => Wrong::Setting(one_line(&error)),
-        })
+        })?;
+        settings.check_functions().map_err(Wrong::Setting)?;
+        Ok(settings)
+    }
+
+    /// Whether the functions of the user and their routes fit together.
+    fn check_functions(&self) -> Result<(), String> {
+        for (place, Own { name, .. }) in self.functions.iter().enumerate() {
+            if self.functions[..place].iter().any(|other| other.name == *name) {
+                return Err(format!("--function: two functions have the name {name}"));
+            }
+        }
+        let is_known = |name: &str| self.functions.iter().any(|function| function.name == name);
+        match self.routes.iter().find(|route| !is_known(&route.function)) {
+            Some(Route { path, function, .. }) => {
+                Err(format!("--route {path}: there is no --function {function}"))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The settings that functions get as environment variables.
@@ -228,6 +262,21 @@ where
             .ok()
             .filter(|number| range.contains(number))
             .ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
+    }
+}
+
+fn function(value: &str) -> Result<Own, String> {
+    let (name, program) =
+        value.split_once('=').ok_or("must be NAME=PROGRAM, such as orders=target/debug/orders")?;
+    let is_name = |char: char| char.is_ascii_alphanumeric() || ['-', '_'].contains(&char);
+    if !(1..=64).contains(&name.len()) || !name.chars().all(is_name) {
+        return Err("its name must have 1 to 64 letters, digits, - or _".to_owned());
+    }
+    let program = PathBuf::from(program);
+    match program.is_file() {
+        // As the shell finds it: without a folder, a program would be searched for in PATH.
+        true => Ok(Own { name: name.to_owned(), program: program.canonicalize().unwrap_or(program) }),
+        false => Err(format!("there is no file {}: build it first", program.display())),
     }
 }
 

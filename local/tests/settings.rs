@@ -34,6 +34,18 @@ fn an_argument_that_cannot_work_is_named_as_it_was_written() {
         (&["--window-ms=0"], "--window-ms=0: must be a whole number from 1 to 300000"),
         (&["--prot", "9000"], "unexpected argument '--prot' found; see --help"),
         (&["9000"], "unexpected argument '9000' found"),
+        (&["--function", "mine"], "--function=mine: must be NAME=PROGRAM"),
+        (&["--function", "mine=/nowhere/mine"], "there is no file /nowhere/mine: build it first"),
+        (&["--function", "my own=/bin/true"], "its name must have 1 to 64 letters, digits, - or _"),
+        (
+            &["--function", "mine=/bin/true", "--function", "mine=/bin/false"],
+            "two functions have the name mine",
+        ),
+        (&["--route", "POST /orders"], "--route=POST /orders: must be METHOD PATH=NAME"),
+        (&["--route", "POST orders=mine"], "its path must begin with /"),
+        (&["--route", "post /orders=mine"], "its method must be ANY, or one in capitals"),
+        (&["--route", "POST /orders/{=mine"], "--route=POST /orders/{=mine: "),
+        (&["--route", "POST /orders=mine"], "--route /orders: there is no --function mine"),
     ] {
         let error = refused(("TABLE_PREFIX", ""), arguments);
         assert!(error.contains(expected), "{error}");
@@ -95,4 +107,15 @@ fn help_lists_every_variable_and_shows_no_secret() {
         assert!(help.contains(&format!("{default}]")), "{default}: {help}");
     }
     assert!(!help.contains("whsec_"), "{help}");
+}
+
+#[test]
+fn a_program_that_is_no_function_stops_start_up_with_its_name() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_local"));
+    let ended = command.env("PORT", "0").args(["--function", "mine=/bin/true"]).output();
+    let Output { status, stderr, .. } = ended.expect("the program can be run");
+    let error = String::from_utf8(stderr).expect("text");
+    let line = error.lines().last().unwrap_or_default();
+    assert_eq!(status.code(), Some(1), "{error}");
+    assert!(line.starts_with("error: function mine: Runtime exited"), "{error}");
 }

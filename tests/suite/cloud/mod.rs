@@ -4,6 +4,7 @@ mod entrances;
 mod local_cloud_output;
 mod local_cloud_works;
 mod main_job;
+mod own_functions;
 mod payments_routes;
 mod rest;
 mod start_up;
