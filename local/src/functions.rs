@@ -3,7 +3,7 @@
 use crate::{
     environment::{Environment, Outcome},
     process::Launcher,
-    program::Program,
+    program::{Program, Run},
     settings::{Own, Settings, WRONG_USAGE},
     status::{Figures, Status},
 };
@@ -19,58 +19,23 @@ use uuid::Uuid;
 
 /// The functions of the sample.
 const SAMPLE: &[Definition] = &[
-    Definition {
-        name: "payments",
-        paths: &["payments", "transfers", "accounts", "operations"],
-        max: usize::MAX,
-        program: Program::Own(|| Box::pin(payments::run())),
-    },
-    Definition {
-        name: "orders",
-        paths: &["orders", "stock"],
-        max: usize::MAX,
-        program: Program::Own(|| Box::pin(orders::run())),
-    },
-    Definition {
-        name: "order-queue",
-        paths: &[],
-        max: FEW,
-        program: Program::Own(|| Box::pin(orders::order_queue())),
-    },
-    Definition { name: "stale", paths: &[], max: FEW, program: Program::Own(|| Box::pin(stale::run())) },
-    Definition {
-        name: "reconcile",
-        paths: &[],
-        max: FEW,
-        program: Program::Own(|| Box::pin(reconcile::reconcile())),
-    },
-    Definition {
-        name: "webhook",
-        paths: &["webhooks"],
-        max: FEW,
-        program: Program::Own(|| Box::pin(reconcile::webhook())),
-    },
-    Definition {
-        name: "reports",
-        paths: &["reports"],
-        max: usize::MAX,
-        program: Program::Own(|| Box::pin(reports::run())),
-    },
-    Definition {
-        name: "report-worker",
-        paths: &[],
-        max: FEW,
-        program: Program::Own(|| Box::pin(reports::worker())),
-    },
-    Definition { name: "outbox", paths: &[], max: FEW, program: Program::Own(|| Box::pin(outbox::run())) },
-    Definition {
-        name: "shipping",
-        paths: &[],
-        max: FEW,
-        program: Program::Own(|| Box::pin(shipping::run())),
-    },
-    Definition { name: "compare", paths: &[], max: FEW, program: Program::Own(|| Box::pin(compare::run())) },
+    sample("payments", &["payments", "transfers", "accounts", "operations"], MANY, || {
+        Box::pin(payments::run())
+    }),
+    sample("orders", &["orders", "stock"], MANY, || Box::pin(orders::run())),
+    sample("order-queue", &[], FEW, || Box::pin(orders::order_queue())),
+    sample("stale", &[], FEW, || Box::pin(stale::run())),
+    sample("reconcile", &[], FEW, || Box::pin(reconcile::reconcile())),
+    sample("webhook", &["webhooks"], FEW, || Box::pin(reconcile::webhook())),
+    sample("reports", &["reports"], MANY, || Box::pin(reports::run())),
+    sample("report-worker", &[], FEW, || Box::pin(reports::worker())),
+    sample("outbox", &[], FEW, || Box::pin(outbox::run())),
+    sample("shipping", &[], FEW, || Box::pin(shipping::run())),
+    sample("compare", &[], FEW, || Box::pin(compare::run())),
 ];
+
+/// As many environments as the settings allow.
+const MANY: usize = usize::MAX;
 
 /// Environments of a function that no client waits for.
 const FEW: usize = 2;
@@ -88,6 +53,10 @@ pub struct Definition {
     pub program: Program,
 }
 
+const fn sample(name: &'static str, paths: &'static [&'static str], max: usize, run: Run) -> Definition {
+    Definition { name, paths, max, program: Program::Own(run) }
+}
+
 /// Every function of this cloud: those of the sample, and those of `--function`, which replace one of their name.
 pub fn all(settings: &Settings) -> &'static [Definition] {
     let mut all = SAMPLE.to_vec();
@@ -96,7 +65,7 @@ pub fn all(settings: &Settings) -> &'static [Definition] {
         match all.iter_mut().find(|definition| definition.name == name) {
             Some(definition) => definition.program = program,
             None => {
-                all.push(Definition { name: name.clone().leak(), paths: &[], max: usize::MAX, program });
+                all.push(Definition { name: name.clone().leak(), paths: &[], max: MANY, program });
             }
         }
     }

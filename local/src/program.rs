@@ -2,13 +2,14 @@
 
 use std::{fs, path::PathBuf, pin::Pin, time::SystemTime};
 
-type Run = Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
+/// Runs a function until Lambda ends it.
+pub type Run = fn() -> Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
 
 /// What a function's processes execute.
 #[derive(Clone)]
 pub enum Program {
     /// This program, as the function of its name.
-    Own(fn() -> Run),
+    Own(Run),
     /// A program of the user's.
     File(PathBuf),
 }

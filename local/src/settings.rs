@@ -274,7 +274,7 @@ fn function(value: &str) -> Result<Own, String> {
     }
     let program = PathBuf::from(program);
     match program.is_file() {
-        // As the shell finds it: without a folder, a program would be searched for in PATH.
+        // Absolute: a name without a folder would be searched for in PATH.
         true => Ok(Own { name: name.to_owned(), program: program.canonicalize().unwrap_or(program) }),
         false => Err(format!("there is no file {}: build it first", program.display())),
     }

@@ -312,7 +312,7 @@ impl WorkerReport<'_> {
         {
             return Overtaken::Escalated(GONE);
         }
-        // Who settles it must see what its caller may have got.
+        // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
         let refused = self.ended.is_refusal() && self.base.is_same_request(current);
         if (self.matters() || refused) && current.is_held() {
             return Overtaken::Escalated(HELD);
@@ -321,7 +321,6 @@ impl WorkerReport<'_> {
             let forgotten = current.has_forgotten_a_phase_of(self.base);
             return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
         }
-        // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
         match &current.state {
             State::InProgress { .. } if refused || self.has_writes || self.meets_another(current, now) => {
                 Overtaken::Waits

@@ -1,9 +1,10 @@
 //! Functions of the user's in the local cloud. They are programs; here, scripts that become a function of the sample.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::support::local_cloud::{LocalCloud, PROGRAM};
 
@@ -23,17 +24,22 @@ async fn status(cloud: &LocalCloud, key: &str) -> StatusCode {
     request.send().await.expect("an answer").status()
 }
 
+/// A local cloud with a function of this name, which becomes this one of the sample, and with these routes.
+async fn cloud_with(name: &str, function: &str, routes: &[&str]) -> (LocalCloud, TempDir) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = folder.path().join(name);
+    build(&program, function);
+    let function = format!("{name}={}", program.display());
+    let configure = |command: &mut Command| {
+        command.args(["--function", &function]).args(routes.iter().flat_map(|route| ["--route", route]));
+    };
+    (LocalCloud::configured(&[], configure).await, folder)
+}
+
 #[tokio::test]
 async fn a_function_of_ones_own_serves_its_routes_before_all_others() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("mine");
-    build(&program, "payments");
-    let function = format!("mine={}", program.display());
     let routes = ["POST /payments=mine", "GET /payments/{id}=mine", "ANY /metrics=mine"];
-    let cloud = LocalCloud::configured(&[], |command| {
-        command.args(["--function", &function]).args(routes.iter().flat_map(|route| ["--route", route]));
-    })
-    .await;
+    let (cloud, folder) = cloud_with("mine", "payments", &routes).await;
     assert_eq!(status(&cloud, "k-1").await, 201);
     // It hides the page of metrics. The router of the function knows no such path.
     let hidden = cloud.get("/metrics").send().await.expect("an answer").status();
@@ -44,6 +50,7 @@ async fn a_function_of_ones_own_serves_its_routes_before_all_others() {
     assert_eq!((of("mine"), of("payments")), (1, 1), "{environments:?}");
 
     // Built anew, it serves the next request.
+    let program = folder.path().join("mine");
     build(&program, "reports");
     assert_eq!(status(&cloud, "k-1").await, 404);
     build(&program, "payments");
@@ -52,13 +59,6 @@ async fn a_function_of_ones_own_serves_its_routes_before_all_others() {
 
 #[tokio::test]
 async fn a_function_of_ones_own_replaces_the_samples_of_its_name() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join("payments");
-    build(&program, "reports");
-    let function = format!("payments={}", program.display());
-    let cloud = LocalCloud::configured(&[], |command| {
-        command.args(["--function", &function]);
-    })
-    .await;
+    let (cloud, _folder) = cloud_with("payments", "reports", &[]).await;
     assert_eq!(status(&cloud, "k-1").await, 404);
 }

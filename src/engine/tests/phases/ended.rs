@@ -251,8 +251,8 @@ async fn a_refused_row_with_an_answer_ends_nothing_over_kept_phases() {
     assert_interrupted(&store, executor.finish(ours, charged()).await).await;
 }
 
-#[tokio::test]
-async fn a_deferred_release_leaves_no_call_open() {
+/// A worker whose call was not made reports that while its store is away. Its report, and its store.
+async fn deferred_release() -> (Faulty, DeferredReport) {
     let (store, provider, queue) = (Faulty::new(), Provider::default(), MemoryQueue::new());
     let executor = store.executor(resuming()).defer_reports_to(queue.clone());
     let ours = charging(&executor, &provider).await;
@@ -260,21 +260,20 @@ async fn a_deferred_release_leaves_no_call_open() {
     store.passing(executor.finish(ours, Report::NotExecuted)).await;
     store.is_away.store(false, Ordering::SeqCst);
     let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-    assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_none());
+    (store, deferred(message))
+}
+
+#[tokio::test]
+async fn a_deferred_release_leaves_no_call_open() {
+    let (store, report) = deferred_release().await;
+    assert!(store.executor(resuming()).apply(&report, Safe::Report).await.unwrap().is_none());
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", None));
 }
 
 // T5: what its phases did would be forgotten.
 #[tokio::test]
 async fn a_kept_phase_is_escalated_if_its_record_is_gone() {
-    let (store, provider, queue) = (Faulty::new(), Provider::default(), MemoryQueue::new());
-    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
-    let ours = charging(&executor, &provider).await;
-    store.is_away.store(true, Ordering::SeqCst);
-    store.passing(executor.finish(ours, Report::NotExecuted)).await;
-    store.is_away.store(false, Ordering::SeqCst);
-    let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-    let report = deferred(message);
+    let (store, report) = deferred_release().await;
     let (seen, _) = report.read().unwrap();
     // An operator has to know what it got: no digest of it.
     assert_eq!(seen.phases, store.record().await.unwrap().phases);
