@@ -83,11 +83,11 @@ fn messages(publish: &[String]) -> Result<Vec<Message>, Failure> {
 }
 
 fn resumed(seen: &Record, _: Timestamp) -> Option<String> {
-    let held = seen.is_held().then_some(
-        "; the record stays held until you say of the next phase: --not-executed --overrule-effect",
+    let unknown = seen.reported.is_some().then_some(
+        "; the record stays unknown until you say of the next phase: --not-executed --overrule-effect",
     );
     let used = "the next retry with this key uses the result when its handler gets to the phase";
-    Some(format!("{used}{}", held.unwrap_or_default()))
+    Some(format!("{used}{}", unknown.unwrap_or_default()))
 }
 
 /// What settling a record does not do.

@@ -61,24 +61,26 @@ pub(super) fn classify(
     (!is_inconclusive(parts.status, body)).then_some(Outcome::Completed)
 }
 
-/// Whether another attempt may get another answer.
-pub(super) fn is_passing(status: StatusCode, body: &Bytes) -> bool {
-    status.is_server_error() || is_inconclusive(status, body)
+/// Whether this status is about the moment: another attempt may get another answer.
+pub(super) fn is_passing(status: StatusCode) -> bool {
+    status.is_server_error()
+        || matches!(
+            status,
+            StatusCode::REQUEST_TIMEOUT
+                | StatusCode::MISDIRECTED_REQUEST
+                | StatusCode::TOO_EARLY
+                | StatusCode::TOO_MANY_REQUESTS
+        )
 }
 
 /// A time-out layer that answers 408 has dropped the handler midway.
 fn is_inconclusive(status: StatusCode, body: &Bytes) -> bool {
     match status {
-        StatusCode::UNAUTHORIZED
-        | StatusCode::FORBIDDEN
-        | StatusCode::PROXY_AUTHENTICATION_REQUIRED
-        | StatusCode::REQUEST_TIMEOUT
-        | StatusCode::MISDIRECTED_REQUEST
-        | StatusCode::TOO_EARLY
-        | StatusCode::TOO_MANY_REQUESTS => true,
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::PROXY_AUTHENTICATION_REQUIRED => true,
         // A router's own 404 or 405 has no body; a handler's says what was not found, or can no longer be done.
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => body.is_empty(),
-        _ => false,
+        // The settings say what a server error means.
+        _ => is_passing(status) && !status.is_server_error(),
     }
 }
 

@@ -95,7 +95,7 @@ impl Guard {
             Ok((mut parts, body)) => {
                 let report = match self.report(execution, &parts, &body) {
                     Report::NotBegun if self.operation().asynchronous.is_some() => {
-                        if is_passing(parts.status, &body) {
+                        if is_passing(parts.status) {
                             // Another attempt may get further, such as that of the next deployment.
                             Report::NotExecuted
                         } else {

@@ -246,8 +246,10 @@ impl Asked<'_> {
             Learned::Unwritable(_) => Some(Duration::ZERO),
             Learned::NoReconciler | Learned::Denied(_) => None,
         };
-        if self.why == Asks::ProviderReported && escalates(current) && !current.is_held() {
-            // It is escalated already. Each poll reports it until an operator settles it.
+        let is_final = later.is_none();
+        if self.why == Asks::ProviderReported && escalates(current) && !(is_final && current.is_held()) {
+            // It is escalated already. Each poll reports it until an operator settles it. A final word about what is held has its
+            // dead letter.
             return Err(match later {
                 Some(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
                 None => ReconcileOutcome::Escalated,
@@ -875,12 +877,17 @@ mod tests {
                 "an effect was reported, and the provider does not confirm it",
             ),
         ] {
-            // What the provider says unprompted has a dead letter too.
             for why in [Asks::Anew, Asks::ProviderReported] {
                 let asked = Asked { seen: &held, why, at, operation: None, not_found, schedule: &SCHEDULE };
-                let next = Record::from(asked.next(&held, &learned, Revision::mint(), at).unwrap());
-                assert!(escalates(&next) && next.is_held(), "{next:?}");
                 assert_eq!(asked.reason(&held, &learned), reason);
+                let next = asked.next(&held, &learned, Revision::mint(), at).map(Record::from);
+                // What the provider says unprompted has a dead letter too, or it must say it again.
+                if why == Asks::ProviderReported && !reason.starts_with("an effect was reported") {
+                    assert_eq!(next, Err(ReconcileOutcome::Scheduled(Timestamp::MAX)));
+                } else {
+                    let next = next.unwrap();
+                    assert!(escalates(&next) && next.is_held(), "{next:?}");
+                }
             }
         }
     }

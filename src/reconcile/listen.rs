@@ -128,10 +128,12 @@ impl Reconciliation {
             | ReconcileOutcome::InFlight(_) => None,
             // No question follows. Or the reporter has the answer, and a question may not find it.
             ReconcileOutcome::Scheduled(at)
-                if at == Timestamp::MAX || (by.is_some() && queued.effect.is_effect()) =>
+                if queued.effect.is_effect() && (at == Timestamp::MAX || by.is_some()) =>
             {
                 Some(ReconcileOutcome::NotDue)
             }
+            // A refusal proves nothing that an operator could miss.
+            ReconcileOutcome::Scheduled(Timestamp::MAX) => Some(ReconcileOutcome::Escalated),
             outcome => Some(outcome),
         })
     }

@@ -124,7 +124,12 @@ impl Record {
         // An effect that its handler has not answered for.
         if self.knows_more_than(worker) {
             let because = Some(Note::new("a phase is known that its handler did not come to"));
-            return Transition::to(self.between_workers(self.phases.clone(), revision, now)).failed(because);
+            // Over reported evidence nothing resumes.
+            let next = match self.may_end_without_effect() {
+                true => self.between_workers(self.phases.clone(), revision, now),
+                false => self.contested(revision, now),
+            };
+            return Transition::to(next).failed(because);
         }
         // The body is kept for the worker's retention. An operator may have chosen another one for the release overturned here.
         let completing = Self { attempt: worker.attempt, retention: worker.retention, ..self.clone() };

@@ -240,10 +240,14 @@ impl WorkerReport<'_> {
         self.ended.of(seen, base, revision, now).map_or(Fate::Fenced, Fate::Written)
     }
 
-    /// Whether it would be a loss to drop this report: it is about an effect, about domain writes, or about phases that are kept.
+    /// Whether it would be a loss to drop this report: it tells of an effect, or its record knows of phases or of a call.
     pub(crate) fn matters(&self) -> bool {
-        let has_kept = self.base.phases.as_ref().is_some_and(|phases| !phases.kept.is_empty());
-        self.has_writes || has_kept || self.ended.evidence().is_some()
+        self.tells_of_an_effect() || self.base.is_resumed()
+    }
+
+    /// Whether it is about an effect, about a call that was perhaps made, or about domain writes.
+    fn tells_of_an_effect(&self) -> bool {
+        self.has_writes || matches!(self.ended, Ended::Interrupted(_)) || self.ended.evidence().is_some()
     }
 
     /// Whether this record shows a second execution of an operation that must not run again, while this worker certainly or
@@ -314,7 +318,7 @@ impl WorkerReport<'_> {
         }
         // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
         let refused = self.ended.is_refusal() && self.base.is_same_request(current);
-        if (self.matters() || refused) && current.is_held() {
+        if (self.tells_of_an_effect() || refused) && current.is_held() {
             return Overtaken::Escalated(HELD);
         }
         if self.base.phases.is_some() {
@@ -470,7 +474,7 @@ pub(super) mod tests {
                 (refusal(), Overtaken::Escalated(HELD)),
                 (Ended::NotExecuted(None), Overtaken::Nothing),
                 (Ended::NotBegun, Overtaken::Nothing),
-                (Ended::Interrupted(None), Overtaken::Nothing),
+                (Ended::Interrupted(None), Overtaken::Escalated(HELD)),
             ] {
                 for safe in [Safe::Nothing, Safe::Report, Safe::Alarm(held.attempt)] {
                     let report =

@@ -187,8 +187,8 @@ mod tests {
 
     use super::*;
     use crate::record::{
-        AttemptId, Ended, FORGOTTEN, Fate, KeptAnswer, Overtaken, ReservationRequest, Safe, SettleError,
-        SettledBy, Verdict, WorkerReport,
+        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, ReservationRequest, Safe,
+        SettleError, SettledBy, Verdict, WorkerReport,
         report::tests::{name, table},
         tests::{answer, reservation},
     };
@@ -292,6 +292,43 @@ mod tests {
         let ended = ended(&noted(), &Ended::Completed(answer()));
         assert_eq!(ended.state.name(), "between_workers");
         assert_eq!(known(&ended), (vec!["charge"], vec!["refund"], false));
+        // What another execution reported may be that effect or another one: only an operator says so.
+        let marked = Record { reported: Some(Evidence::Perhaps), ..noted() };
+        let contested = super::tests::ended(&marked, &Ended::Completed(answer()));
+        assert_eq!((contested.state.name(), contested.reported), ("unknown", marked.reported));
+    }
+
+    fn reports<'a>(base: &'a Record, ended: &'a Ended) -> WorkerReport<'a> {
+        WorkerReport { base, ended, has_writes: false, may_run_again: false, safe: Safe::Report }
+    }
+
+    // T5: what it tells would be forgotten.
+    #[test]
+    fn a_report_with_any_trace_of_a_phase_matters() {
+        let not_executed = Ended::NotExecuted(None);
+        assert!(!reports(&reserved(), &not_executed).matters());
+        assert!(reports(&reserved(), &Ended::Interrupted(None)).matters());
+        let only_noted = reserved().note(&phase("charge", "7"), fresh(), NOW).unwrap().into();
+        let only_begun = ended(&reserved(), &Ended::Interrupted(None));
+        assert_eq!(known(&only_begun), (vec![], vec![], true));
+        for base in [charged(), only_noted, only_begun] {
+            assert!(reports(&base, &not_executed).matters(), "{base:?}");
+        }
+    }
+
+    #[test]
+    fn a_report_that_tells_nothing_new_contradicts_no_hold() {
+        let base = charged();
+        let held: Record = base.hold(fresh(), LATER).unwrap().into();
+        for (ended, escalated) in [
+            (Ended::NotExecuted(None), Overtaken::Nothing),
+            (Ended::Interrupted(None), Overtaken::Escalated(HELD)),
+        ] {
+            assert_eq!(reports(&base, &ended).overtaken_by(&held, LATER), escalated);
+        }
+        let not_executed = Ended::NotExecuted(None);
+        let forgotten = reports(&base, &not_executed).overtaken_by(&Record { phases: None, ..held }, LATER);
+        assert_eq!(forgotten, Overtaken::Escalated(FORGOTTEN));
     }
 
     #[test]

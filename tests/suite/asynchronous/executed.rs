@@ -371,6 +371,11 @@ async fn a_refusal_by_a_later_attempt_is_the_answer(endpoint: &str) {
     assert_eq!((reports.state("r-1").await, reports.queue.take_dead().len()), ("completed", 0));
     let answer = reports.polled("r-1").await;
     assert_eq!((answer.status, &*answer.body), (422, &b"no such report"[..]));
+    // A status that frees no key otherwise is an answer too, if the handler says that nothing was done.
+    reports.post("r-2", r#""report""#).await;
+    let forbids = reports.with(|_, _| async { NotBegun(StatusCode::FORBIDDEN) });
+    assert!(forbids.work(&reports.asked("r-2").await).await);
+    assert_eq!((reports.state("r-2").await, reports.polled("r-2").await.status), ("completed", 403));
 }
 
 // Its client polls for the answer, which another attempt can still have.
@@ -379,10 +384,11 @@ async fn a_failure_before_anything_was_done_is_no_answer(endpoint: &str) {
     let reports = Reports::on(endpoint).await;
     reports.post("r-1", r#""report""#).await;
     let asked = reports.asked("r-1").await;
-    let fails =
-        reports.with(|_, _| async { NotBegun((StatusCode::SERVICE_UNAVAILABLE, "no configuration")) });
-    assert!(!fails.work(&asked).await);
-    assert_eq!((reports.state("r-1").await, reports.queue.take_dead().len()), ("pending", 0));
+    for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS] {
+        let fails = reports.with(move |_, _| async move { NotBegun((status, "not now")) });
+        assert!(!fails.work(&asked).await);
+        assert_eq!((reports.state("r-1").await, reports.queue.take_dead().len()), ("pending", 0));
+    }
     assert!(reports.work(&asked).await);
     assert_eq!(reports.state("r-1").await, "completed");
 }

@@ -423,8 +423,7 @@ async fn a_reported_refusal_begins_no_questions_anew(endpoint: &str) {
     assert_eq!(escalated.ask(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
     let before = listening.guarded.record(&request.key).await;
     let outcome = listening.report(&request, ProviderReport::not_executed()).await;
-    // No question follows: the provider has to send it again.
-    assert_eq!(outcome, ReconcileOutcome::NotDue);
+    assert_eq!(outcome, ReconcileOutcome::Escalated);
     assert_eq!(listening.guarded.record(&request.key).await, before);
 }
 

@@ -23,11 +23,18 @@ pub async fn in_time<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(TIMEOUT, Box::pin(work)).await.expect("this should have ended by now")
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Sleep {
+    span: Duration,
+    /// When it ends, by [`World::running`].
+    ends: Duration,
+}
+
 /// A manual clock with a list of all sleeps that have begun. Clones share the clock.
 #[derive(Clone, Debug)]
 pub struct WatchedClock {
     clock: ManualWorld,
-    begun: watch::Sender<Vec<Duration>>,
+    begun: watch::Sender<Vec<Sleep>>,
 }
 
 impl WatchedClock {
@@ -51,7 +58,7 @@ impl WatchedClock {
     /// Returns when `number` sleeps of this length have begun since the clock was made.
     pub async fn slept(&self, span: Duration, number: usize) {
         let mut begun = self.begun.subscribe();
-        let enough = |begun: &Vec<Duration>| begun.iter().filter(|begun| **begun == span).count() >= number;
+        let enough = |begun: &Vec<Sleep>| begun.iter().filter(|begun| begun.span == span).count() >= number;
         let reached = tokio::time::timeout(TIMEOUT, begun.wait_for(enough)).await;
         assert!(reached.is_ok(), "{number} sleeps of {span:?} should have begun by now");
     }
@@ -72,7 +79,7 @@ impl WatchedClock {
         assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
     }
 
-    /// Runs `work`, and advances the clock whenever it waits between two tries.
+    /// Runs `work`, and advances the clock whenever it waits between two tries: to the end of that wait, however many wait at once.
     pub async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
         let mut begun = self.begun.subscribe();
         let mut known = begun.borrow_and_update().len();
@@ -84,8 +91,9 @@ impl WatchedClock {
             }
             let new = begun.borrow_and_update()[known..].to_vec();
             known += new.len();
-            let backoff = new.into_iter().filter(|span| BACKOFFS.contains(&span.as_millis()));
-            backoff.for_each(|span| self.advance(span));
+            for backoff in new.into_iter().filter(|sleep| BACKOFFS.contains(&sleep.span.as_millis())) {
+                self.advance(backoff.ends.saturating_sub(self.running()));
+            }
         }
     }
 }
@@ -100,8 +108,9 @@ impl World for WatchedClock {
     }
 
     fn sleep(&self, span: Duration) -> BoxFuture<'static, ()> {
+        let ends = self.running().saturating_add(span);
         let sleep = self.clock.sleep(span);
-        self.begun.send_modify(|begun| begun.push(span));
+        self.begun.send_modify(|begun| begun.push(Sleep { span, ends }));
         sleep
     }
 

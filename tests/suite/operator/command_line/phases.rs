@@ -142,7 +142,7 @@ async fn a_hold_ends_once_the_operator_says_what_was_not_made() {
     assert_eq!(table.cli.json(&with(&["hold", &name])).await["held"], 1);
     let made = with(&["settle", &name, "--phase", "ship", "--result", r#"{"id":"sh_1"}"#]);
     let settled = table.cli.json(&made).await;
-    assert!(settled["remark"].as_str().unwrap().contains("stays held"), "{settled}");
+    assert!(settled["remark"].as_str().unwrap().contains("stays unknown"), "{settled}");
     assert_eq!(settled["after"]["state"], "unknown");
     let mail = ["settle", &name, "--phase", "mail", "--not-executed"];
     table.cli.run(&with(&mail)).await.assert_refused(3, "--overrule-effect");
