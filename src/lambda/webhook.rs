@@ -7,6 +7,7 @@
 //! | is not about an operation | 200 |
 //! | settles a record, agrees with it, or is processed later | 200 |
 //! | contradicts a record, or has none | 200: it is escalated |
+//! | refuses what is escalated already | 200: it stays so |
 //! | comes before its record can take it, or could not be processed | 503: the provider sends it again |
 //!
 //! An event that comes twice settles once: the second time, the record is settled.

@@ -251,6 +251,8 @@ impl Asked<'_> {
             // It is escalated already. Each poll reports it until an operator settles it. A final word about what is held has its
             // dead letter.
             return Err(match later {
+                // The provider says it again, also if it was asked because of a refusal.
+                Some(_) if learned.is_proof() => ReconcileOutcome::NotDue,
                 Some(_) => ReconcileOutcome::Scheduled(Timestamp::MAX),
                 None => ReconcileOutcome::Escalated,
             });

@@ -132,7 +132,7 @@ impl Reconciliation {
             {
                 Some(ReconcileOutcome::NotDue)
             }
-            // A refusal proves nothing that an operator could miss.
+            // Nothing was learned that an operator could miss.
             ReconcileOutcome::Scheduled(Timestamp::MAX) => Some(ReconcileOutcome::Escalated),
             outcome => Some(outcome),
         })

@@ -14,7 +14,7 @@ pub enum ReconcileOutcome {
     Settled,
     /// A worker owns it until then.
     InFlight(Timestamp),
-    /// Its question is not due yet.
+    /// Its question is not due yet; or an effect that the provider reports could not be written, and must be reported again.
     NotDue,
     /// Nothing is known yet. The next question is due then.
     Scheduled(Timestamp),

@@ -427,6 +427,23 @@ async fn a_reported_refusal_begins_no_questions_anew(endpoint: &str) {
     assert_eq!(listening.guarded.record(&request.key).await, before);
 }
 
+// T46: no question follows, so it must come again.
+#[apply(on_each_store)]
+async fn a_queued_effect_about_an_escalated_record_stays_in_its_queue(endpoint: &str) {
+    let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::AskAgain(None)))).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    listening.report(&request, ProviderReport::executed(201, charged())).await;
+    let (message, _) = listening.waiting();
+    listening.guarded.executor().finish(ours, Report::PerhapsExecuted("panicked")).await;
+    let escalated = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
+        .world(listening.guarded.clock.clone())
+        .backoff(LEASE, LEASE, 1)
+        .operation(operation(), listening.provider.clone());
+    assert_eq!(escalated.ask(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
+    assert!(escalated.receive(&message).await.is_err(), "it is delivered again");
+}
+
 // T46
 #[apply(on_each_store)]
 async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {

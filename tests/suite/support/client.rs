@@ -31,6 +31,8 @@ pub fn connect(endpoint: &str) -> Connect {
         http_client: plain_http(),
         meter: None,
         timeouts: TimeoutConfig::builder()
+            // The SDK's own is 3.1 s, which a hundred clients at once may need on a slow machine.
+            .connect_timeout(ATTEMPT_TIMEOUT)
             .operation_attempt_timeout(ATTEMPT_TIMEOUT)
             .operation_timeout(OPERATION_TIMEOUT)
             .build(),

@@ -5,7 +5,7 @@ use std::{fs, time::Duration};
 use lambda_idempotency::{
     engine::{CallError, PhaseError},
     internal::Ownership,
-    record::{MAX_PHASE_RESULTS, State},
+    record::{Evidence, MAX_PHASE_RESULTS, State, UnknownCause},
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -153,6 +153,20 @@ async fn a_hold_ends_once_the_operator_says_what_was_not_made() {
     );
     let ours = table.resume("k-1").await;
     assert_eq!(ship(&ours).await.expect("noted"), json!({ "id": "sh_1" }), "no call is made");
+}
+
+#[tokio::test]
+async fn a_phase_ends_no_report_about_the_whole_operation() {
+    let (table, name) = escalated().await;
+    let mut record = table.record("k-1").await;
+    let (since, cause) = (SystemWorld.now(), UnknownCause::PerhapsExecuted);
+    record.state = State::Unknown { cause, since, reconcile_at: Timestamp::MAX, asked: 0, anew_at: None };
+    record.reported = Some(Evidence::Perhaps);
+    table.replace(record).await;
+    let made = with(&["settle", &name, "--phase", "ship", "--result", r#"{"id":"sh_1"}"#]);
+    let settled = table.cli.json(&made).await;
+    assert!(settled["remark"].as_str().unwrap().contains("stays unknown"), "{settled}");
+    assert_eq!(settled["after"]["state"], "unknown");
 }
 
 #[tokio::test]
