@@ -1,10 +1,9 @@
 //! EventBridge: an event bus in this process's memory, at an address of its own.
 //!
-//! It answers `PutEvents` and `DescribeEventBus`, and has one rule: events whose `detail-type` is `order.placed` go to the queue `shipments`. It differs from
-//! EventBridge:
+//! It answers `PutEvents` and `DescribeEventBus`, and has the rules of the template. It differs from EventBridge:
 //!
 //! 1. It refuses an event for a bus of another name. EventBridge accepts it, and drops it.
-//! 2. It refuses an event that it cannot send to the queue. EventBridge accepts it, and tries for a day.
+//! 2. It refuses an event that it cannot send to a queue. EventBridge accepts it, and tries for a day.
 //! 3. It ignores an entry's time and resources.
 //!
 //! It kills the function that delivers an event with the member `"test": "crash_outbox"`, before that function hears that the bus has it.
@@ -13,6 +12,7 @@
 use crate::{
     functions::Function,
     queues::{ACCOUNT, Queues},
+    template::{Rule, matches},
 };
 use aws_smithy_types::{DateTime, date_time::Format};
 use axum::{
@@ -34,8 +34,6 @@ use std::{
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-/// What the rule matches.
-const ORDER_PLACED: &str = "order.placed";
 /// The member of a message that asks for the death of its deliverer.
 const CRASH: &str = "crash_outbox";
 /// The most entries of one call.
@@ -47,6 +45,7 @@ pub struct Bus {
     pub name: String,
     region: String,
     queues: Arc<Queues>,
+    rules: Vec<Rule>,
     delivered: Mutex<Vec<Delivered>>,
     /// The function that delivers.
     deliverer: OnceLock<Arc<Function>>,
@@ -112,25 +111,25 @@ struct Envelope<'a> {
 
 impl Bus {
     /// Serves the bus of this name on a loopback port of its own.
-    pub async fn start(name: String, region: &str, queues: Arc<Queues>) -> io::Result<Arc<Self>> {
+    pub async fn start(
+        name: String,
+        rules: Vec<Rule>,
+        region: &str,
+        queues: Arc<Queues>,
+    ) -> io::Result<Arc<Self>> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let bus = Arc::new(Self {
             endpoint: format!("http://{}", listener.local_addr()?),
             name,
             region: region.to_owned(),
             queues,
+            rules,
             delivered: Mutex::default(),
             deliverer: OnceLock::new(),
         });
         let router = Router::new().route("/", post(answer)).with_state(bus.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(bus)
-    }
-
-    /// The environment variables by which functions find this bus.
-    pub fn environment(&self) -> [(&'static str, String); 2] {
-        let topics = format!("{ORDER_PLACED}=bus:{}", self.name);
-        [("AWS_ENDPOINT_URL_EVENTBRIDGE", self.endpoint.clone()), ("OUTBOX_TOPICS", topics)]
     }
 
     /// The function that dies of a test's event.
@@ -153,23 +152,25 @@ impl Bus {
             return Err(refused("MalformedDetail", "detail must be an object"));
         }
         let id = Uuid::new_v4().to_string();
-        if detail_type == ORDER_PLACED {
-            let time = DateTime::from(SystemTime::now()).secs();
-            let envelope = Envelope {
-                version: "0",
-                id: &id,
-                detail_type,
-                source,
-                account: ACCOUNT,
-                time: DateTime::from_secs(time).fmt(Format::DateTime).unwrap_or_default(),
-                region: &self.region,
-                resources: [],
-                detail,
-            };
-            let body = serde_json::to_string(&envelope).expect("its keys are text");
-            let send = self.queues.client.send_message().queue_url(&self.queues.shipments.url);
+        let time = DateTime::from(SystemTime::now()).secs();
+        let envelope = Envelope {
+            version: "0",
+            id: &id,
+            detail_type,
+            source,
+            account: ACCOUNT,
+            time: DateTime::from_secs(time).fmt(Format::DateTime).unwrap_or_default(),
+            region: &self.region,
+            resources: [],
+            detail,
+        };
+        let body = serde_json::to_string(&envelope).expect("its keys are text");
+        let seen = serde_json::from_str::<Value>(&body).ok();
+        let rules = self.rules.iter().filter(|rule| matches(&rule.pattern, seen.as_ref()));
+        for queue in rules.flat_map(|rule| &rule.queue_arns).filter_map(|arn| self.queues.with_arn(arn)) {
+            let send = self.queues.client.send_message().queue_url(&queue.url);
             let failed = |error| refused("InternalFailure", &format!("SQS: {}", error_chain(&error)));
-            send.message_body(body).send().await.map_err(failed)?;
+            send.message_body(&body).send().await.map_err(failed)?;
         }
         Ok(id)
     }

@@ -1,26 +1,22 @@
 //! An execution environment: one process and one invocation at a time. After the process has died, it starts a new one.
 
 use crate::{
+    definition::Definition,
     process::{InitFailure, Launcher, Process, describe},
-    program::Program,
     runtime_api::{Answer, Invocation},
     status::Status,
     work::Work,
 };
 use bytes::Bytes;
 use serde_json::json;
-use std::{
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 use tokio::{select, time};
 
 /// An execution environment of a function.
 pub struct Environment {
     status: Arc<Status>,
-    program: &'static Program,
+    definition: &'static Definition,
     launcher: Arc<Launcher>,
-    timeout: Duration,
     process: Option<Process>,
 }
 
@@ -35,13 +31,8 @@ pub enum Outcome {
 }
 
 impl Environment {
-    pub fn new(
-        status: Arc<Status>,
-        program: &'static Program,
-        launcher: Arc<Launcher>,
-        timeout: Duration,
-    ) -> Self {
-        Self { status, program, launcher, timeout, process: None }
+    pub fn new(status: Arc<Status>, definition: &'static Definition, launcher: Arc<Launcher>) -> Self {
+        Self { status, definition, launcher, process: None }
     }
 
     pub fn is_warm(&self) -> bool {
@@ -57,7 +48,7 @@ impl Environment {
         let work = Work::new(request_id.clone(), payload.clone());
         // A process that died while idle never got the invocation, so a second one may try.
         for _ in 0..2 {
-            let timeout = self.timeout;
+            let timeout = self.definition.timeout;
             let function = self.status.function;
             let process = match self.ready().await {
                 Ok(process) => process,
@@ -97,7 +88,7 @@ impl Environment {
             }
             () = time::sleep_until(ends) => {
                 process.kill().await;
-                let message = format!("Task timed out after {:.2} seconds", self.timeout.as_secs_f64());
+                let message = format!("Task timed out after {:.2} seconds", self.definition.timeout.as_secs_f64());
                 self.status.timed_out(work, &message);
                 self.fail(work, "Sandbox.Timedout", &message)
             }
@@ -107,7 +98,7 @@ impl Environment {
     /// The process that waits for work: the current one, or a new one.
     async fn ready(&mut self) -> Result<&mut Process, InitFailure> {
         if let Some(process) = &mut self.process {
-            if process.is_outdated(self.program) {
+            if process.is_outdated(&self.definition.program) {
                 // The program was built anew: as after a deployment, the next invocation goes to it.
                 process.kill().await;
                 self.process = None;
@@ -116,7 +107,7 @@ impl Environment {
             }
         }
         if self.process.is_none() {
-            let started = self.launcher.start(&self.status, self.program).await;
+            let started = self.launcher.start(&self.status, self.definition).await;
             let mut process = started.map_err(InitFailure::NotStarted)?;
             process.ready().await?;
             self.status.ready();

@@ -25,8 +25,8 @@ use std::{
 pub struct Events {
     pub bus: Arc<Bus>,
     pub client: Client,
-    /// The table with the shipments.
-    pub orders_table: String,
+    /// The table with the shipments, in the sample.
+    pub orders_table: Option<String>,
 }
 
 pub fn router<S>(events: Events) -> Router<S> {
@@ -59,7 +59,10 @@ async fn put(State(events): State<Events>, event: Bytes) -> Response {
 
 /// The shipments of all tenants, by their orders.
 async fn shipments(State(events): State<Events>) -> Response {
-    let scan = events.client.scan().table_name(&events.orders_table).consistent_read(true);
+    let Some(table) = &events.orders_table else {
+        return gateway::message(StatusCode::NOT_FOUND, "there is no table of orders");
+    };
+    let scan = events.client.scan().table_name(table).consistent_read(true);
     let scan = scan.filter_expression("begins_with(sk, :shipment)");
     let scan = scan.expression_attribute_values(":shipment", AttributeValue::S("shipment#".to_owned()));
     let items = scan.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;

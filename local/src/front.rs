@@ -9,10 +9,11 @@ use crate::{
     log::{self, Level},
     messages,
     metrics::Metrics,
-    own_routes::{Matched, OwnRoutes},
     provider::Server,
     queues::Queues,
+    routes::{Matched, Routes},
     runtime_api::{PAYLOAD_LIMIT, read},
+    template::Stack,
 };
 use axum::{
     Json, Router,
@@ -36,7 +37,7 @@ const BODY_LIMIT: usize = 10 * 1024 * 1024;
 /// The state of the routes.
 pub struct Cloud {
     pub functions: Vec<Arc<Function>>,
-    pub own_routes: OwnRoutes,
+    pub routes: Routes,
     pub provider: Server,
     pub http: reqwest::Client,
     pub gateway_timeout: Duration,
@@ -44,6 +45,7 @@ pub struct Cloud {
     /// The variables of the operators' command line, as shell commands.
     pub operate: String,
     pub queues: Arc<Queues>,
+    pub stack: Stack,
     pub events: Events,
 }
 
@@ -60,27 +62,28 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/provider/away", post(provider_away))
         .route("/provider/back", post(provider_back))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
-        .fallback(proxy)
-        .merge(messages::router(cloud.queues.clone()))
+        .fallback(rest)
+        .merge(messages::router(cloud.queues.clone(), &cloud.stack))
         .merge(events::router(cloud.events.clone()))
         .layer(from_fn_with_state(cloud.clone(), own))
         .with_state(cloud)
 }
 
-/// Requests for functions of the user's, before all routes.
+/// Requests for functions, before all routes of this cloud.
 async fn own(State(cloud): State<Arc<Cloud>>, request: Request, next: Next) -> Response {
-    match cloud.own_routes.find(request.method(), request.uri().path()) {
+    match cloud.routes.find(request.method(), request.uri().path()) {
         Some(route) => answer(&cloud, request, Some(&route)).await,
         None => next.run(request).await,
     }
 }
 
-/// API Gateway: every answer names its request. The invocation has the same id, while AWS uses two, so that an answer can be
-/// found in the log.
-async fn proxy(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
-    answer(&cloud, request, None).await
+/// What nothing else takes.
+async fn rest(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
+    answer(&cloud, request, cloud.routes.default().as_ref()).await
 }
 
+/// API Gateway: every answer names its request. The invocation has the same id, while AWS uses two, so that an answer can be
+/// found in the log.
 async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Response {
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
@@ -96,7 +99,7 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
     response
 }
 
-/// Finds the function by its route, or else by the path's first segment, and translates request and answer.
+/// Translates request and answer.
 async fn forward(
     cloud: &Cloud,
     parts: &Parts,
@@ -104,12 +107,7 @@ async fn forward(
     request_id: Uuid,
     route: Option<&Matched>,
 ) -> Response {
-    let segment = parts.uri.path().split('/').nth(1).unwrap_or_default();
-    let of_the_sample =
-        || cloud.functions.iter().find(|function| function.definition.paths.contains(&segment));
-    let Some(function) = route.map(|route| &route.function).or_else(of_the_sample) else {
-        return gateway::message(StatusCode::NOT_FOUND, "Not Found");
-    };
+    let Some(route) = route else { return gateway::message(StatusCode::NOT_FOUND, "Not Found") };
     let too_large = || gateway::message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
     let body = match read(body, BODY_LIMIT).await {
         Ok(body) => body,
@@ -120,7 +118,8 @@ async fn forward(
     if event.len() > PAYLOAD_LIMIT {
         return too_large();
     }
-    let outcome = match time::timeout(cloud.gateway_timeout, function.invoke_as(request_id, event)).await {
+    let invocation = route.function.invoke_as(request_id, event);
+    let outcome = match time::timeout(cloud.gateway_timeout, invocation).await {
         Ok(outcome) => outcome,
         // The function continues; only its caller has gone.
         Err(_) => return gateway::message(StatusCode::GATEWAY_TIMEOUT, "Endpoint request timed out"),

@@ -1,10 +1,10 @@
-//! The functions of this cloud, the sample's and those of `--function`, and the distribution of their invocations to execution environments.
+//! The distribution of a function's invocations to execution environments.
 
 use crate::{
+    definition::{Definition, built_in},
     environment::{Environment, Outcome},
     process::Launcher,
-    program::{Program, Run},
-    settings::{Own, Settings, WRONG_USAGE},
+    settings::WRONG_USAGE,
     status::{Figures, Status},
 };
 use bytes::Bytes;
@@ -17,74 +17,12 @@ use std::{
 use tokio::{sync::Semaphore, task::JoinHandle};
 use uuid::Uuid;
 
-/// The functions of the sample.
-const SAMPLE: &[Definition] = &[
-    sample("payments", &["payments", "transfers", "accounts", "operations"], MANY, || {
-        Box::pin(payments::run())
-    }),
-    sample("orders", &["orders", "stock"], MANY, || Box::pin(orders::run())),
-    sample("order-queue", &[], FEW, || Box::pin(orders::order_queue())),
-    sample("stale", &[], FEW, || Box::pin(stale::run())),
-    sample("reconcile", &[], FEW, || Box::pin(reconcile::reconcile())),
-    sample("webhook", &["webhooks"], FEW, || Box::pin(reconcile::webhook())),
-    sample("reports", &["reports"], MANY, || Box::pin(reports::run())),
-    sample("report-worker", &[], FEW, || Box::pin(reports::worker())),
-    sample("outbox", &[], FEW, || Box::pin(outbox::run())),
-    sample("shipping", &[], FEW, || Box::pin(shipping::run())),
-    sample("compare", &[], FEW, || Box::pin(compare::run())),
-];
-
-/// As many environments as the settings allow.
-const MANY: usize = usize::MAX;
-
-/// Environments of a function that no client waits for.
-const FEW: usize = 2;
-
 /// Invocations that may wait for an environment, for each function.
 const QUEUE: usize = 1_000;
 
-#[derive(Clone)]
-pub struct Definition {
-    pub name: &'static str,
-    /// The first segments of the paths that the gateway routes to it.
-    pub paths: &'static [&'static str],
-    /// How many environments it may have, even if the settings allow more.
-    max: usize,
-    pub program: Program,
-}
-
-const fn sample(name: &'static str, paths: &'static [&'static str], max: usize, run: Run) -> Definition {
-    Definition { name, paths, max, program: Program::Own(run) }
-}
-
-/// Every function of this cloud: those of the sample, and those of `--function`, which replace one of their name.
-pub fn all(settings: &Settings) -> &'static [Definition] {
-    let mut all = SAMPLE.to_vec();
-    for Own { name, program } in &settings.functions {
-        let program = Program::File(program.clone());
-        match all.iter_mut().find(|definition| definition.name == name) {
-            Some(definition) => definition.program = program,
-            None => {
-                all.push(Definition { name: name.clone().leak(), paths: &[], max: MANY, program });
-            }
-        }
-    }
-    // They live as long as this process.
-    all.leak()
-}
-
-impl Definition {
-    /// How many environments it may have at once.
-    pub fn environments(&self, settings: &Settings) -> usize {
-        settings.environments.min(self.max)
-    }
-}
-
 /// Runs this process as the function of that name, for as long as its parent lives.
 pub fn run_as(name: &str) -> ExitCode {
-    let Some(Definition { program: Program::Own(run), .. }) =
-        SAMPLE.iter().find(|definition| definition.name == name)
-    else {
+    let Some(run) = built_in(name) else {
         eprintln!("error: LOCAL_FUNCTION={name}: no such function");
         return ExitCode::from(WRONG_USAGE);
     };
@@ -113,16 +51,15 @@ pub struct Function {
 }
 
 impl Function {
-    pub fn new(definition: &'static Definition, launcher: &Arc<Launcher>, settings: &Settings) -> Self {
-        let environments = definition.environments(settings);
-        let timeout = settings.function_timeout;
+    pub fn new(definition: &'static Definition, launcher: &Arc<Launcher>) -> Self {
+        let environments = definition.environments;
         let statuses: Vec<_> =
             (1..=environments).map(|number| Arc::new(Status::new(definition.name, number))).collect();
         // The last one is taken first, so the first environment goes to the end.
         let idle = statuses
             .iter()
             .rev()
-            .map(|status| Environment::new(status.clone(), &definition.program, launcher.clone(), timeout))
+            .map(|status| Environment::new(status.clone(), definition, launcher.clone()))
             .collect();
         Self {
             definition,

@@ -1,6 +1,6 @@
 //! API Gateway's translation: an HTTP request to an event in payload format 2.0, and a function's answer back to HTTP.
 
-use crate::own_routes::Matched;
+use crate::routes::Matched;
 use aws_smithy_types::base64;
 use axum::{
     body::Body,
@@ -29,10 +29,9 @@ const HOP_BY_HOP: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-/// The event that the function sees. `route` is that of a function of the user's.
-pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: Option<&Matched>) -> Bytes {
+/// The event that the function sees.
+pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: &Matched) -> Bytes {
     let now = SystemTime::now();
-    let key = route.map_or("$default", |route| &route.key);
     // HTTP APIs pass the path decoded, and the query as it was sent.
     let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
     let user_agent = parts.headers.get(header::USER_AGENT).map(lossy).unwrap_or_default();
@@ -49,7 +48,7 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: Option<&Match
             "userAgent": user_agent,
         },
         "requestId": request_id.to_string(),
-        "routeKey": key,
+        "routeKey": route.key,
         "stage": "$default",
         "time": common_log_time(now),
         "timeEpoch": now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
@@ -59,14 +58,14 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: Option<&Match
     }
     let mut event = json!({
         "version": "2.0",
-        "routeKey": key,
+        "routeKey": route.key,
         "rawPath": path,
         "rawQueryString": parts.uri.query().unwrap_or_default(),
         "headers": headers(&parts.headers, body.len()),
         "requestContext": context,
         "isBase64Encoded": false,
     });
-    if let Some(route) = route.filter(|route| !route.parameters.is_empty()) {
+    if !route.parameters.is_empty() {
         event["pathParameters"] = json!(route.parameters);
     }
     let cookies = cookies(&parts.headers);

@@ -11,14 +11,18 @@
 //! | `queues` | SQS |
 //! | `bus` | EventBridge: one event bus |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
-//! | `functions` | the table of functions, and the choice of an environment for an invocation |
+//! | `template` | SAM templates: what runs here, the sample's or the user's |
+//! | `announcement` | what a run prints first |
+//! | `variables` | the variables of functions and of the operators' command line |
+//! | `definition`, `definitions` | the table of functions: their programs and variables |
+//! | `functions` | the choice of an environment for an invocation |
 //! | `environment`, `process`, `program`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
 //! | `log`, `metrics` | in place of CloudWatch: lines to read or for programs, totals of metrics |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
-//! | `route`, `own_routes` | the routes of the user's functions |
+//! | `route`, `routes` | the routes of the functions |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger and outages |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
 //! | `events` | its routes for events: what the bus was handed, an event of somebody else, what was shipped |
@@ -26,7 +30,10 @@
 //! A child process is this program again, and `LOCAL_FUNCTION` names its function. This is a library, so that the tests build the
 //! program too, and never run an old one.
 
+mod announcement;
 mod bus;
+mod definition;
+mod definitions;
 mod embedded;
 mod environment;
 mod events;
@@ -37,47 +44,50 @@ mod log;
 mod mapping;
 mod messages;
 mod metrics;
-mod own_routes;
 mod process;
 mod program;
 pub mod provider;
 mod queues;
 mod route;
+mod routes;
 mod runtime_api;
 mod schedules;
 mod settings;
 mod status;
 mod store;
 mod tables;
+mod template;
 mod triggers;
+mod variables;
 mod work;
 
 use crate::{
+    announcement::Announcement,
     bus::Bus,
     events::Events,
     front::Cloud,
-    functions::{Definition, Function},
+    functions::Function,
     metrics::Metrics,
-    own_routes::OwnRoutes,
     process::Launcher,
     queues::Queues,
+    routes::Routes,
     settings::{Settings, WRONG_USAGE, Wrong},
     store::Store,
+    template::{Place, Stack, Template},
+    variables::Variables,
 };
 use futures_util::future::try_join_all;
 use lambda_idempotency::internal::terminal::harmless;
 use serde_json::json;
-use std::{
-    env,
-    io::{self, IsTerminal, Write},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{collections::HashMap, env, process::ExitCode, sync::Arc};
 use tokio::{
     net::TcpListener,
     select,
     signal::unix::{SignalKind, signal},
 };
+
+/// Whose orders are in the sample's queue. By HTTP, they come with `Authorization: Bearer acme`.
+const ORDERS_TENANT: &str = "acme";
 
 /// Runs the program `local`, or one of its functions if `LOCAL_FUNCTION` names it.
 pub fn main() -> ExitCode {
@@ -95,12 +105,25 @@ pub fn main() -> ExitCode {
     };
     log::begin(settings.json);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
-    match runtime.block_on(run(&settings)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", harmless(&error));
-            ExitCode::FAILURE
-        }
+    let (error, code) = match runtime.block_on(run(&settings)) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Stopped::Usage(error)) => (error, ExitCode::from(WRONG_USAGE)),
+        Err(Stopped::Failed(error)) => (error, ExitCode::FAILURE),
+    };
+    eprintln!("error: {}", harmless(&error));
+    code
+}
+
+/// Why a run ended.
+enum Stopped {
+    /// The template and the settings do not fit together.
+    Usage(String),
+    Failed(String),
+}
+
+impl From<String> for Stopped {
+    fn from(error: String) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -117,7 +140,7 @@ fn bypass_proxies() {
 }
 
 /// Starts everything, serves until a signal arrives, and ends every process that it started.
-async fn run(settings: &Settings) -> Result<(), String> {
+async fn run(settings: &Settings) -> Result<(), Stopped> {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(|error| error.to_string())?;
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut launcher = None;
@@ -132,7 +155,7 @@ async fn run(settings: &Settings) -> Result<(), String> {
     served
 }
 
-async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<(), String> {
+async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<(), Stopped> {
     // Bound first, so that a port in use fails before anything else starts. Served last, so that early connections wait until
     // everything is up.
     let listener = TcpListener::bind(("127.0.0.1", settings.port)).await.map_err(|error| {
@@ -141,121 +164,83 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let url = format!("http://{address}");
     let store = Store::start(settings).await?;
+    let mut queues = Queues::start(&store.region).await?;
+    let stack = stack(settings, &store, &queues).map_err(Stopped::Usage)?;
+    let streams = store.create(&stack.tables).await?;
     // As long as an invocation takes at most, so that no message is delivered twice at once. On AWS it is six times as long, because
     // throttled receives count; here, an invocation waits for its environment.
-    let queues = Queues::start(&settings.table_prefix, &store.region, settings.function_timeout).await?;
+    queues.create(stack.queues.clone(), settings.function_timeout).await?;
     let queues = Arc::new(queues);
-    let bus = Bus::start(format!("{}shop", settings.table_prefix), &store.region, queues.clone()).await;
+    let bus_name = stack.buses.first().cloned().unwrap_or_default();
+    let bus = Bus::start(bus_name, stack.rules.clone(), &store.region, queues.clone()).await;
     let bus = bus.map_err(|error| format!("event bus: {error}"))?;
     // The first secret is the newest.
     let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
     let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
 
-    let seen_by_functions = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.endpoint);
-    let mut variables = store.environment(seen_by_functions);
-    variables.extend(queues.environment());
-    // After the queues' own, which it replaces.
-    variables.extend(settings.function_sqs_endpoint.clone().map(|url| ("AWS_ENDPOINT_URL_SQS", url)));
-    variables.extend(bus.environment());
-    variables.extend(settings.environment());
-    let provider_url = settings.function_provider_url.as_ref().unwrap_or(&provider.url);
-    variables.push(("PROVIDER_URL", provider_url.clone()));
-    let definitions = functions::all(settings);
-    let max = definitions.iter().map(|definition| definition.environments(settings)).sum::<usize>();
+    let variables = Variables::new(settings, &store, &queues, &bus, &stack, &provider.url);
+    let operate = variables.operate(&store, &queues, &bus);
+    let definitions = definitions::all(&stack, &variables, settings).map_err(Stopped::Usage)?;
+    let max = definitions.iter().map(|definition| definition.environments).sum::<usize>();
     let max = u32::try_from(max).expect("there are few functions");
     let metrics = Arc::<Metrics>::default();
-    let launcher =
-        Launcher::new(variables, max, metrics.clone()).map_err(|error| format!("own executable: {error}"))?;
+    let launcher = Launcher::new(max, metrics.clone()).map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
-    let functions: Vec<_> = definitions
-        .iter()
-        .map(|definition| Arc::new(Function::new(definition, launcher, settings)))
-        .collect();
-    let own_routes = OwnRoutes::new(&settings.routes, &functions)?;
+    let functions: Vec<_> =
+        definitions.iter().map(|definition| Arc::new(Function::new(definition, launcher))).collect();
+    let routes =
+        Routes::new(settings.routes.iter().chain(&stack.routes), &functions).map_err(Stopped::Usage)?;
     try_join_all(functions.iter().map(|function| function.warm_up())).await?;
 
-    let deliverer = functions.iter().find(|function| function.definition.name == "outbox");
-    bus.deliverer(deliverer.expect("it is one of this cloud's").clone());
-    announce(&url, &store, &queues, &bus, &provider.url, settings, definitions);
-    let operate = operate(&store, &queues, &bus);
+    if let Some(deliverer) = functions.iter().find(|function| function.definition.name == "outbox") {
+        bus.deliverer(deliverer.clone());
+    }
+    let announcement = Announcement {
+        url: &url,
+        store: &store,
+        stack: &stack,
+        queues: &queues.endpoint,
+        bus: &bus,
+        provider: &provider.url,
+        settings,
+        definitions,
+    };
+    announcement.print();
     // Ends with this function, before the processes are ended.
-    let _triggers = triggers::start(&functions, &store, queues.clone(), settings).await;
+    let _triggers = triggers::start(&functions, &stack, &store, &streams, &queues, settings).await;
+    let orders_table = stack.tables.iter().find(|table| table.name == "orders");
+    let orders_table = orders_table.map(|table| table.full_name.clone());
     let cloud = Cloud {
         functions,
-        own_routes,
+        routes,
         provider,
         http: reqwest::Client::new(),
         gateway_timeout: settings.gateway_timeout,
         metrics,
         operate,
         queues,
-        events: Events { bus, client: store.client().await, orders_table: store.orders_table.clone() },
+        stack,
+        events: Events { bus, client: store.client().await, orders_table },
     };
-    axum::serve(listener, front::router(cloud)).await.map_err(|error| error.to_string())
+    axum::serve(listener, front::router(cloud)).await.map_err(|error| Stopped::Failed(error.to_string()))
 }
 
-/// The variables with which the operators' command line finds tables, queues and topics, without the proxies of the functions.
-fn operate(store: &Store, queues: &Queues, bus: &Bus) -> String {
-    let mut variables = store.environment(&store.endpoint);
-    variables.extend(queues.environment());
-    variables.extend(bus.environment());
-    variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect()
-}
-
-/// The first line is for programs, the rest is for the reader.
-fn announce(
-    url: &str,
-    store: &Store,
-    queues: &Queues,
-    bus: &Bus,
-    provider: &str,
-    settings: &Settings,
-    functions: &[Definition],
-) {
-    if log::is_json() {
-        let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues.endpoint, "bus": bus.endpoint });
-        let _ = writeln!(io::stdout(), "{addresses}");
-        return;
-    }
-    let (strong, faint, plain) =
-        if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-    let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
-    let functions: Vec<_> = functions.iter().map(|definition| definition.name).collect();
-    let payment = format!(
-        "curl -i {url}/payments -H 'Authorization: Bearer acme' -H 'Idempotency-Key: order-1' \\\n    \
-         -H 'Content-Type: application/json' \\\n    \
-         -d '{{\"customerId\":\"c-1\",\"amountCents\":1999,\"currency\":\"EUR\",\"source\":\"tok_ok\"}}'"
-    );
-    let text = format!(
-        "listening on {url}\n\n\
-         {faint}dynamodb   {plain} {} ({kind}; tables {}, {}, {}, {})\n\
-         {faint}provider   {plain} {provider}\n\
-         {faint}queues     {plain} {}\n\
-         {faint}bus        {plain} {} ({})\n\
-         {faint}reports    {plain} {}\n\
-         {faint}functions  {plain} {}; at most {} environments each, {} ms an invocation\n\
-         {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics  {url}/queues/orders\n\
-         \x20           {url}/outbox/delivered  {url}/shipments\n\
-         {faint}settings   {plain} cargo run -p local -- --help\n\n\
-         {strong}Create a payment:{plain}\n\n  {payment}\n\n\
-         {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}\n\n\
-         {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
-         eval \"$(curl -s {url}/operate)\"; cargo run -q -p idempotency-cli -- watch\n\n\
-         Ctrl-C ends everything.\n",
-        store.endpoint,
-        store.idempotency_table,
-        store.payments_table,
-        store.accounts_table,
-        store.orders_table,
-        queues.endpoint,
-        bus.endpoint,
-        bus.name,
-        settings.reports,
-        functions.join(", "),
-        settings.environments,
-        settings.function_timeout.as_millis(),
-    );
-    // If the reader has gone away, the cloud still runs.
-    let _ = io::stdout().write_all(text.as_bytes());
-    let _ = io::stdout().flush();
+/// What runs here: the user's template, or the sample's.
+fn stack(settings: &Settings, store: &Store, queues: &Queues) -> Result<Stack, String> {
+    let place = Place {
+        prefix: &settings.table_prefix,
+        region: &store.region,
+        sqs: &queues.endpoint,
+        ignored: &settings.ignored,
+    };
+    let mut parameters: HashMap<_, _> =
+        settings.parameters.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let template = match &settings.template {
+        Some(file) => Template::read(file)?,
+        None => {
+            parameters.entry("OrdersTenant".to_owned()).or_insert_with(|| json!(ORDERS_TENANT));
+            Template::sample()
+        }
+    };
+    template::stack(&template, parameters, &place)
 }

@@ -1,12 +1,13 @@
-//! The routes for queues of the sample: send a message, look at the queue, send its dead letters back. To the queue `shipments`, only the
-//! event bus sends messages.
+//! The routes for queues with dead letters: send a message, look at the queue, send its dead letters back. Nobody sends a message to a
+//! queue that an event bus or the nested stack has for itself.
 //!
 //! Dead letters are taken out of their queue when they are looked at, and kept here until they are sent back: the queue would show only the
 //! first one of each group.
 
 use crate::{
     gateway,
-    queues::{FIFO, Queue, Queues},
+    queues::{FIFO, Queues},
+    template::{Queue, Stack},
 };
 use aws_sdk_sqs::{
     error::{ProvideErrorMetadata, SdkError},
@@ -39,9 +40,9 @@ const GROUP: &str = "default";
 
 /// A queue with these routes.
 struct Open {
-    name: &'static str,
     queue: Queue,
-    dead_letters: Queue,
+    /// The URL of its dead letters.
+    dead_letters: String,
     /// Whether anybody may send to it.
     is_public: bool,
     /// Dead letters that were taken out of their queue.
@@ -53,19 +54,21 @@ struct Routes {
     open: Vec<Open>,
 }
 
-pub fn router<S>(queues: Arc<Queues>) -> Router<S> {
-    let open = |name, queue: &Queue, dead_letters: &Queue, is_public| Open {
-        name,
-        queue: queue.clone(),
-        dead_letters: dead_letters.clone(),
-        is_public,
-        taken: Mutex::default(),
+pub fn router<S>(queues: Arc<Queues>, stack: &Stack) -> Router<S> {
+    let is_public = |queue: &Queue| {
+        let of_a_rule = stack.rules.iter().any(|rule| rule.queue_arns.contains(&queue.arn));
+        !of_a_rule && !stack.outputs.values().any(|output| *output == queue.url)
     };
-    let open = vec![
-        open("orders", &queues.orders, &queues.orders_dead_letters, true),
-        open("shipments", &queues.shipments, &queues.shipments_dead_letters, false),
-        open("work", &queues.work, &queues.work_dead_letters, false),
-    ];
+    let open = queues.all.iter().filter_map(|queue| {
+        let (dead_letters, _) = queue.dead_letters.as_ref()?;
+        Some(Open {
+            queue: queue.clone(),
+            dead_letters: queues.with_arn(dead_letters)?.url.clone(),
+            is_public: is_public(queue),
+            taken: Mutex::default(),
+        })
+    });
+    let open = open.collect();
     Router::new()
         .route("/queues/{name}", get(look).post(send))
         .route("/queues/{name}/redrive", post(redrive))
@@ -89,7 +92,7 @@ async fn send(State(routes): State<Arc<Routes>>, Path(name): Path<String>, messa
     let answer = async {
         let open = routes.open(&name).ok_or_else(unknown)?;
         if !open.is_public {
-            return Err(gateway::message(StatusCode::FORBIDDEN, "only the event bus sends to this queue"));
+            return Err(gateway::message(StatusCode::FORBIDDEN, "nobody sends to this queue by hand"));
         }
         let unreadable = |error: serde_json::Error| {
             gateway::message(StatusCode::BAD_REQUEST, &format!("the message: {error}"))
@@ -100,10 +103,13 @@ async fn send(State(routes): State<Arc<Routes>>, Path(name): Path<String>, messa
             string if string.starts_with('"') => serde_json::from_str(string).map_err(unreadable)?,
             json => json.to_owned(),
         };
-        let group = group_id.unwrap_or_else(|| GROUP.to_owned());
         let send = routes.queues.client.send_message().queue_url(&open.queue.url).message_body(body);
-        let send =
-            send.message_group_id(group).message_deduplication_id(deduplication_id.unwrap_or_else(fresh));
+        let send = match open.queue.is_fifo {
+            true => send
+                .message_group_id(group_id.unwrap_or_else(|| GROUP.to_owned()))
+                .message_deduplication_id(deduplication_id.unwrap_or_else(fresh)),
+            false => send,
+        };
         let attributes = attributes.iter().map(|(name, value)| (name.clone(), text(value))).collect();
         let sent = send.set_message_attributes(Some(attributes)).send().await.map_err(failed)?;
         Ok((StatusCode::ACCEPTED, Json(json!({ "id": sent.message_id }))).into_response())
@@ -161,12 +167,12 @@ impl Routes {
     /// The queue of this name, with or without the end that FIFO queues have.
     fn open(&self, name: &str) -> Option<&Open> {
         let name = name.strip_suffix(FIFO).unwrap_or(name);
-        self.open.iter().find(|open| open.name == name)
+        self.open.iter().find(|open| open.queue.name == name)
     }
 
     /// Takes all dead letters out of their queue.
     async fn take(&self, open: &Open, taken: &mut VecDeque<Message>) -> Result<(), Response> {
-        let (client, url) = (&self.queues.client, &open.dead_letters.url);
+        let (client, url) = (&self.queues.client, &open.dead_letters);
         loop {
             let receive = client.receive_message().queue_url(url).max_number_of_messages(10);
             let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);

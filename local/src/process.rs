@@ -4,7 +4,8 @@
 //! dies suddenly, the pipe on the child's standard input closes, and the child exits.
 
 use crate::{
-    log::{Lines, Source},
+    definition::Definition,
+    log::{self, Source},
     metrics::{Document, Metrics},
     program::Program,
     runtime_api::{Answer, Invocation, Poll, RuntimeApi},
@@ -37,7 +38,6 @@ const MEMORY_SIZE: &str = "256";
 /// Starts child processes, and stops all of them.
 pub struct Launcher {
     executable: PathBuf,
-    variables: Vec<(&'static str, String)>,
     /// Each process holds a permit. If a task holds all of them, no process is left and none can start.
     permits: Arc<Semaphore>,
     max: u32,
@@ -66,11 +66,10 @@ pub enum InitFailure {
 }
 
 impl Launcher {
-    /// A launcher for at most `max` processes at once, with `variables` in their environment.
-    pub fn new(variables: Vec<(&'static str, String)>, max: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
+    /// A launcher for at most `max` processes at once.
+    pub fn new(max: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
         Ok(Self {
             executable: std::env::current_exe()?,
-            variables,
             permits: Arc::new(Semaphore::new(max as usize)),
             max,
             stop: watch::Sender::new(false),
@@ -86,7 +85,7 @@ impl Launcher {
     }
 
     /// Starts a process of the function whose environment `status` describes.
-    pub async fn start(&self, status: &Arc<Status>, program: &Program) -> io::Result<Process> {
+    pub async fn start(&self, status: &Arc<Status>, definition: &Definition) -> io::Result<Process> {
         let stopping = || io::Error::other("the local cloud is stopping");
         let permit = self.permits.clone().try_acquire_owned().map_err(|_| stopping())?;
         let stop = self.stop.subscribe();
@@ -95,8 +94,8 @@ impl Launcher {
         }
         let api = RuntimeApi::listen().await?;
         // Before it is executed: what is built meanwhile is noticed.
-        let built = program.built();
-        let mut child = self.command(status, program, &api).spawn()?;
+        let built = definition.program.built();
+        let mut child = self.command(status, definition, &api).spawn()?;
         let id = child.id().expect("a process that has not been waited for has an id");
         status.started(id);
         let metrics = self.metrics.clone();
@@ -118,18 +117,18 @@ impl Launcher {
         Ok(Process { api, poll: None, exit, kill, built })
     }
 
-    fn command(&self, status: &Status, program: &Program, api: &RuntimeApi) -> Command {
+    fn command(&self, status: &Status, definition: &Definition, api: &RuntimeApi) -> Command {
         let Status { function, number, .. } = status;
-        let mut command = match program {
-            Program::Own(_) => {
+        let mut command = match &definition.program {
+            Program::Own(name) => {
                 let mut command = Command::new(&self.executable);
-                command.env("LOCAL_FUNCTION", function);
+                command.env("LOCAL_FUNCTION", name);
                 command
             }
             Program::File(program) => Command::new(program),
         };
         command
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .envs(&definition.variables)
             .env("AWS_LAMBDA_RUNTIME_API", api.address.to_string())
             .env("AWS_LAMBDA_FUNCTION_NAME", function)
             // The SDK names it to every service that the function calls.
@@ -276,8 +275,7 @@ async fn end(child: &mut Child) -> io::Result<ExitStatus> {
 
 /// Copies a child's lines to the log, and adds up their metrics.
 async fn copy(output: impl AsyncRead + Unpin, source: Source, metrics: Option<Arc<Metrics>>) {
-    let (mut output, mut lines) = (BufReader::new(output), Lines::of(source));
-    let mut line = Vec::new();
+    let (mut output, mut line) = (BufReader::new(output), Vec::new());
     while output.read_until(b'\n', &mut line).await.is_ok_and(|length| length > 0) {
         let text = String::from_utf8_lossy(&line);
         let text = text.trim_end();
@@ -286,7 +284,7 @@ async fn copy(output: impl AsyncRead + Unpin, source: Source, metrics: Option<Ar
             metrics.add(&document);
             Some(document)
         });
-        lines.write(text, document.as_ref());
+        log::write_line(&source, text, document.is_some());
         line.clear();
     }
 }

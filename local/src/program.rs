@@ -8,8 +8,8 @@ pub type Run = fn() -> Pin<Box<dyn Future<Output = Result<(), lambda_http::Error
 /// What a function's processes execute.
 #[derive(Clone)]
 pub enum Program {
-    /// This program, as the function of its name.
-    Own(Run),
+    /// This program, as the function that has a program of this name elsewhere.
+    Own(&'static str),
     /// A program of the user's.
     File(PathBuf),
 }

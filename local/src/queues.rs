@@ -6,6 +6,7 @@
 //! 2. It hands out one message of a FIFO group at a time. SQS may hand out several in one batch. So a consumer's own order within a batch
 //!    is not seen here.
 
+use crate::template::Queue;
 use aws_sdk_sqs::{
     Client,
     config::{BehaviorVersion, Credentials, Region, retry::RetryConfig},
@@ -27,16 +28,8 @@ use uuid::Uuid;
 
 /// The account of everything here.
 pub const ACCOUNT: &str = "123456789012";
-/// How many times a message is received before it goes to the dead-letter queue.
-const MAX_RECEIVES: u32 = 5;
-/// The same for deferred reports, which may be the only trace of an effect.
-const MAX_RECEIVES_OF_REPORTS: u32 = 400;
-/// The same for a queue whose consumer decides by itself: the most that SQS allows.
-const MOST_RECEIVES: u32 = 1_000;
 /// How the name of a FIFO queue ends.
 pub const FIFO: &str = ".fifo";
-/// Whose orders are in the queue. By HTTP, they come with `Authorization: Bearer acme`.
-const ORDERS_TENANT: &str = "acme";
 /// SQS's limit on a delay, in seconds.
 const MAX_DELAY: i64 = 900;
 
@@ -44,37 +37,12 @@ const MAX_DELAY: i64 = 900;
 pub struct Queues {
     pub endpoint: String,
     pub client: Client,
-    pub checks: Queue,
-    pub sweeps: Queue,
-    pub reconcile: Queue,
-    /// Reports that workers could not write, with dead letters of their own.
-    pub deferred_reports: Queue,
-    pub deferred_reports_dead_letters: Queue,
-    pub dead_letters: Queue,
-    /// Orders from another front than HTTP: a FIFO queue, with dead letters of its own.
-    pub orders: Queue,
-    pub orders_dead_letters: Queue,
-    /// Which records have messages to be delivered: a FIFO queue.
-    pub outbox: Queue,
-    pub outbox_dead_letters: Queue,
-    /// What the event bus sends: orders to be shipped.
-    pub shipments: Queue,
-    pub shipments_dead_letters: Queue,
-    /// Accepted work, for the worker.
-    pub work: Queue,
-    pub work_dead_letters: Queue,
-}
-
-#[derive(Clone)]
-pub struct Queue {
-    pub url: String,
-    pub arn: String,
+    pub all: Vec<Queue>,
 }
 
 impl Queues {
-    /// Serves empty queues, whose names begin with `prefix`, on a loopback port of their own. A received message is visible again after
-    /// `visibility`, unless its consumer says otherwise.
-    pub async fn start(prefix: &str, region: &str, visibility: Duration) -> Result<Self, String> {
+    /// Serves no queue yet, on a loopback port of its own.
+    pub async fn start(region: &str) -> Result<Self, String> {
         let endpoint = serve(region).await.map_err(|error| error.to_string())?;
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
@@ -83,80 +51,37 @@ impl Queues {
             .credentials_provider(Credentials::new("local", "local", None, None, "local"))
             .retry_config(RetryConfig::disabled())
             .build();
-        let client = Client::from_conf(config);
-        let visibility = (visibility.as_secs() + 1).to_string();
-        let create = async |name: &str, dead_letters: Option<(&Queue, u32)>| {
-            let name = format!("{prefix}{name}");
-            let mut attributes = HashMap::from([(QueueAttributeName::VisibilityTimeout, visibility.clone())]);
-            if name.ends_with(FIFO) {
-                attributes.insert(QueueAttributeName::FifoQueue, "true".to_owned());
-            }
-            if let Some((queue, max_receives)) = dead_letters {
-                let policy = json!({ "deadLetterTargetArn": queue.arn, "maxReceiveCount": max_receives });
-                attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
-            }
-            let created =
-                client.create_queue().queue_name(&name).set_attributes(Some(attributes)).send().await;
-            let created = created.map_err(|error| format!("queue {name}: {}", error_chain(&error)))?;
-            let arn = format!("arn:aws:sqs:{region}:{ACCOUNT}:{name}");
-            Ok::<_, String>(Queue { url: created.queue_url.unwrap_or_default(), arn })
-        };
-        let dead_letters = create("dead-letters", None).await?;
-        let checks = create("checks", Some((&dead_letters, MAX_RECEIVES))).await?;
-        let sweeps = create("sweep", Some((&dead_letters, MAX_RECEIVES))).await?;
-        let reconcile = create("reconcile", Some((&dead_letters, MAX_RECEIVES))).await?;
-        let deferred_reports_dead_letters = create("deferred-reports-dead-letters", None).await?;
-        let deferred_reports =
-            create("deferred-reports", Some((&deferred_reports_dead_letters, MAX_RECEIVES_OF_REPORTS)))
-                .await?;
-        let orders_dead_letters = create("orders-dead-letters.fifo", None).await?;
-        let orders = create("orders.fifo", Some((&orders_dead_letters, MOST_RECEIVES))).await?;
-        let outbox_dead_letters = create("outbox-dead-letters.fifo", None).await?;
-        let outbox = create("outbox.fifo", Some((&outbox_dead_letters, MOST_RECEIVES))).await?;
-        let shipments_dead_letters = create("shipments-dead-letters", None).await?;
-        let shipments = create("shipments", Some((&shipments_dead_letters, MOST_RECEIVES))).await?;
-        let work_dead_letters = create("work-dead-letters", None).await?;
-        let work = create("work", Some((&work_dead_letters, MOST_RECEIVES))).await?;
-        Ok(Self {
-            endpoint,
-            client,
-            checks,
-            sweeps,
-            reconcile,
-            deferred_reports,
-            deferred_reports_dead_letters,
-            dead_letters,
-            orders,
-            orders_dead_letters,
-            outbox,
-            outbox_dead_letters,
-            shipments,
-            shipments_dead_letters,
-            work,
-            work_dead_letters,
-        })
+        Ok(Self { endpoint, client: Client::from_conf(config), all: Vec::new() })
     }
 
-    /// The environment variables by which a function finds these queues.
-    pub fn environment(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("AWS_ENDPOINT_URL_SQS", self.endpoint.clone()),
-            ("CHECKS_QUEUE_URL", self.checks.url.clone()),
-            ("SWEEP_QUEUE_URL", self.sweeps.url.clone()),
-            ("RECONCILE_QUEUE_URL", self.reconcile.url.clone()),
-            ("DEFERRED_REPORTS_QUEUE_URL", self.deferred_reports.url.clone()),
-            ("DEFERRED_REPORTS_DEAD_LETTERS_QUEUE_URL", self.deferred_reports_dead_letters.url.clone()),
-            ("DEAD_LETTERS_QUEUE_URL", self.dead_letters.url.clone()),
-            ("ORDERS_QUEUE_URL", self.orders.url.clone()),
-            ("ORDERS_DEAD_LETTERS_QUEUE_URL", self.orders_dead_letters.url.clone()),
-            ("OUTBOX_QUEUE_URL", self.outbox.url.clone()),
-            ("OUTBOX_DEAD_LETTERS_QUEUE_URL", self.outbox_dead_letters.url.clone()),
-            ("WORK_QUEUE_URL", self.work.url.clone()),
-            ("WORK_DEAD_LETTERS_QUEUE_URL", self.work_dead_letters.url.clone()),
-            ("SHIPMENTS_QUEUE_URL", self.shipments.url.clone()),
-            ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", self.shipments_dead_letters.url.clone()),
-            ("ORDERS_TENANT", ORDERS_TENANT.to_owned()),
-        ]
+    /// Makes these queues. A received message is visible again after `visibility`, unless its consumer says otherwise.
+    pub async fn create(&mut self, mut queues: Vec<Queue>, visibility: Duration) -> Result<(), String> {
+        let visibility = (visibility.as_secs() + 1).to_string();
+        // Dead letters first: others name them.
+        queues.sort_by_key(|queue| queue.dead_letters.is_some());
+        for queue in &queues {
+            let mut attributes = HashMap::from([(QueueAttributeName::VisibilityTimeout, visibility.clone())]);
+            if queue.is_fifo {
+                attributes.insert(QueueAttributeName::FifoQueue, "true".to_owned());
+            }
+            if queue.deduplicates_by_content {
+                attributes.insert(QueueAttributeName::ContentBasedDeduplication, "true".to_owned());
+            }
+            if let Some((arn, max_receives)) = &queue.dead_letters {
+                let policy = json!({ "deadLetterTargetArn": arn, "maxReceiveCount": max_receives });
+                attributes.insert(QueueAttributeName::RedrivePolicy, policy.to_string());
+            }
+            let create = self.client.create_queue().queue_name(&queue.full_name);
+            let created = create.set_attributes(Some(attributes)).send().await;
+            created.map_err(|error| format!("queue {}: {}", queue.full_name, error_chain(&error)))?;
+        }
+        self.all = queues;
+        Ok(())
+    }
+
+    /// The queue with this ARN.
+    pub fn with_arn(&self, arn: &str) -> Option<&Queue> {
+        self.all.iter().find(|queue| queue.arn == arn)
     }
 }
 

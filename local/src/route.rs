@@ -1,18 +1,34 @@
-//! A route of a function of the user's, as `--route` gives it.
+//! A route of a function, as `--route` or a template gives it.
 
 use axum::http::Method;
+use std::fmt::{self, Display, Formatter};
 
-/// A route of a function of the user's.
-#[derive(Debug, Clone)]
+/// A route of a function.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// `None` for any.
     pub method: Option<Method>,
-    /// As API Gateway writes it.
+    /// As API Gateway writes it; [`DEFAULT`] for what no other route takes.
     pub path: String,
     pub function: String,
 }
 
+/// The path of the route that takes what no other does.
+pub const DEFAULT: &str = "$default";
+
+impl Display for Route {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { method, path, function } = self;
+        write!(f, "{} {path}={function}", method.as_ref().map_or("ANY", Method::as_str))
+    }
+}
+
 impl Route {
+    /// What no other route takes.
+    pub fn default_of(function: String) -> Self {
+        Self { method: None, path: DEFAULT.to_owned(), function }
+    }
+
     /// Reads `POST /orders=orders`.
     ///
     /// # Errors

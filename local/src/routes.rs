@@ -1,15 +1,20 @@
-//! The routes of the user's functions. They come before all others, so that none of this cloud's own hides one of theirs.
+//! The routes of the functions, of `--route` and of the template. They come before all others, so that none of this cloud's own hides
+//! one of theirs.
 
 use crate::{
     functions::Function,
-    route::{self, Route},
+    route::{self, DEFAULT, Route},
 };
 use axum::http::Method;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// The routes, by path.
-pub struct OwnRoutes(matchit::Router<Vec<Target>>);
+pub struct Routes {
+    paths: matchit::Router<Vec<Target>>,
+    /// What no other route takes.
+    default: Option<Target>,
+}
 
 struct Target {
     method: Option<Method>,
@@ -26,14 +31,25 @@ pub struct Matched {
     pub parameters: Map<String, Value>,
 }
 
-impl OwnRoutes {
+impl Routes {
+    /// The first of two for the same requests counts.
+    ///
     /// # Errors
-    /// If two paths are ambiguous.
-    pub fn new(routes: &[Route], functions: &[Arc<Function>]) -> Result<Self, String> {
-        let mut paths = BTreeMap::<&str, Vec<Target>>::new();
+    /// If two paths are ambiguous, or there is no such function.
+    pub fn new<'a>(
+        routes: impl Iterator<Item = &'a Route>,
+        functions: &[Arc<Function>],
+    ) -> Result<Self, String> {
+        let (mut paths, mut default) = (BTreeMap::<&str, Vec<Target>>::new(), None);
         for Route { method, path, function } in routes {
             let found = functions.iter().find(|known| known.definition.name == function);
-            let function = found.ok_or_else(|| format!("there is no function {function}"))?.clone();
+            let unknown = || format!("--route {path}: there is no function {function}");
+            let function = found.ok_or_else(unknown)?.clone();
+            if path == DEFAULT {
+                let target = Target { method: None, key: DEFAULT.to_owned(), function };
+                default.get_or_insert(target);
+                continue;
+            }
             let key = format!("{} {path}", method.as_ref().map_or("ANY", Method::as_str));
             paths.entry(path).or_default().push(Target { method: method.clone(), key, function });
         }
@@ -43,17 +59,28 @@ impl OwnRoutes {
                 .insert(route::pattern(path), targets)
                 .map_err(|error| format!("--route {path}: {error}"))?;
         }
-        Ok(Self(router))
+        Ok(Self { paths: router, default })
     }
 
     /// The route of this request. One that names the method comes before one for any.
     pub fn find(&self, method: &Method, path: &str) -> Option<Matched> {
-        let found = self.0.at(path).ok()?;
+        let found = self.paths.at(path).ok()?;
         let of = |wanted: Option<&Method>| found.value.iter().find(|target| target.method.as_ref() == wanted);
-        let Target { key, function, .. } = of(Some(method)).or_else(|| of(None))?;
+        let target = of(Some(method)).or_else(|| of(None))?;
         let decoded =
             |value: &str| percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned();
         let parameters = found.params.iter().map(|(name, value)| (name.to_owned(), json!(decoded(value))));
-        Some(Matched { function: function.clone(), key: key.clone(), parameters: parameters.collect() })
+        Some(target.matched(parameters.collect()))
+    }
+
+    /// The route of a request that nothing else takes.
+    pub fn default(&self) -> Option<Matched> {
+        self.default.as_ref().map(|target| target.matched(Map::new()))
+    }
+}
+
+impl Target {
+    fn matched(&self, parameters: Map<String, Value>) -> Matched {
+        Matched { function: self.function.clone(), key: self.key.clone(), parameters }
     }
 }

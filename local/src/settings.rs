@@ -43,10 +43,25 @@ pub struct Settings {
     #[arg(long, env, default_value = "local-", value_name = "TEXT", help_heading = "Store")]
     pub table_prefix: String,
 
-    /// A function of your own, in place of the sample's of this name, or besides: its program, which Lambda's runtime API feeds
+    /// A SAM template to run in place of the sample
+    #[arg(long, value_name = "FILE", value_parser = file, help_heading = "Functions")]
+    pub template: Option<PathBuf>,
+    /// A parameter of the template
+    #[arg(long = "parameter", value_name = "NAME=VALUE", value_parser = pair, help_heading = "Functions")]
+    pub parameters: Vec<(String, String)>,
+    /// A variable of every function, in place of the template's
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair, help_heading = "Functions")]
+    pub env: Vec<(String, String)>,
+    /// The folder with the programs of the template's functions [default: where cargo build puts them]
+    #[arg(long, value_name = "FOLDER", help_heading = "Functions")]
+    pub programs: Option<PathBuf>,
+    /// A resource of the template that is left out
+    #[arg(long = "ignore", value_name = "RESOURCE", help_heading = "Functions")]
+    pub ignored: Vec<String>,
+    /// A function of your own, in place of the template's of this name, or besides: its program, which Lambda's runtime API feeds
     #[arg(long = "function", value_name = "NAME=PROGRAM", value_parser = function, help_heading = "Functions")]
     pub functions: Vec<Own>,
-    /// A route of a function of your own, before the sample's: `POST /orders=orders`, `ANY /files/{proxy+}=files`
+    /// A route, before the template's: `POST /orders=orders`, `ANY /files/{proxy+}=files`
     #[arg(long = "route", value_name = "METHOD PATH=NAME", value_parser = Route::parse, help_heading = "Functions")]
     pub routes: Vec<Route>,
     /// How many execution environments a function may have at once
@@ -173,20 +188,14 @@ impl Settings {
         Ok(settings)
     }
 
-    /// Whether the functions of the user and their routes fit together.
+    /// Whether the functions of the user have names of their own.
     fn check_functions(&self) -> Result<(), String> {
         for (place, Own { name, .. }) in self.functions.iter().enumerate() {
             if self.functions[..place].iter().any(|other| other.name == *name) {
                 return Err(format!("--function: two functions have the name {name}"));
             }
         }
-        let is_known = |name: &str| self.functions.iter().any(|function| function.name == name);
-        match self.routes.iter().find(|route| !is_known(&route.function)) {
-            Some(Route { path, function, .. }) => {
-                Err(format!("--route {path}: there is no --function {function}"))
-            }
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     /// The settings that functions get as environment variables.
@@ -278,6 +287,17 @@ fn function(value: &str) -> Result<Own, String> {
         true => Ok(Own { name: name.to_owned(), program: program.canonicalize().unwrap_or(program) }),
         false => Err(format!("there is no file {}: build it first", program.display())),
     }
+}
+
+fn file(value: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(value);
+    if file.is_file() { Ok(file) } else { Err("there is no such file".to_owned()) }
+}
+
+fn pair(value: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        value.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or("must be NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 fn url(value: &str) -> Result<String, String> {

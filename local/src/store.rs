@@ -4,22 +4,17 @@ use crate::{
     embedded,
     settings::Settings,
     tables::{self, REACH},
+    template::Table,
 };
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodbstreams as streams;
-use std::env;
+use std::{collections::HashMap, env};
 
-/// A DynamoDB with its tables.
+/// A DynamoDB.
 pub struct Store {
     pub endpoint: String,
     pub embedded: bool,
-    pub idempotency_table: String,
-    pub payments_table: String,
-    pub accounts_table: String,
-    pub orders_table: String,
-    /// The idempotency table's stream.
-    pub stream: String,
     pub region: String,
     /// Whether made-up credentials are used: an embedded store must never see real ones.
     local_credentials: bool,
@@ -30,11 +25,6 @@ impl Store {
         let mut store = Self {
             endpoint: String::new(),
             embedded: settings.dynamodb_endpoint.is_none(),
-            idempotency_table: format!("{}idempotency", settings.table_prefix),
-            payments_table: format!("{}payments", settings.table_prefix),
-            accounts_table: format!("{}accounts", settings.table_prefix),
-            orders_table: format!("{}orders", settings.table_prefix),
-            stream: String::new(),
             region: env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".to_owned()),
             local_credentials: settings.dynamodb_endpoint.is_none()
                 || (env::var_os("AWS_ACCESS_KEY_ID").is_none() && env::var_os("AWS_PROFILE").is_none()),
@@ -43,10 +33,6 @@ impl Store {
             Some(endpoint) => endpoint.clone(),
             None => embedded::start().await.map_err(|error| format!("embedded DynamoDB: {error}"))?,
         };
-        store.stream = store.create_tables().await.map_err(|error| match &settings.dynamodb_endpoint {
-            Some(endpoint) => format!("DYNAMODB_ENDPOINT={endpoint}: {error}"),
-            None => format!("embedded DynamoDB: {error}"),
-        })?;
         Ok(store)
     }
 
@@ -56,10 +42,6 @@ impl Store {
             ("AWS_ENDPOINT_URL_DYNAMODB", endpoint.to_owned()),
             ("AWS_REGION", self.region.clone()),
             ("AWS_DEFAULT_REGION", self.region.clone()),
-            ("IDEMPOTENCY_TABLE", self.idempotency_table.clone()),
-            ("PAYMENTS_TABLE", self.payments_table.clone()),
-            ("ACCOUNTS_TABLE", self.accounts_table.clone()),
-            ("ORDERS_TABLE", self.orders_table.clone()),
         ];
         if self.local_credentials {
             variables.push(("AWS_ACCESS_KEY_ID", "local".to_owned()));
@@ -86,12 +68,17 @@ impl Store {
         aws_sdk_dynamodb::Client::from_conf(config)
     }
 
-    async fn create_tables(&self) -> Result<String, String> {
-        let client = self.client().await;
-        tables::create_payments(&client, &self.payments_table).await?;
-        tables::create_plain(&client, &self.accounts_table).await?;
-        tables::create_plain(&client, &self.orders_table).await?;
-        tables::create_idempotency(&client, &self.idempotency_table).await
+    /// Makes these tables, if they are not there. Returns the ARNs of their streams, by their names with the prefix.
+    pub async fn create(&self, tables: &[Table]) -> Result<HashMap<String, String>, String> {
+        let (client, mut streams) = (self.client().await, HashMap::new());
+        for table in tables {
+            let stream = tables::create(&client, table).await.map_err(|error| match self.embedded {
+                false => format!("DYNAMODB_ENDPOINT={}: {error}", self.endpoint),
+                true => format!("embedded DynamoDB: {error}"),
+            })?;
+            streams.extend(stream.map(|stream| (table.full_name.clone(), stream)));
+        }
+        Ok(streams)
     }
 
     async fn config(&self) -> SdkConfig {

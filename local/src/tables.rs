@@ -1,92 +1,113 @@
 //! The tables of the functions, as the template deploys them.
 
+use crate::template::Table;
 use aws_sdk_dynamodb::{
     Client,
-    error::{ProvideErrorMetadata, SdkError},
+    error::{BuildError, ProvideErrorMetadata, SdkError},
     operation::create_table::builders::CreateTableFluentBuilder,
     types::{
-        AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-        ProjectionType, ScalarAttributeType, TableDescription, TableStatus, TimeToLiveStatus,
+        AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, Projection,
+        StreamSpecification, TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
     },
 };
-use lambda_idempotency::{internal::error_chain, store::dynamodb::table as records};
+use lambda_idempotency::internal::error_chain;
+use serde_json::Value;
 use std::{error::Error, time::Duration};
 use tokio::time;
 
 /// A DynamoDB that does not answer within this time counts as unreachable.
 pub const REACH: Duration = Duration::from_secs(5);
 
-/// The index of each day's payments.
-const DAYS: &str = "days";
-
 /// A table is active at once locally, and within seconds on AWS.
 const TABLE_ACTIVE: Duration = Duration::from_secs(60);
 
-/// Creates the table of records, with its stream and the index of unknown outcomes. Returns the stream's ARN.
-pub async fn create_idempotency(client: &Client, name: &str) -> Result<String, String> {
-    let table = create(client, name, Some(records::INDEX), records::create(client, name)).await?;
-    expire_records(client, name).await?;
-    let stream = table.latest_stream_arn.filter(|_| table.stream_specification.is_some());
-    stream.ok_or_else(|| {
-        format!("table {name} has no stream: delete it, or set TABLE_PREFIX to another prefix")
-    })
-}
-
-/// Creates the table of payments, with the index of each day's payments.
-pub async fn create_payments(client: &Client, name: &str) -> Result<(), String> {
-    let days = GlobalSecondaryIndex::builder()
-        .index_name(DAYS)
-        .key_schema(key("day", KeyType::Hash))
-        .key_schema(key("sk", KeyType::Range))
-        .projection(Projection::builder().projection_type(ProjectionType::All).build())
-        .build()
-        .expect("an index is complete");
-    let call = client
-        .create_table()
-        .table_name(name)
-        .set_attribute_definitions(Some(["pk", "sk", "day"].map(attribute).into()))
-        .key_schema(key("pk", KeyType::Hash))
-        .key_schema(key("sk", KeyType::Range))
-        .global_secondary_indexes(days)
-        .billing_mode(BillingMode::PayPerRequest);
-    create(client, name, Some(DAYS), call).await.map(|_| ())
-}
-
-/// Creates a table of one tenant's rows in each partition: accounts, or orders and stock.
-pub async fn create_plain(client: &Client, name: &str) -> Result<(), String> {
-    let call = client
-        .create_table()
-        .table_name(name)
-        .set_attribute_definitions(Some(["pk", "sk"].map(attribute).into()))
-        .key_schema(key("pk", KeyType::Hash))
-        .key_schema(key("sk", KeyType::Range))
-        .billing_mode(BillingMode::PayPerRequest);
-    create(client, name, None, call).await.map(|_| ())
-}
-
-/// Sends the `call` that creates the table, waits until it is active, and checks that it has its index.
-async fn create(
-    client: &Client,
-    name: &str,
-    index: Option<&str>,
-    call: CreateTableFluentBuilder,
-) -> Result<TableDescription, String> {
+/// Makes the table, if it is not there, and waits until it is active. Returns the ARN of its stream.
+///
+/// # Errors
+/// If DynamoDB refuses it, or if the table that is there lacks an index or the stream.
+pub async fn create(client: &Client, table: &Table) -> Result<Option<String>, String> {
+    let Table { full_name: name, properties, .. } = table;
+    let call = call(client, table).map_err(|error| format!("table {name}: {error}"))?;
     match call.send().await {
         Ok(_) => {}
         // It exists from an earlier run, or from another one at this moment.
         Err(error) if error.as_service_error().is_some_and(|e| e.is_resource_in_use_exception()) => {}
         Err(error) => return Err(format!("cannot create table {name}: {}", describe(&error))),
     }
-    let table = time::timeout(TABLE_ACTIVE, active(client, name))
+    let there = time::timeout(TABLE_ACTIVE, active(client, name))
         .await
         .map_err(|_| format!("table {name} is not active after {} s", TABLE_ACTIVE.as_secs()))??;
-    let Some(index) = index else { return Ok(table) };
-    let mut indexes = table.global_secondary_indexes().iter();
-    if indexes.any(|current| current.index_name() == Some(index)) {
-        Ok(table)
-    } else {
-        Err(format!("table {name} lacks the index {index}: delete it, or set TABLE_PREFIX to another prefix"))
+    for index in indexes(properties) {
+        let index = text(index, "IndexName");
+        if !there.global_secondary_indexes().iter().any(|known| known.index_name() == Some(index)) {
+            return Err(format!(
+                "table {name} lacks the index {index}: delete it, or set TABLE_PREFIX to another prefix"
+            ));
+        }
     }
+    if let Value::String(attribute) = &properties["TimeToLiveSpecification"]["AttributeName"] {
+        expire_items(client, name, attribute).await?;
+    }
+    if properties["StreamSpecification"].is_null() {
+        return Ok(None);
+    }
+    let stream = there.latest_stream_arn.filter(|_| there.stream_specification.is_some());
+    stream.map(Some).ok_or_else(|| {
+        format!("table {name} has no stream: delete it, or set TABLE_PREFIX to another prefix")
+    })
+}
+
+/// The call that creates it.
+fn call(client: &Client, table: &Table) -> Result<CreateTableFluentBuilder, BuildError> {
+    let Table { full_name: name, properties, .. } = table;
+    let mut call = client
+        .create_table()
+        .table_name(name)
+        .billing_mode(BillingMode::PayPerRequest)
+        .set_key_schema(Some(keys(properties)?));
+    for attribute in list(properties, "AttributeDefinitions") {
+        let kind = text(attribute, "AttributeType");
+        let attribute = AttributeDefinition::builder().attribute_name(text(attribute, "AttributeName"));
+        call = call.attribute_definitions(attribute.attribute_type(kind.into()).build()?);
+    }
+    for index in indexes(properties) {
+        let projected = list(&index["Projection"], "NonKeyAttributes").iter().filter_map(Value::as_str);
+        let projected = projected.map(str::to_owned).collect::<Vec<_>>();
+        let projection = Projection::builder()
+            .projection_type(text(&index["Projection"], "ProjectionType").into())
+            .set_non_key_attributes(Some(projected).filter(|projected| !projected.is_empty()));
+        let built = GlobalSecondaryIndex::builder()
+            .index_name(text(index, "IndexName"))
+            .set_key_schema(Some(keys(index)?))
+            .projection(projection.build());
+        call = call.global_secondary_indexes(built.build()?);
+    }
+    if let Value::String(view) = &properties["StreamSpecification"]["StreamViewType"] {
+        let stream =
+            StreamSpecification::builder().stream_enabled(true).stream_view_type(view.as_str().into());
+        call = call.stream_specification(stream.build()?);
+    }
+    Ok(call)
+}
+
+fn keys(of: &Value) -> Result<Vec<KeySchemaElement>, BuildError> {
+    let keys = list(of, "KeySchema").iter().map(|key| {
+        let kind = text(key, "KeyType").into();
+        KeySchemaElement::builder().attribute_name(text(key, "AttributeName")).key_type(kind).build()
+    });
+    keys.collect()
+}
+
+fn indexes(properties: &Value) -> &[Value] {
+    list(properties, "GlobalSecondaryIndexes")
+}
+
+fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
+    of[name].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text<'a>(of: &'a Value, name: &str) -> &'a str {
+    of[name].as_str().unwrap_or_default()
 }
 
 async fn active(client: &Client, name: &str) -> Result<TableDescription, String> {
@@ -107,7 +128,7 @@ async fn active(client: &Client, name: &str) -> Result<TableDescription, String>
 }
 
 /// Switches TTL on. It asks first, because enabling TTL twice is an error.
-async fn expire_records(client: &Client, table: &str) -> Result<(), String> {
+async fn expire_items(client: &Client, table: &str, attribute: &str) -> Result<(), String> {
     let described = client
         .describe_time_to_live()
         .table_name(table)
@@ -118,26 +139,16 @@ async fn expire_records(client: &Client, table: &str) -> Result<(), String> {
     if matches!(status, Some(TimeToLiveStatus::Enabled | TimeToLiveStatus::Enabling)) {
         return Ok(());
     }
+    let expires = TimeToLiveSpecification::builder().enabled(true).attribute_name(attribute).build();
+    let expires = expires.map_err(|error| format!("table {table}: {error}"))?;
     client
         .update_time_to_live()
         .table_name(table)
-        .time_to_live_specification(records::time_to_live())
+        .time_to_live_specification(expires)
         .send()
         .await
         .map_err(|error| format!("cannot set the TTL of table {table}: {}", describe(&error)))?;
     Ok(())
-}
-
-fn attribute(name: &str) -> AttributeDefinition {
-    AttributeDefinition::builder()
-        .attribute_name(name)
-        .attribute_type(ScalarAttributeType::S)
-        .build()
-        .expect("an attribute definition is complete")
-}
-
-fn key(name: &str, kind: KeyType) -> KeySchemaElement {
-    KeySchemaElement::builder().attribute_name(name).key_type(kind).build().expect("a key is complete")
 }
 
 /// The error in one line.

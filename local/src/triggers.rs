@@ -1,4 +1,4 @@
-//! The triggers that invoke functions without a client: the table's stream, the queues, the schedules.
+//! The triggers that invoke functions without a client: streams, queues, schedules.
 
 use crate::{
     functions::Function,
@@ -7,10 +7,9 @@ use crate::{
     schedules,
     settings::Settings,
     store::Store,
+    template::{Mapping, Schedule, Stack, StreamMapping},
 };
-use aws_sdk_dynamodbstreams::types::{AttributeValue, OperationType, Record};
-use serde_json::json;
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
 /// Pollers of each queue.
@@ -18,73 +17,62 @@ const POLLERS: usize = 2;
 /// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
 const SWEEP_REST: u32 = 19;
 
-/// The sort keys of messages in the outbox.
-const MESSAGE: &str = "message#";
-
-/// Whether a record of the stream is a new message in the outbox.
-fn is_published(record: &Record) -> bool {
-    let keys = record.dynamodb().and_then(|change| change.keys());
-    let sort_key = keys.and_then(|keys| keys.get("sk")).map(AttributeValue::as_s);
-    record.event_name() == Some(&OperationType::Insert)
-        && matches!(sort_key, Some(Ok(key)) if key.starts_with(MESSAGE))
-}
-
-/// Whether a record of the stream shows accepted work without a worker.
-fn is_waiting(record: &Record) -> bool {
-    let image = record.dynamodb().and_then(|change| change.new_image());
-    let state = image.and_then(|image| image.get("state")).map(AttributeValue::as_s);
-    image.is_some_and(|image| image.contains_key("request_id"))
-        && matches!(state, Some(Ok(state)) if ["pending", "between_workers"].contains(&state.as_str()))
-}
-
-/// Starts the triggers, which run until the result is dropped. `compare` has a daily schedule on AWS; here it is invoked by
-/// hand.
+/// Starts the triggers, which run until the result is dropped. `streams` has the streams' ARNs, by the names of their tables. A schedule
+/// at a certain time of the day is left to whoever invokes the function.
 pub async fn start(
     functions: &[Arc<Function>],
+    stack: &Stack,
     store: &Store,
-    queues: Arc<Queues>,
+    streams: &HashMap<String, String>,
+    queues: &Queues,
     settings: &Settings,
 ) -> JoinSet<()> {
-    let function = |name| {
+    let function = |name: &str| {
         let found = functions.iter().find(|function| function.definition.name == name);
-        found.expect("it is one of this cloud's").clone()
+        found.expect("the stack has it").clone()
     };
+    let queue_of = |arn: &str| queues.with_arn(arn).expect("the stack was checked").clone();
     let mut triggers = JoinSet::new();
     let client = store.streams().await;
-    let stream = |filter, window, name| batch::Stream {
-        client: client.clone(),
-        arn: store.stream.clone(),
-        region: store.region.clone(),
-        filter,
-        window,
-        max_age: settings.record_age,
-        function: function(name),
-        queues: queues.clone(),
-    };
-    // Two, the most that a stream of DynamoDB can bear. `stale` ignores what its filter on AWS leaves out.
-    triggers.spawn(stream::run(Arc::new(stream(|_| true, settings.window, "stale"))));
-    triggers.spawn(stream::run(Arc::new(stream(
-        |record| is_published(record) || is_waiting(record),
-        Duration::ZERO,
-        "outbox",
-    ))));
-    let mappings = [
-        (&queues.checks, "stale"),
-        (&queues.sweeps, "stale"),
-        (&queues.reconcile, "reconcile"),
-        (&queues.deferred_reports, "reconcile"),
-        (&queues.orders, "order-queue"),
-        (&queues.outbox, "outbox"),
-        (&queues.shipments, "shipping"),
-        (&queues.work, "report-worker"),
-    ];
-    for (queue, name) in mappings {
+    for mapping in &stack.streams {
+        let StreamMapping { function: name, stream_arn, filters, gathers, dead_letters_arn, .. } = mapping;
+        let table = stack.streamed(stream_arn).expect("the stack was checked");
+        triggers.spawn(stream::run(Arc::new(batch::Stream {
+            client: client.clone(),
+            arn: streams[&table.full_name].clone(),
+            region: store.region.clone(),
+            filters: filters.clone(),
+            reports_failures: mapping.reports_failures,
+            window: if *gathers { settings.window } else { Duration::ZERO },
+            max_age: settings.record_age,
+            function: function(name),
+            dead_letters: dead_letters_arn.as_deref().map(|arn| queue_of(arn).url),
+            sqs: queues.client.clone(),
+        })));
+    }
+    for Mapping { function: name, queue_arn, batch, reports_failures } in &stack.mappings {
+        let source = queue::Source {
+            client: queues.client.clone(),
+            queue: queue_of(queue_arn),
+            region: store.region.clone(),
+            function: function(name),
+            batch: *batch,
+            reports_failures: *reports_failures,
+        };
         for _ in 0..POLLERS {
-            let (client, region) = (queues.client.clone(), store.region.clone());
-            triggers.spawn(queue::run(client, queue.clone(), region, function(name)));
+            triggers.spawn(queue::run(source.clone()));
         }
     }
-    triggers.spawn(schedules::run(function("reconcile"), json!({ "job": "poll" }), settings.poll, 0));
-    triggers.spawn(schedules::run(function("stale"), json!({ "job": "sweep" }), settings.sweep, SWEEP_REST));
+    for Schedule { function: name, period, input } in &stack.schedules {
+        // The jobs of this project run more often than on AWS, so that you can watch them.
+        let (period, rest) = match input["job"].as_str() {
+            Some("poll") => (Some(settings.poll), 0),
+            Some("sweep") => (Some(settings.sweep), SWEEP_REST),
+            _ => (*period, 0),
+        };
+        if let Some(period) = period {
+            triggers.spawn(schedules::run(function(name), input.clone(), period, rest));
+        }
+    }
     triggers
 }

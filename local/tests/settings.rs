@@ -1,6 +1,9 @@
 //! Tests how the local cloud reports settings that cannot work.
 
-use std::process::{Command, Output};
+use std::{
+    fs,
+    process::{Command, Output},
+};
 
 /// Runs the program on any free port, with this variable and these arguments, and returns its error, which must be one line.
 fn refused(variable: (&str, &str), arguments: &[&str]) -> String {
@@ -45,9 +48,39 @@ fn an_argument_that_cannot_work_is_named_as_it_was_written() {
         (&["--route", "POST orders=mine"], "its path must begin with /"),
         (&["--route", "post /orders=mine"], "its method must be ANY, or one in capitals"),
         (&["--route", "POST /orders/{=mine"], "--route=POST /orders/{=mine: "),
-        (&["--route", "POST /orders=mine"], "--route /orders: there is no --function mine"),
+        (&["--route", "POST /orders=mine"], "--route /orders: there is no function mine"),
+        (&["--template", "/nowhere.yaml"], "--template=/nowhere.yaml: there is no such file"),
+        (&["--parameter", "Name"], "--parameter=Name: must be NAME=VALUE"),
+        (&["--parameter", "Other=x"], "infra/sample.yaml: it has no parameter Other"),
+        (&["--env", "=x"], "--env==x: must be NAME=VALUE"),
     ] {
         let error = refused(("TABLE_PREFIX", ""), arguments);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_function_of_a_template_that_cannot_run_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = folder.path().join("template.yaml");
+    for (function, expected) in [
+        ("Properties: { Timeout: 3 }", "function Pay: the template does not name its program"),
+        ("Metadata: { BuildProperties: { Binary: pay } }", "/pay: build it first with cargo build"),
+        (
+            "Properties: { CodeUri: code, Environment: { Variables: { A: !Ref Secret } } }",
+            "function Pay: its variable A: the parameter Secret has no value: give it with --parameter \
+             Secret=VALUE; or give it with --env A=VALUE",
+        ),
+    ] {
+        fs::create_dir_all(folder.path().join("code")).expect("a folder");
+        fs::write(folder.path().join("code/bootstrap"), "").expect("a file");
+        let text = format!(
+            "Parameters: {{ Secret: {{ Type: String }} }}\n\
+             Globals: {{ Function: {{ Runtime: provided.al2023 }} }}\n\
+             Resources:\n  Pay:\n    Type: AWS::Serverless::Function\n    {function}\n"
+        );
+        fs::write(&template, text).expect("a template");
+        let error = refused(("TABLE_PREFIX", ""), &["--template", template.to_str().expect("text")]);
         assert!(error.contains(expected), "{error}");
     }
 }

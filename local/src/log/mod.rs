@@ -4,13 +4,14 @@
 //! 2. With `--json`, one object per line: the local cloud's own events, or a function's line under `line` with its source. A
 //!    line of metrics stays as the function wrote it, so that readers of CloudWatch's format can read it here too.
 //! 3. Otherwise, lines as functions wrote them, after their source.
+//!
+//! Without `--json`, lines of metrics are left out.
 
 mod level;
 mod readable;
 
 pub use level::Level;
 
-use crate::metrics::Document;
 use aws_smithy_types::{DateTime, date_time::Format};
 use lambda_idempotency::internal::terminal::harmless_json;
 use readable::{Line, field};
@@ -51,40 +52,19 @@ pub fn begin(as_json: bool) {
     FORM.get_or_init(|| form);
 }
 
-/// The lines of one process.
-pub struct Lines {
-    source: Source,
-    /// The last line of metrics that was shown.
-    shown: Option<Line>,
-}
-
-impl Lines {
-    pub fn of(source: Source) -> Self {
-        Self { source, shown: None }
-    }
-
-    /// Writes a line, which may hold metrics.
-    pub fn write(&mut self, text: &str, metrics: Option<&Document>) {
-        let Source { function, environment, pid } = &self.source;
-        match form() {
-            Form::Plain => write(&format!("[{function}#{environment} {pid}] {text}")),
-            Form::Json if metrics.is_some() => write(&harmless_json(text)),
-            Form::Json => write(&harmless_json(&wrapped(&self.source, &time(), text))),
-            Form::Readable { colours } => {
-                let source = format!("{function}#{environment}");
-                if let Some(line) = self.readable(text, metrics) {
-                    write(&line.shown(&time(), &source, colours));
-                }
+/// Writes a function's line. Lines of metrics are for programs: others read the totals at `/metrics`.
+pub fn write_line(source: &Source, text: &str, is_metrics: bool) {
+    let Source { function, environment, pid } = source;
+    match form() {
+        Form::Json if is_metrics => write(&harmless_json(text)),
+        Form::Json => write(&harmless_json(&wrapped(source, &time(), text))),
+        _ if is_metrics => {}
+        Form::Plain => write(&format!("[{function}#{environment} {pid}] {text}")),
+        Form::Readable { colours } => {
+            if let Some(line) = Line::logged(text) {
+                write(&line.shown(&time(), &format!("{function}#{environment}"), colours));
             }
         }
-    }
-
-    /// `None` for an empty line, and for metrics that repeat the last ones: each poll is counted, every second.
-    fn readable(&mut self, text: &str, metrics: Option<&Document>) -> Option<Line> {
-        let Some(document) = metrics else { return Line::logged(text) };
-        let line = Line::metrics(document).filter(|line| self.shown.as_ref() != Some(line))?;
-        self.shown = Some(line.clone());
-        Some(line)
     }
 }
 
@@ -171,19 +151,6 @@ mod tests {
             assert_eq!(shown, format!("{head}{line}}}"));
             serde_json::from_str::<Value>(&shown).unwrap();
         }
-    }
-
-    #[test]
-    fn metrics_that_are_the_same_again_are_shown_once() {
-        let mut lines = Lines::of(Source { function: "reconcile", environment: 1, pid: 7 });
-        let mut shown = |time: u64, value: u64| {
-            let text = format!(
-                r#"{{"_aws":{{"Timestamp":{time},"CloudWatchMetrics":[{{"Namespace":"n","Dimensions":[[]],
-                "Metrics":[{{"Name":"poll","Unit":"Count"}}]}}]}},"poll":{value}}}"#
-            );
-            lines.readable(&text, Document::parse(&text).as_ref()).is_some()
-        };
-        assert_eq!([shown(1, 1), shown(2, 1), shown(3, 2), shown(4, 1)], [true, false, true, true]);
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Readable lines, one per event: time, source, level, message, fields.
 
 use super::Level;
-use crate::metrics::Document;
 use lambda_idempotency::internal::terminal::harmless;
 use serde_json::{Map, Value};
 
@@ -14,12 +13,11 @@ const SOURCE: usize = 11;
 const RED: &str = "\x1b[31m";
 const YELLOW: &str = "\x1b[33m";
 const GREEN: &str = "\x1b[32m";
-const CYAN: &str = "\x1b[36m";
 const FAINT: &str = "\x1b[2m";
 const PLAIN: &str = "\x1b[0m";
 
 /// A line without its time and source.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Line {
     level: String,
     message: String,
@@ -54,20 +52,6 @@ impl Line {
         Some(Self { level, message, fields })
     }
 
-    /// Metrics: name, value and unit of each, with their dimensions.
-    pub fn metrics(document: &Document) -> Option<Self> {
-        let values = document.metrics.iter().map(|metric| {
-            let unit = if metric.unit == "None" { "" } else { &*metric.unit };
-            let times = if metric.count() > 1 { format!(" ({})", metric.count()) } else { String::new() };
-            format!("{} {} {unit}", metric.name, metric.sum()).trim_end().to_owned() + &times
-        });
-        let message = values.collect::<Vec<_>>().join(", ");
-        let fields = document.dimensions.iter().max_by_key(|dimensions| dimensions.len());
-        let fields =
-            fields.into_iter().flatten().map(|(name, value)| (name.clone(), value.clone())).collect();
-        (!message.is_empty()).then(|| Self { level: "METRIC".to_owned(), message, fields })
-    }
-
     /// The line for the terminal, which nothing but our own colours can steer.
     pub fn shown(&self, time: &str, source: &str, colours: bool) -> String {
         let paint = |colour: &str, text: &str| match colours && !colour.is_empty() && !text.is_empty() {
@@ -79,7 +63,6 @@ impl Line {
             "ERROR" => RED,
             "WARN" => YELLOW,
             "INFO" => GREEN,
-            "METRIC" => CYAN,
             _ => FAINT,
         };
         let fields: Vec<_> = self.fields.iter().map(|(name, value)| field(name, value)).collect();
@@ -154,7 +137,7 @@ mod tests {
         let line = r#"{"level":"\u001b[8m","fields":{"message":"a\r\u009b2J","\u202ek":"v\u2066\n"}}"#;
         for (line, source) in [(line, "payments#1"), ("\u{1b}]0;x\u{7}", "\u{202e}#1")] {
             let shown = Line::logged(line).unwrap().shown(TIME, source, true);
-            let text = [RED, YELLOW, GREEN, CYAN, FAINT, PLAIN]
+            let text = [RED, YELLOW, GREEN, FAINT, PLAIN]
                 .iter()
                 .fold(shown, |text, colour| text.replace(colour, ""));
             assert_eq!(harmless(&text), text);
@@ -167,16 +150,5 @@ mod tests {
         let shown =
             "\x1b[2m13:44:14.162\x1b[0m payments#1  \x1b[33mWARN  \x1b[0m killed \x1b[2mrequest=r\x1b[0m";
         assert_eq!(line.shown(TIME, "payments#1", true), shown);
-    }
-
-    #[test]
-    fn metrics_are_one_short_line() {
-        let text = r#"{"_aws":{"Timestamp":1,"CloudWatchMetrics":[{"Namespace":"n","Dimensions":[["operation"],[]],
-            "Metrics":[{"Name":"zombie_key","Unit":"Count"},{"Name":"latency","Unit":"Milliseconds"}]}]},
-            "operation":"create-payment","tenant":"acme","zombie_key":1,"latency":{"Values":[2,3.5],"Counts":[2,1]}}"#;
-        let line = Line::metrics(&Document::parse(text).unwrap()).unwrap();
-        let shown = "13:44:14.162 stale#1     METRIC zombie_key 1 Count, latency 7.5 Milliseconds (3) \
-                     operation=create-payment";
-        assert_eq!(line.shown(TIME, "stale#1", false), shown);
     }
 }

@@ -6,8 +6,8 @@
 //!    place in the stream, without its content.
 
 use super::{Failure, invoke, record::Record, warn};
-use crate::{functions::Function, queues::Queues};
-use aws_sdk_dynamodbstreams::{Client, types::Record as Raw};
+use crate::{functions::Function, template};
+use aws_sdk_dynamodbstreams::Client;
 use aws_smithy_types::date_time::Format;
 use lambda_idempotency::internal::error_chain;
 use serde_json::{Value, json};
@@ -28,15 +28,29 @@ pub struct Stream {
     pub client: Client,
     pub arn: String,
     pub region: String,
-    /// Which of its records are delivered, as the filter of the deployed mapping says.
-    pub filter: fn(&Raw) -> bool,
+    /// Records that match none of them are not delivered. None: all are.
+    pub filters: Vec<Value>,
+    /// Whether the function names the records that failed.
+    pub reports_failures: bool,
     /// How long records are gathered before they make a batch.
     pub window: Duration,
     /// A record that fails when it is older goes to the dead-letter queue.
     pub max_age: Duration,
     pub function: Arc<Function>,
-    /// Its dead-letter queue gets the records that keep failing.
-    pub queues: Arc<Queues>,
+    /// The URL of the queue that gets the records which keep failing, and a client. Without it, they are dropped.
+    pub dead_letters: Option<String>,
+    pub sqs: aws_sdk_sqs::Client,
+}
+
+impl Stream {
+    /// Whether this record is delivered.
+    pub fn takes(&self, record: &Record) -> bool {
+        let event = || serde_json::from_str::<Value>(&record.event).ok();
+        self.filters.is_empty()
+            || event().is_some_and(|event| {
+                self.filters.iter().any(|filter| template::matches(filter, Some(&event)))
+            })
+    }
 }
 
 /// Delivers the batch to the function, in order.
@@ -91,12 +105,16 @@ async fn run(stream: &Stream, request_id: Uuid, records: &[Record]) -> Result<Op
     let events: Vec<_> = records.iter().map(|record| &*record.event).collect();
     let ids: Vec<_> = records.iter().map(|record| &*record.sequence_number).collect();
     let event = format!("{{\"Records\":[{}]}}", events.join(","));
-    Ok(invoke(&stream.function, request_id, event, &ids).await?.first().copied())
+    let ids = stream.reports_failures.then_some(&*ids);
+    Ok(invoke(&stream.function, request_id, event, ids).await?.first().copied())
 }
 
 async fn bury(stream: &Stream, dead_letter: &str) {
+    let Some(url) = &stream.dead_letters else {
+        return warn(&stream.function, "a stream record is dropped: its mapping has no destination");
+    };
     loop {
-        let send = stream.queues.client.send_message().queue_url(&stream.queues.dead_letters.url);
+        let send = stream.sqs.send_message().queue_url(url);
         match send.message_body(dead_letter).send().await {
             Ok(_) => return warn(&stream.function, "a stream record went to the dead-letter queue"),
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Event source mappings: they deliver a queue's messages and a stream's records to a function, as Lambda does.
 //!
-//! Both use partial batch responses (`ReportBatchItemFailures`): the function names the items to retry.
+//! With partial batch responses (`ReportBatchItemFailures`) the function names the items to retry.
 
 pub mod batch;
 pub mod queue;
@@ -56,15 +56,16 @@ pub fn warn(function: &Function, message: &str) {
     log::say(function.definition.name, Level::Warn, message, &[]);
 }
 
-/// Invokes the function with a batch whose items have these ids, and returns the places of those that failed.
+/// Invokes the function with a batch whose items have these ids, and returns the places of those that failed. Without ids, the function does
+/// not name any.
 async fn invoke(
     function: &Arc<Function>,
     request_id: Uuid,
     event: String,
-    ids: &[&str],
+    ids: Option<&[&str]>,
 ) -> Result<BTreeSet<usize>, Failure> {
     let answer = Failure::of(function.invoke_as(request_id, event.into()).await)?;
-    failed_items(&answer, ids).map_err(Failure::Failed)
+    ids.map_or(Ok(BTreeSet::new()), |ids| failed_items(&answer, ids)).map_err(Failure::Failed)
 }
 
 #[derive(Default, Deserialize)]

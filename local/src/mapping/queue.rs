@@ -4,7 +4,7 @@
 //! is over.
 
 use super::{invoke, warn};
-use crate::{functions::Function, queues::Queue};
+use crate::{functions::Function, template::Queue};
 use aws_sdk_sqs::{
     Client,
     types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
@@ -16,29 +16,41 @@ use std::{collections::BTreeSet, convert::Infallible, error::Error, sync::Arc, t
 use tokio::time;
 use uuid::Uuid;
 
-const BATCH: i32 = 10;
 /// The wait before an empty queue is polled again. A long poll would notice the end of a delay only once a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
+/// A queue, and the function that takes its messages.
+#[derive(Clone)]
+pub struct Source {
+    pub client: Client,
+    pub queue: Queue,
+    pub region: String,
+    pub function: Arc<Function>,
+    pub batch: i32,
+    /// Whether the function names the messages that failed. Otherwise all of a batch are done, or none.
+    pub reports_failures: bool,
+}
+
 /// One of a mapping's pollers, with one batch at a time.
-pub async fn run(client: Client, queue: Queue, region: String, function: Arc<Function>) {
+pub async fn run(source: Source) {
     let mut logged = String::new();
     loop {
-        let Err(error) = poll(&client, &queue, &region, &function).await;
-        let message = format!("queue {}: {}", queue.arn, error_chain(&*error));
+        let Err(error) = poll(&source).await;
+        let message = format!("queue {}: {}", source.queue.arn, error_chain(&*error));
         if message != logged {
-            warn(&function, &message);
+            warn(&source.function, &message);
             logged = message;
         }
         time::sleep(POLL_INTERVAL).await;
     }
 }
 
-async fn poll(client: &Client, queue: &Queue, region: &str, function: &Arc<Function>) -> Outcome<Infallible> {
+async fn poll(source: &Source) -> Outcome<Infallible> {
+    let Source { client, queue, region, function, batch, reports_failures } = source;
     loop {
-        let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(BATCH);
+        let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(*batch);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
         let messages = receive.message_attribute_names("All").send().await?.messages.unwrap_or_default();
         if messages.is_empty() {
@@ -48,10 +60,11 @@ async fn poll(client: &Client, queue: &Queue, region: &str, function: &Arc<Funct
         let records: Vec<_> = messages.iter().map(|message| record(message, queue, region)).collect();
         let ids: Vec<_> = messages.iter().map(|message| message.message_id().unwrap_or_default()).collect();
         let event = json!({ "Records": records }).to_string();
-        let failed = match invoke(function, Uuid::new_v4(), event, &ids).await {
+        let ids = reports_failures.then_some(&*ids);
+        let failed = match invoke(function, Uuid::new_v4(), event, ids).await {
             Ok(failed) => failed,
             Err(failure) => {
-                warn(function, &format!("a batch of {} messages is retried: {failure}", ids.len()));
+                warn(function, &format!("a batch of {} messages is retried: {failure}", messages.len()));
                 (0..messages.len()).collect()
             }
         };

@@ -179,8 +179,8 @@ impl<'a> Cursor<'a> {
         if let Some(last) = records.last() {
             self.after = last.dynamodb().and_then(|change| change.sequence_number()).map(str::to_owned);
         }
-        let records = records.iter().filter(|raw| (self.stream.filter)(raw));
-        Ok(records.map(|raw| Record::new(raw, &self.stream.arn)).collect())
+        let records = records.iter().map(|raw| Record::new(raw, &self.stream.arn));
+        Ok(records.filter(|record| self.stream.takes(record)).collect())
     }
 
     async fn iterator(&self) -> Outcome<String> {

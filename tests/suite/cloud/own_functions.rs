@@ -57,6 +57,73 @@ async fn a_function_of_ones_own_serves_its_routes_before_all_others() {
     assert_eq!(status(&cloud, "k-2").await, 201);
 }
 
+/// A stack of one's own: the route of a function, its table and queue, and the nested stack.
+const TEMPLATE: &str = r#"
+Transform: AWS::Serverless-2016-10-31
+Parameters:
+  SealingSecret: { Type: String }
+  Orders: { Type: String }
+Globals: { Function: { Runtime: provided.al2023 } }
+Resources:
+  Idempotency:
+    Type: AWS::Serverless::Application
+    Properties: { Location: ./idempotency.yaml }
+  PaidTable:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      AttributeDefinitions:
+        - { AttributeName: pk, AttributeType: S }
+        - { AttributeName: sk, AttributeType: S }
+        - { AttributeName: day, AttributeType: S }
+      KeySchema: [{ AttributeName: pk, KeyType: HASH }, { AttributeName: sk, KeyType: RANGE }]
+      GlobalSecondaryIndexes:
+        - IndexName: days
+          KeySchema: [{ AttributeName: day, KeyType: HASH }, { AttributeName: sk, KeyType: RANGE }]
+          Projection: { ProjectionType: ALL }
+  MineFunction:
+    Type: AWS::Serverless::Function
+    Metadata: { BuildProperties: { Binary: mine } }
+    Properties:
+      Timeout: 9
+      Environment:
+        Variables:
+          IDEMPOTENCY_TABLE: !GetAtt Idempotency.Outputs.TableName
+          DEFERRED_REPORTS_QUEUE_URL: !GetAtt Idempotency.Outputs.DeferredReportsQueueUrl
+          PAYMENTS_TABLE: !Ref PaidTable
+          ACCOUNTS_TABLE: !Ref PaidTable
+          ORDERS_TABLE: !Ref Orders
+          SEALING_KEYS: !Sub "{{resolve:secretsmanager:${SealingSecret}}}"
+      Events:
+        Pay: { Type: HttpApi, Properties: { Method: post, Path: /payments } }
+        Asked: { Type: Schedule, Properties: { Schedule: rate(1 hour), Input: '{"job":"poll"}' } }
+"#;
+
+#[tokio::test]
+async fn a_template_of_ones_own_runs_with_the_nested_stack() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = folder.path().join("template.yaml");
+    fs::write(&template, TEMPLATE).expect("a template");
+    build(&folder.path().join("mine"), "payments");
+    let configure = |command: &mut Command| {
+        command.arg("--template").arg(&template).arg("--programs").arg(folder.path());
+        command.args(["--parameter", "Orders=none"]);
+    };
+    let cloud = LocalCloud::configured(&[], configure).await;
+    assert_eq!(status(&cloud, "k-1").await, 201);
+    let environments: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+    let environments = environments["environments"].as_array().expect("a list");
+    let mut functions: Vec<_> =
+        environments.iter().map(|one| one["function"].as_str().expect("a name")).collect();
+    functions.dedup();
+    assert_eq!(functions, ["outbox", "stale", "mine"], "nothing of the sample");
+    let operate = cloud.get("/operate").send().await.unwrap().text().await.unwrap();
+    for line in ["IDEMPOTENCY_TABLE='local-idempotency'", "PAID_TABLE='local-paid'", "CHECKS_QUEUE_URL="] {
+        assert!(operate.contains(line), "{operate}");
+    }
+    let other = cloud.get("/payments").send().await.expect("an answer");
+    assert_eq!(other.status(), 404, "the template has no such route");
+}
+
 #[tokio::test]
 async fn a_function_of_ones_own_replaces_the_samples_of_its_name() {
     let (cloud, _folder) = cloud_with("payments", "reports", &[]).await;

@@ -16,9 +16,8 @@ pub const PROGRAM: &str = env!("CARGO_BIN_EXE_suite-local");
 const READY_WITHIN: Duration = Duration::from_secs(180);
 const ENDS_WITHIN: Duration = Duration::from_secs(180);
 
-/// How many lines of its output a failed test shows, without those of metrics.
+/// How many lines of its output a failed test shows.
 const LAST_LINES: usize = 60;
-const METRICS: &str = "\"_aws\"";
 
 /// A running local cloud. It ends with this value, or with the test process.
 pub struct LocalCloud {
@@ -35,8 +34,7 @@ impl Drop for LocalCloud {
     fn drop(&mut self) {
         if thread::panicking() {
             let text = self.output.text();
-            let last: Vec<_> =
-                text.lines().rev().filter(|line| !line.contains(METRICS)).take(LAST_LINES).collect();
+            let last: Vec<_> = text.lines().rev().take(LAST_LINES).collect();
             eprintln!("the local cloud ({:?} if ended) printed last:", self.process.ended());
             last.iter().rev().for_each(|line| eprintln!("  {line}"));
         }

@@ -1,0 +1,103 @@
+//! What a run prints first: where everything is, and what to try.
+
+use crate::{
+    bus::Bus, definition::Definition, log, route::DEFAULT, settings::Settings, store::Store, template::Stack,
+};
+use serde_json::json;
+use std::{
+    fmt::Write as _,
+    io::{self, IsTerminal, Write},
+};
+
+/// Routes of a template that are shown.
+const SHOWN_ROUTES: usize = 12;
+
+pub struct Announcement<'a> {
+    pub url: &'a str,
+    pub store: &'a Store,
+    pub stack: &'a Stack,
+    pub queues: &'a str,
+    pub bus: &'a Bus,
+    pub provider: &'a str,
+    pub settings: &'a Settings,
+    pub definitions: &'a [Definition],
+}
+
+impl Announcement<'_> {
+    /// The first line is for programs, the rest is for the reader. If the reader has gone away, the cloud still runs.
+    pub fn print(&self) {
+        let text = if log::is_json() { self.json() } else { self.text() };
+        let _ = io::stdout().write_all(text.as_bytes());
+        let _ = io::stdout().flush();
+    }
+
+    fn json(&self) -> String {
+        let Self { url, store, queues, bus, provider, .. } = self;
+        let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues, "bus": bus.endpoint });
+        format!("{addresses}\n")
+    }
+
+    fn text(&self) -> String {
+        let Self { url, store, stack, queues, bus, provider, settings, definitions } = self;
+        let (strong, faint, plain) =
+            if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+        let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
+        let tables: Vec<_> = stack.tables.iter().map(|table| &*table.full_name).collect();
+        let functions: Vec<_> = definitions.iter().map(|definition| definition.name).collect();
+        let (tables, functions) = (tables.join(", "), functions.join(", "));
+        let first = if settings.template.is_some() {
+            self.routes(strong, plain)
+        } else {
+            self.payment(strong, plain)
+        };
+        format!(
+            "listening on {url}\n\n\
+             {faint}dynamodb   {plain} {} ({kind}; tables {tables})\n\
+             {faint}provider   {plain} {provider}\n\
+             {faint}queues     {plain} {queues}\n\
+             {faint}bus        {plain} {} ({})\n\
+             {faint}reports    {plain} {}\n\
+             {faint}functions  {plain} {functions}; at most {} environments each, {} ms an invocation\n\
+             {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics  {url}/queues/orders\n\
+             \x20           {url}/outbox/delivered  {url}/shipments\n\
+             {faint}settings   {plain} cargo run -p local -- --help\n\n\
+             {first}\n\n\
+             {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
+             eval \"$(curl -s {url}/operate)\"; cargo run -q -p idempotency-cli -- watch\n\n\
+             Ctrl-C ends everything.\n",
+            store.endpoint,
+            bus.endpoint,
+            bus.name,
+            settings.reports,
+            settings.environments,
+            settings.function_timeout.as_millis(),
+        )
+    }
+
+    /// The sample's first request.
+    fn payment(&self, strong: &str, plain: &str) -> String {
+        let url = self.url;
+        let payment = format!(
+            "curl -i {url}/payments -H 'Authorization: Bearer acme' -H 'Idempotency-Key: order-1' \\\n    \
+             -H 'Content-Type: application/json' \\\n    \
+             -d '{{\"customerId\":\"c-1\",\"amountCents\":1999,\"currency\":\"EUR\",\"source\":\"tok_ok\"}}'"
+        );
+        format!(
+            "{strong}Create a payment:{plain}\n\n  {payment}\n\n\
+             {strong}The same again, which charges nothing and gets the same answer:{plain}\n\n  {payment}"
+        )
+    }
+
+    /// The routes of a template of one's own.
+    fn routes(&self, strong: &str, plain: &str) -> String {
+        let (url, mut lines) = (self.url, String::new());
+        for route in self.stack.routes.iter().take(SHOWN_ROUTES) {
+            let method = route.method.as_ref().map_or("POST", |method| method.as_str());
+            let path = if route.path == DEFAULT { "/" } else { &route.path };
+            let key = if ["POST", "PATCH"].contains(&method) { " -H 'Idempotency-Key: k-1'" } else { "" };
+            let _ =
+                write!(lines, "\n  curl -i -X {method} '{url}{path}' -H 'Authorization: Bearer acme'{key}");
+        }
+        format!("{strong}The template's routes; the bearer token is the caller's name:{plain}\n{lines}")
+    }
+}

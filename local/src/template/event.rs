@@ -1,0 +1,193 @@
+//! The events of a function: its routes, and the queues, streams and schedules that invoke it.
+
+use super::{pattern, scope::Scope};
+use crate::route::Route;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The most messages that SQS returns at once.
+const MAX_BATCH: i32 = 10;
+
+/// A queue, and the function that takes its messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mapping {
+    pub function: String,
+    pub queue_arn: String,
+    pub batch: i32,
+    /// Whether the function names the messages that failed.
+    pub reports_failures: bool,
+}
+
+/// A table's stream, and the function that gets its records.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamMapping {
+    pub function: String,
+    pub stream_arn: String,
+    pub filters: Vec<Value>,
+    /// Whether the function names the records that failed.
+    pub reports_failures: bool,
+    /// Whether records are gathered before they are delivered.
+    pub gathers: bool,
+    /// The queue of those that keep failing.
+    pub dead_letters_arn: Option<String>,
+}
+
+/// A schedule, and the function that it invokes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Schedule {
+    pub function: String,
+    /// `None` of one at certain times of a day: it is invoked by hand.
+    pub period: Option<Duration>,
+    pub input: Value,
+}
+
+/// What an event adds to the local cloud.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    Route(Route),
+    Queue(Mapping),
+    Stream(StreamMapping),
+    Schedule(Schedule),
+    /// It is disabled.
+    Nothing,
+}
+
+impl Event {
+    /// Reads one event of this function.
+    ///
+    /// # Errors
+    /// If the local cloud does not know such an event, or a value is missing.
+    pub fn of(function: &str, event: &Value, scope: &Scope) -> Result<Self, String> {
+        let properties = &event["Properties"];
+        let text = |name: &str| scope.text(&properties[name]);
+        let needs = |name: &str| text(name)?.ok_or_else(|| format!("it has no {name}"));
+        let function = function.to_owned();
+        let is_off = text("Enabled")?.is_some_and(|enabled| enabled == "false")
+            || text("State")?.is_some_and(|state| state == "DISABLED");
+        if is_off {
+            return Ok(Self::Nothing);
+        }
+        let kinds = scope.value(&properties["FunctionResponseTypes"])?;
+        let reports_failures = kinds.is_some_and(|kinds| kinds[0] == "ReportBatchItemFailures");
+        Ok(match event["Type"].as_str().unwrap_or_default() {
+            "HttpApi" => {
+                let route = match (text("Method")?, text("Path")?) {
+                    (None, None) => Route::default_of(function),
+                    (method, path) => {
+                        let method = method.map_or_else(|| "ANY".to_owned(), |method| method.to_uppercase());
+                        let path = path.ok_or("it has no Path")?;
+                        Route::parse(&format!("{} {path}={function}", method.replace('*', "ANY")))?
+                    }
+                };
+                Self::Route(route)
+            }
+            "SQS" => {
+                let batch = text("BatchSize")?.map_or(Ok(MAX_BATCH), |size| size.parse::<i32>());
+                Self::Queue(Mapping {
+                    function,
+                    queue_arn: needs("Queue")?,
+                    batch: batch.map_err(|_| "its BatchSize is no number")?.clamp(1, MAX_BATCH),
+                    reports_failures,
+                })
+            }
+            "DynamoDB" => {
+                let filters = scope.value(&properties["FilterCriteria"]["Filters"])?.unwrap_or_default();
+                let filters = filters.as_array().into_iter().flatten().map(|filter| {
+                    let pattern = serde_json::from_str(filter["Pattern"].as_str().unwrap_or_default());
+                    let pattern = pattern.map_err(|error| format!("a filter's Pattern: {error}"))?;
+                    pattern::check(&pattern).map(|()| pattern)
+                });
+                let gathers = text("MaximumBatchingWindowInSeconds")?.is_some_and(|window| window != "0");
+                Self::Stream(StreamMapping {
+                    function,
+                    stream_arn: needs("Stream")?,
+                    filters: filters.collect::<Result<_, String>>()?,
+                    reports_failures,
+                    gathers,
+                    dead_letters_arn: scope
+                        .text(&properties["DestinationConfig"]["OnFailure"]["Destination"])?,
+                })
+            }
+            "Schedule" | "ScheduleV2" => {
+                let expression = match text("ScheduleExpression")? {
+                    Some(expression) => expression,
+                    None => needs("Schedule")?,
+                };
+                let input = text("Input")?.map_or(Ok(json!({})), |input| serde_json::from_str(&input));
+                let input = input.map_err(|error| format!("its Input: {error}"))?;
+                Self::Schedule(Schedule { function, period: period(&expression)?, input })
+            }
+            kind => {
+                return Err(format!(
+                    "the local cloud does not know events of type {kind:?}: it knows HttpApi, SQS, DynamoDB, Schedule and ScheduleV2"
+                ));
+            }
+        })
+    }
+}
+
+/// The period of `rate(5 minutes)`; `None` of `cron(…)` and `at(…)`.
+fn period(expression: &str) -> Result<Option<Duration>, String> {
+    let wrong = || format!("the local cloud cannot read the schedule {expression:?}");
+    let (kind, rest) = expression.split_once('(').ok_or_else(wrong)?;
+    let inner = rest.strip_suffix(')').ok_or_else(wrong)?;
+    match kind {
+        "cron" | "at" => Ok(None),
+        "rate" => {
+            let (number, unit) = inner.trim().split_once(' ').ok_or_else(wrong)?;
+            let seconds = match unit.trim().trim_end_matches('s') {
+                "minute" => 60,
+                "hour" => 3_600,
+                "day" => 86_400,
+                _ => return Err(wrong()),
+            };
+            let number = number.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
+            Ok(Some(Duration::from_secs(u64::from(number) * seconds)))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_periods_and_times_of_a_day_are_none() {
+        let period = |text| super::period(text).ok();
+        assert_eq!(period("rate(1 minute)"), Some(Some(Duration::from_secs(60))));
+        assert_eq!(period("rate(2 days)"), Some(Some(Duration::from_secs(172_800))));
+        assert_eq!(period("cron(0 3 * * ? *)"), Some(None));
+        for wrong in ["", "rate(0 minutes)", "rate(1 week)", "rate(1)", "every(1 minute)", "rate(1 minute"] {
+            assert_eq!(period(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_cannot_run_here_says_why() {
+        let scope = Scope::default();
+        let of = |kind: &str, properties: Value| {
+            Event::of("pay", &json!({ "Type": kind, "Properties": properties }), &scope)
+        };
+        for (kind, properties, named) in [
+            ("Api", json!({ "Method": "post", "Path": "/pay" }), "\"Api\""),
+            ("HttpApi", json!({ "Method": "POST" }), "Path"),
+            ("SQS", json!({}), "Queue"),
+            ("SQS", json!({ "Queue": "q", "BatchSize": "many" }), "BatchSize"),
+            ("SQS", json!({ "Queue": { "Ref": "Other" } }), "Other"),
+            (
+                "DynamoDB",
+                json!({ "Stream": "s", "FilterCriteria": { "Filters": [{ "Pattern": "{" }] } }),
+                "Pattern",
+            ),
+            ("Schedule", json!({ "Schedule": "rate(5)" }), "rate(5)"),
+            ("ScheduleV2", json!({ "ScheduleExpression": "rate(1 hour)", "Input": "{" }), "Input"),
+        ] {
+            let error = of(kind, properties).expect_err("it cannot run");
+            assert!(error.contains(named), "{kind}: {error}");
+        }
+        assert_eq!(of("SQS", json!({ "Queue": "q", "Enabled": false })), Ok(Event::Nothing));
+        let any = of("HttpApi", json!({ "Path": "/pay", "Method": "any" }));
+        assert_eq!(any, Ok(Event::Route(Route::parse("ANY /pay=pay").unwrap())));
+    }
+}

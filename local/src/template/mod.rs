@@ -1,0 +1,30 @@
+//! SAM templates: what the local cloud runs, as they describe it.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | `file` | a template's file |
+//! | `yaml` | its text as JSON |
+//! | `scope` | what its intrinsic functions return |
+//! | `names` | what its names lead to here |
+//! | `resource` | adds its resources, and those of nested stacks, to the stack |
+//! | `event` | the events of a function: routes, queues, streams, schedules |
+//! | `pattern` | event patterns |
+//! | `stack` | all that runs here |
+
+mod event;
+mod file;
+mod names;
+mod pattern;
+mod resource;
+mod scope;
+mod stack;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+pub use event::{Mapping, Schedule, StreamMapping};
+pub use file::Template;
+pub use names::{Place, kebab};
+pub use pattern::matches;
+pub use resource::stack;
+pub use stack::{Function, Queue, Rule, Stack, Table};

@@ -1,0 +1,255 @@
+//! Adds the resources of a template, and of those nested in it, to a stack.
+
+use super::{
+    event::Event,
+    file::Template,
+    names::{APPLICATION, LEFT_OUT, Named, Place},
+    pattern,
+    scope::Scope,
+    stack::{Function, Queue, Rule, Stack, Table},
+    yaml,
+};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, HashMap};
+
+/// The template that everybody deploys, as a nested stack of their own.
+const IDEMPOTENCY: (&str, &str) = ("idempotency.yaml", include_str!("../../../infra/idempotency.yaml"));
+
+/// The outputs of a template: each value, or why there is none here.
+pub type Outputs = BTreeMap<String, Result<Value, String>>;
+
+/// What a template runs at that place, with its parameters.
+///
+/// # Errors
+/// If something cannot run here; the error names file and resource.
+pub fn stack(
+    template: &Template,
+    parameters: HashMap<String, Value>,
+    place: &Place<'_>,
+) -> Result<Stack, String> {
+    let mut stack = Stack::default();
+    add(template, &mut stack, parameters, place).map_err(|error| format!("{}: {error}", template.name))?;
+    stack.check().map_err(|error| format!("{}: {error}", template.name))?;
+    Ok(stack)
+}
+
+/// Adds its resources, and returns its outputs.
+fn add(
+    from: &Template,
+    stack: &mut Stack,
+    parameters: HashMap<String, Value>,
+    place: &Place<'_>,
+) -> Result<Outputs, String> {
+    let template = yaml::parse(&from.text)?;
+    let section = |name: &str| template[name].as_object().cloned().unwrap_or_default();
+    let resources = section("Resources");
+    if resources.is_empty() {
+        return Err("it has no Resources: is it a SAM template?".to_owned());
+    }
+    let declared = section("Parameters");
+    if let Some(unknown) = parameters.keys().find(|name| !declared.contains_key(*name)) {
+        return Err(format!("it has no parameter {unknown}"));
+    }
+    let mut scope =
+        Scope { parameters, declared, conditions: section("Conditions"), references: place.references() };
+    let mut found = Vec::new();
+    for (id, resource) in &resources {
+        let wrong = |error: String| format!("resource {id}: {error}");
+        let kind = resource["Type"].as_str().ok_or_else(|| wrong("it has no Type".to_owned()))?;
+        let exists = match resource["Condition"].as_str() {
+            Some(condition) => scope.holds(condition).map_err(wrong)?,
+            None => true,
+        };
+        if !exists || place.ignored.contains(id) || LEFT_OUT.iter().any(|left| kind.starts_with(left)) {
+            continue;
+        }
+        let within = from.nested_as.as_deref();
+        let named = Named::of(id, kind, resource, place, within, &mut stack.taken).map_err(wrong)?;
+        scope.references.extend(named.references(id, kind, place));
+        found.push((id, kind, resource, named));
+    }
+    // Nested stacks first: others use their outputs.
+    found.sort_by_key(|(_, kind, ..)| *kind != APPLICATION);
+    for (id, kind, resource, named) in found {
+        let mut adding = Adding { template: from, stack, scope: &mut scope, place, globals: &template };
+        adding.add(id, kind, resource, named).map_err(|error| format!("resource {id}: {error}"))?;
+    }
+    let outputs = section("Outputs");
+    let outputs = outputs.iter().filter(|(_, output)| {
+        output["Condition"].as_str().is_none_or(|condition| scope.holds(condition).unwrap_or(true))
+    });
+    let value =
+        |output: &Value| scope.value(&output["Value"])?.ok_or_else(|| "the output has no value".to_owned());
+    Ok(outputs.map(|(name, output)| (name.clone(), value(output))).collect())
+}
+
+/// One resource is being added to a stack.
+struct Adding<'a> {
+    template: &'a Template,
+    stack: &'a mut Stack,
+    scope: &'a mut Scope,
+    place: &'a Place<'a>,
+    /// The template, with its `Globals`.
+    globals: &'a Value,
+}
+
+impl Adding<'_> {
+    fn add(&mut self, id: &str, kind: &str, resource: &Value, named: Named) -> Result<(), String> {
+        let properties = &resource["Properties"];
+        match kind {
+            "AWS::DynamoDB::Table" => {
+                let properties = self.scope.value(properties)?.unwrap_or_default();
+                let Named { name, full_name } = named;
+                self.stack.tables.push(Table { name, full_name, properties });
+            }
+            "AWS::SQS::Queue" => self.add_queue(named, properties)?,
+            "AWS::Events::EventBus" => self.stack.buses.push(named.full_name),
+            "AWS::Events::Rule" => self.add_rule(properties)?,
+            "AWS::Serverless::Function" => self.add_function(id, named.name, resource)?,
+            APPLICATION => self.add_nested(id, properties)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn add_queue(&mut self, named: Named, properties: &Value) -> Result<(), String> {
+        let policy = self.scope.value(&properties["RedrivePolicy"])?.unwrap_or_default();
+        let dead_letters = match &policy["deadLetterTargetArn"] {
+            Value::String(arn) => {
+                let receives = self.scope.text(&policy["maxReceiveCount"])?.unwrap_or_default();
+                let receives = receives.parse().map_err(|_| "its maxReceiveCount is no number")?;
+                Some((arn.clone(), receives))
+            }
+            _ => None,
+        };
+        let queue = Queue {
+            url: named.url(self.place),
+            arn: self.place.arn("sqs", &named.full_name),
+            dead_letters,
+            is_fifo: properties["FifoQueue"] == true,
+            deduplicates_by_content: properties["ContentBasedDeduplication"] == true,
+            name: named.name,
+            full_name: named.full_name,
+        };
+        self.stack.queues.push(queue);
+        Ok(())
+    }
+
+    fn add_rule(&mut self, properties: &Value) -> Result<(), String> {
+        let bus = self.scope.text(&properties["EventBusName"])?;
+        let bus = bus.ok_or("it has no EventBusName: the local cloud has no default event bus")?;
+        let pattern = self.scope.value(&properties["EventPattern"])?;
+        let pattern = pattern.ok_or("it has no EventPattern: a schedule is an event of its function")?;
+        pattern::check(&pattern)?;
+        let targets = self.scope.value(&properties["Targets"])?.unwrap_or_default();
+        let arns = targets.as_array().into_iter().flatten();
+        let arns = arns.map(|target| target["Arn"].as_str().unwrap_or_default().to_owned());
+        self.stack.rules.push(Rule { bus, pattern, queue_arns: arns.collect() });
+        Ok(())
+    }
+
+    fn add_function(&mut self, id: &str, name: String, resource: &Value) -> Result<(), String> {
+        let globals = &self.globals["Globals"]["Function"];
+        let properties = &resource["Properties"];
+        let property = |name: &str| match &properties[name] {
+            Value::Null => &globals[name],
+            own => own,
+        };
+        if let Some(package) = self.scope.text(property("PackageType"))?.filter(|kind| kind != "Zip") {
+            return Err(format!("the local cloud runs no function of PackageType {package}"));
+        }
+        let runtime = self.scope.text(property("Runtime"))?.unwrap_or_default();
+        if !runtime.starts_with("provided") {
+            return Err(format!(
+                "the local cloud runs programs of the Runtime provided.al2023, not {runtime:?}"
+            ));
+        }
+        let timeout = self.scope.text(property("Timeout"))?.map(|timeout| timeout.parse()).transpose();
+        let mut variables = Map::new();
+        for from in [globals, properties] {
+            variables.extend(from["Environment"]["Variables"].as_object().cloned().unwrap_or_default());
+        }
+        let variables = variables.iter().filter_map(|(name, value)| {
+            let value = self.scope.text(value).transpose()?;
+            Some((name.clone(), value.and_then(not_dynamic)))
+        });
+        let variables = variables.collect();
+        let binary = self.scope.text(&resource["Metadata"]["BuildProperties"]["Binary"])?;
+        let code = self.scope.text(property("CodeUri"))?.unwrap_or_default();
+        let file = Some(self.template.folder.join(code).join("bootstrap")).filter(|file| file.is_file());
+        let mut has_clients = false;
+        for (event, described) in properties["Events"].as_object().into_iter().flatten() {
+            let read = Event::of(&name, described, self.scope);
+            match read.map_err(|error| format!("event {event}: {error}"))? {
+                Event::Route(route) => {
+                    has_clients = true;
+                    self.stack.routes.push(route);
+                }
+                Event::Queue(mapping) => self.stack.mappings.push(mapping),
+                Event::Stream(mapping) => self.stack.streams.push(mapping),
+                Event::Schedule(schedule) => self.stack.schedules.push(schedule),
+                Event::Nothing => {}
+            }
+        }
+        self.stack.functions.push(Function {
+            name,
+            resource: id.to_owned(),
+            binary,
+            file,
+            is_built_in: self.template.is_built_in,
+            timeout: timeout.map_err(|_| "its Timeout is no number")?,
+            variables,
+            has_clients,
+        });
+        Ok(())
+    }
+
+    fn add_nested(&mut self, id: &str, properties: &Value) -> Result<(), String> {
+        let location = self.scope.value(&properties["Location"])?.unwrap_or_default();
+        let location =
+            location.as_str().ok_or("its Location must be a file, or end with idempotency.yaml")?;
+        if self.template.nested_as.is_some() {
+            return Err("the local cloud runs no stack that is nested in a nested one".to_owned());
+        }
+        let is_ours = location.rsplit('/').next() == Some(IDEMPOTENCY.0);
+        let file = self.template.folder.join(location);
+        let nested = match file.is_file() && !self.template.is_built_in {
+            true => Template { is_built_in: is_ours, ..Template::read(&file)? },
+            false if is_ours => Template::built_in(IDEMPOTENCY.0, IDEMPOTENCY.1),
+            false => return Err(format!("there is no file {}", file.display())),
+        };
+        let nested = Template { nested_as: Some(id.to_owned()), ..nested };
+        let mut parameters = HashMap::new();
+        for (name, value) in properties["Parameters"].as_object().into_iter().flatten() {
+            // Its tables are the local cloud's own.
+            let value = match is_ours && ["ExistingTableName", "ExistingTableStream"].contains(&name.as_str())
+            {
+                true => continue,
+                false => self.scope.value(value).map_err(|error| format!("parameter {name}: {error}"))?,
+            };
+            parameters.extend(value.map(|value| (name.clone(), value)));
+        }
+        if is_ours {
+            parameters.insert("ExistingTableName".to_owned(), json!("no"));
+        }
+        let outputs = add(&nested, self.stack, parameters, self.place);
+        let outputs = outputs.map_err(|error| format!("{}: {error}", nested.name))?;
+        if is_ours {
+            let known = outputs
+                .iter()
+                .filter_map(|(name, value)| Some((name.clone(), value.as_ref().ok()?.as_str()?.to_owned())));
+            self.stack.outputs = known.collect();
+        }
+        let outputs = outputs.into_iter().map(|(name, value)| (format!("{id}.Outputs.{name}"), value));
+        self.scope.references.extend(outputs);
+        Ok(())
+    }
+}
+
+/// The text, if it is not read from a secret store at its deployment.
+fn not_dynamic(text: String) -> Result<String, String> {
+    match text.contains("{{resolve:") {
+        true => Err("it is read from a secret or a parameter of AWS".to_owned()),
+        false => Ok(text),
+    }
+}

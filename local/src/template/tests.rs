@@ -1,0 +1,130 @@
+//! Whole templates: the sample's, one of one's own, and those that cannot run here.
+
+use super::{file::Template, names::Place, resource::stack, stack::Stack};
+use crate::route::Route;
+use serde_json::json;
+use std::collections::HashMap;
+
+const PLACE: Place<'_> =
+    Place { prefix: "local-", region: "eu-central-1", sqs: "http://127.0.0.1:1", ignored: &[] };
+
+fn sample() -> Stack {
+    let parameters = [("OrdersTenant", "acme")].map(|(name, value)| (name.to_owned(), json!(value)));
+    stack(&Template::sample(), parameters.into(), &PLACE).expect("the sample runs here")
+}
+
+fn names<T>(all: &[T], name: impl Fn(&T) -> &str) -> Vec<&str> {
+    all.iter().map(name).collect()
+}
+
+#[test]
+fn the_sample_is_a_template_like_others() {
+    let stack = sample();
+    assert_eq!(
+        names(&stack.tables, |table| &table.full_name),
+        ["local-idempotency", "local-accounts", "local-orders", "local-payments"]
+    );
+    assert_eq!(stack.buses, ["local-shop"]);
+    assert_eq!(stack.outputs["OutboxTopics"], "order.placed=bus:local-shop");
+    let of = |name: &str| stack.functions.iter().find(|function| function.name == name).expect(name);
+    let variable = |name: &str, variable: &str| of(name).variables[variable].clone();
+    assert_eq!(variable("payments", "IDEMPOTENCY_TABLE"), Ok("local-idempotency".to_owned()));
+    let url = "http://127.0.0.1:1/123456789012/local-deferred-reports";
+    assert_eq!(variable("payments", "DEFERRED_REPORTS_QUEUE_URL"), Ok(url.to_owned()));
+    assert!(variable("payments", "SEALING_KEYS").is_err(), "it is a secret");
+    assert!(variable("payments", "PROVIDER_URL").is_err(), "the parameter has no value");
+    assert_eq!((of("stale").is_built_in, of("stale").timeout), (true, Some(60)));
+    assert!(of("webhook").has_clients && !of("reconcile").has_clients);
+    assert!(stack.routes.contains(&Route::parse("GET /operations/{key+}=payments").unwrap()));
+    assert_eq!(stack.schedules.iter().filter(|schedule| schedule.period.is_none()).count(), 2);
+    let checks = stack.queues.iter().find(|queue| queue.name == "checks").unwrap();
+    let dead = "arn:aws:sqs:eu-central-1:123456789012:local-dead-letters".to_owned();
+    assert_eq!(checks.dead_letters, Some((dead, 5)));
+    assert!(stack.queues.iter().any(|queue| queue.full_name == "local-orders-dead-letters.fifo"));
+    let gathers = stack.streams.iter().map(|stream| (&*stream.function, stream.gathers));
+    assert_eq!(gathers.collect::<Vec<_>>(), [("outbox", false), ("stale", true)]);
+}
+
+const OWN: &str = "
+Transform: AWS::Serverless-2016-10-31
+Globals: { Function: { Runtime: provided.al2023, Timeout: 7, Environment: { Variables: { RUST_LOG: info } } } }
+Resources:
+  Idempotency:
+    Type: AWS::Serverless::Application
+    Properties:
+      Location: https://example.com/infra/idempotency.yaml
+      Parameters: { ExistingTableName: !Ref Missing }
+  DeadLettersQueue: { Type: AWS::SQS::Queue }
+  Pay:
+    Type: AWS::Serverless::Function
+    Metadata: { BuildProperties: { Binary: pay } }
+    Properties:
+      Environment: { Variables: { IDEMPOTENCY_TABLE: !GetAtt Idempotency.Outputs.TableName, OWN: !Ref DeadLettersQueue } }
+      Events:
+        Pay: { Type: HttpApi, Properties: { Method: post, Path: /pay } }
+        Rest: { Type: HttpApi }
+";
+
+#[test]
+fn a_template_of_ones_own_nests_ours() {
+    let stack = stack(&Template::of(OWN), HashMap::new(), &PLACE).unwrap();
+    assert_eq!(names(&stack.functions, |function| &function.name), ["outbox", "stale", "pay"]);
+    let pay = stack.functions.last().unwrap();
+    assert_eq!((pay.is_built_in, pay.binary.as_deref(), pay.timeout), (false, Some("pay"), Some(7)));
+    let url = "http://127.0.0.1:1/123456789012/local-dead-letters".to_owned();
+    let nested = "http://127.0.0.1:1/123456789012/local-idempotency-dead-letters";
+    assert_eq!(stack.outputs["DeadLettersQueueUrl"], nested);
+    let variables = [
+        ("IDEMPOTENCY_TABLE", Ok("local-idempotency".to_owned())),
+        ("OWN", Ok(url)),
+        ("RUST_LOG", Ok("info".to_owned())),
+    ];
+    assert_eq!(pay.variables, variables.map(|(name, value)| (name.to_owned(), value)).into());
+    let routes = ["POST /pay=pay".to_owned(), "ANY $default=pay".to_owned()];
+    assert_eq!(stack.routes.iter().map(ToString::to_string).collect::<Vec<_>>(), routes);
+}
+
+#[test]
+fn a_template_that_cannot_run_here_names_what_is_wrong() {
+    let resource = |text: &str| format!("Resources:\n  One: {text}");
+    for (text, named) in [
+        ("a: [".to_owned(), "t.yaml: line"),
+        ("Outputs: {}".to_owned(), "no Resources"),
+        (resource("{}"), "resource One: it has no Type"),
+        (resource("{ Type: AWS::Cognito::UserPool }"), "--ignore One"),
+        (resource("{ Type: AWS::Serverless::Function }"), "Runtime"),
+        (
+            resource("{ Type: AWS::Serverless::Function, Properties: { PackageType: Image } }"),
+            "PackageType Image",
+        ),
+        (
+            resource("{ Type: AWS::Serverless::Application, Properties: { Location: other.yaml } }"),
+            "there is no file other.yaml",
+        ),
+        (resource("{ Type: AWS::SQS::Queue, Condition: Gone }"), "there is no condition Gone"),
+        (
+            resource(
+                "{ Type: AWS::SQS::Queue, Properties: { RedrivePolicy: { deadLetterTargetArn: arn:x, maxReceiveCount: 3 } } }",
+            ),
+            "queue one: the local cloud has no queue arn:x",
+        ),
+        (
+            resource(
+                "{ Type: AWS::Serverless::Function, Properties: { Runtime: provided.al2023, Events: { In: { Type: Api } } } }",
+            ),
+            "resource One: event In:",
+        ),
+        (
+            resource(
+                "{ Type: AWS::Serverless::Function, Properties: { Runtime: provided.al2023, Events: { In: { Type: SQS, Properties: { Queue: arn:y } } } } }",
+            ),
+            "function one: the local cloud has no queue arn:y",
+        ),
+    ] {
+        let error = stack(&Template::of(&text), HashMap::new(), &PLACE).expect_err("it cannot run");
+        assert!(error.starts_with("t.yaml: ") && error.contains(named), "{text}: {error}");
+    }
+    let unknown = HashMap::from([("Other".to_owned(), json!("x"))]);
+    let error = stack(&Template::of(OWN), unknown, &PLACE).expect_err("no such parameter");
+    assert!(error.contains("no parameter Other"), "{error}");
+}

@@ -1,0 +1,68 @@
+//! The variables of the functions, and of the operators' command line.
+
+use crate::{
+    bus::Bus,
+    queues::Queues,
+    settings::Settings,
+    store::Store,
+    template::{Stack, kebab},
+};
+use std::collections::BTreeMap;
+
+/// Variables of the functions, besides those of the template.
+pub struct Variables {
+    /// Where the services are. On AWS, the SDK knows that.
+    pub services: Vec<(&'static str, String)>,
+    /// Where the tables and queues are, for functions that are in no template: `CHECKS_QUEUE_URL` is the output `ChecksQueueUrl` of the
+    /// nested stack, and `ORDERS_QUEUE_URL` the queue `orders`.
+    pub resources: BTreeMap<String, String>,
+    /// In place of the template's.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+impl Variables {
+    pub fn new(
+        settings: &Settings,
+        store: &Store,
+        queues: &Queues,
+        bus: &Bus,
+        stack: &Stack,
+        provider: &str,
+    ) -> Self {
+        let dynamodb = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.endpoint);
+        let sqs = settings.function_sqs_endpoint.as_ref().unwrap_or(&queues.endpoint);
+        let mut services = store.environment(dynamodb);
+        services.extend(endpoints(sqs, bus));
+        let mut replaced = settings.environment();
+        let provider = settings.function_provider_url.as_deref().unwrap_or(provider);
+        replaced.push(("PROVIDER_URL", provider.to_owned()));
+        Self { services, resources: resources(stack), settings: replaced }
+    }
+
+    /// Shell commands that set what the operators' command line needs, without the proxies of the functions.
+    pub fn operate(&self, store: &Store, queues: &Queues, bus: &Bus) -> String {
+        let services = store.environment(&store.endpoint).into_iter().chain(endpoints(&queues.endpoint, bus));
+        let resources = self.resources.iter().map(|(name, value)| (&**name, value.clone()));
+        services.chain(resources).map(|(name, value)| format!("export {name}='{value}'\n")).collect()
+    }
+}
+
+fn endpoints(sqs: &str, bus: &Bus) -> [(&'static str, String); 2] {
+    [("AWS_ENDPOINT_URL_SQS", sqs.to_owned()), ("AWS_ENDPOINT_URL_EVENTBRIDGE", bus.endpoint.clone())]
+}
+
+fn resources(stack: &Stack) -> BTreeMap<String, String> {
+    let variable = |name: &str| name.replace('-', "_").to_uppercase();
+    let tables = stack.tables.iter();
+    let tables = tables.map(|table| (format!("{}_TABLE", variable(&table.name)), table.full_name.clone()));
+    let queues = stack.queues.iter();
+    let queues = queues.map(|queue| (format!("{}_QUEUE_URL", variable(&queue.name)), queue.url.clone()));
+    // Last, because operators need the nested stack's queues, whatever others are called.
+    let outputs = stack.outputs.iter().filter_map(|(output, value)| match output.as_str() {
+        "TableName" => Some(("IDEMPOTENCY_TABLE".to_owned(), value.clone())),
+        "OutboxTopics" | "MetricsNamespace" => Some((variable(&kebab(output)), value.clone())),
+        url if url.ends_with("QueueUrl") => Some((variable(&kebab(url)), value.clone())),
+        _ => None,
+    });
+    tables.chain(queues).chain(outputs).collect()
+}
