@@ -468,3 +468,12 @@ fn the_architecture_names_one_place_for_each_topic() {
         assert_eq!(paths(place).count(), 1, "{what}: {place}");
     }
 }
+
+#[test]
+fn the_starter_nests_the_template_that_everybody_deploys() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect(file);
+    let nested = read("starter/infra/idempotency.yaml");
+    assert!(nested == read("infra/idempotency.yaml"), "copy infra/idempotency.yaml to starter/infra");
+    let lines = read("starter/README.md").lines().count();
+    assert!(lines <= 60, "it is read by everybody who begins: {lines} lines");
+}

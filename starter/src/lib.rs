@@ -1,0 +1,136 @@
+//! One route whose effect happens once, however often its request is sent: `POST /charges`.
+
+use std::time::Duration;
+
+use axum::{
+    Extension, Json, Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use lambda_idempotency::{
+    Answer, Execution, Finding, Idempotency, JwtClaim, Operation, Outcome, Question, Reconciler, Store,
+    async_trait, http::OrNotBegun, queue::Queue,
+};
+use reqwest::{Client, redirect::Policy};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is guarded. The reconciler gets the same.
+pub fn operation() -> Operation {
+    Operation::new("create-charge")
+}
+
+/// The router. Callers are told apart by the claim `sub` of their token, which API Gateway has verified.
+pub fn app(store: impl Store, provider: Provider, deferred: impl Queue) -> Router {
+    let guard = Idempotency::new(store, operation()).tenant(JwtClaim("sub")).defer_reports_to(deferred);
+    Router::new().route("/charges", post(create).route_layer(guard)).with_state(provider)
+}
+
+/// What the caller orders.
+#[derive(Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Order {
+    amount_cents: u64,
+    currency: String,
+    /// The card's token.
+    source: String,
+}
+
+async fn create(
+    State(provider): State<Provider>,
+    execution: Execution,
+    // A body that cannot be read begins nothing: the caller may correct it under the same key.
+    OrNotBegun(Json(order)): OrNotBegun<Json<Order>>,
+) -> Response {
+    // The provider's idempotency key: the same for each try of this operation.
+    let key = execution.downstream_key("charge");
+    match provider.charge(&key, execution.tenant().as_str(), &order).await {
+        Ok(decision) => answer(&decision).into_response(),
+        Err(NotCharged::NeverSent) => {
+            (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted)).into_response()
+        }
+        // A 5xx makes the outcome unknown: no retry charges again before the provider has been asked.
+        Err(NotCharged::Perhaps) => StatusCode::BAD_GATEWAY.into_response(),
+    }
+}
+
+/// What the provider decided.
+enum Decision {
+    Charged(Value),
+    Declined,
+}
+
+enum NotCharged {
+    /// No connection was made: certainly not charged.
+    NeverSent,
+    /// The request may have arrived.
+    Perhaps,
+}
+
+/// The caller's answer: the handler's, and the reconciler's, must be the same.
+fn answer(decision: &Decision) -> (StatusCode, Json<Value>) {
+    match decision {
+        Decision::Charged(charge) => (StatusCode::CREATED, Json(json!({ "charge": charge["id"] }))),
+        Decision::Declined => (StatusCode::PAYMENT_REQUIRED, Json(json!({ "error": "declined" }))),
+    }
+}
+
+/// A client of the provider.
+#[derive(Clone)]
+pub struct Provider {
+    client: Client,
+    url: String,
+}
+
+impl Provider {
+    /// # Errors
+    /// If no client can be made.
+    pub fn new(url: &str) -> Result<Self, Error> {
+        // A connection that the provider has closed, or a redirect, could hide that a request arrived.
+        let client = Client::builder()
+            .timeout(Duration::from_secs(5))
+            .pool_max_idle_per_host(0)
+            .redirect(Policy::none());
+        Ok(Self { client: client.build()?, url: url.trim_end_matches('/').to_owned() })
+    }
+
+    async fn charge(&self, key: &str, tenant: &str, order: &Order) -> Result<Decision, NotCharged> {
+        let Order { amount_cents, currency, source } = order;
+        let body =
+            json!({ "amountCents": amount_cents, "currency": currency, "source": source, "tenant": tenant });
+        let request =
+            self.client.post(format!("{}/charges", self.url)).header("idempotency-key", key).json(&body);
+        match request.send().await {
+            Err(error) if error.is_connect() => Err(NotCharged::NeverSent),
+            Err(_) => Err(NotCharged::Perhaps),
+            Ok(response) => match response.status().as_u16() {
+                201 => response.json().await.map(Decision::Charged).map_err(|_| NotCharged::Perhaps),
+                402 => Ok(Decision::Declined),
+                _ => Err(NotCharged::Perhaps),
+            },
+        }
+    }
+}
+
+#[async_trait]
+impl Reconciler for Provider {
+    async fn ask(&self, question: &Question) -> Result<Finding, Error> {
+        let response = self.client.get(format!("{}/charges/{}", self.url, question.downstream_key("charge")));
+        let response = response.send().await?;
+        if response.status() == 404 {
+            return Ok(Finding::NotFound);
+        }
+        let found: Value = response.error_for_status()?.json().await?;
+        let decision = match found["status"].as_str() {
+            Some("succeeded") => Decision::Charged(found["charge"].clone()),
+            Some("declined") => Decision::Declined,
+            _ => return Ok(Finding::AskAgain(None)),
+        };
+        let (status, Json(body)) = answer(&decision);
+        Ok(Finding::Executed(Answer::json(status.as_u16(), body.to_string())))
+    }
+}

@@ -1,0 +1,102 @@
+//! The route, on the memory store and on a real DynamoDB, with a provider that counts.
+
+use std::{
+    future,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use aws_sdk_dynamodb::{
+    Client, Config,
+    config::{BehaviorVersion, Credentials, Region},
+};
+use axum::{Json, Router, body::Body, extract::State, http::StatusCode, routing::post};
+use charges::{Provider, app};
+use dynoxide::{Database, server};
+use lambda_idempotency::{
+    DynamoDbStore, MemoryStore, Store, http::lambda_http::request, queue::MemoryQueue, store::dynamodb::table,
+};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tower::ServiceExt;
+
+/// Serves on a free port, and returns its URL.
+async fn serve(router: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    url
+}
+
+/// A provider, and how often it was asked for a charge.
+async fn provider() -> (String, Arc<AtomicU32>) {
+    let calls = Arc::new(AtomicU32::new(0));
+    let charge = async |State(calls): State<Arc<AtomicU32>>| {
+        let number = calls.fetch_add(1, Ordering::SeqCst) + 1;
+        (StatusCode::CREATED, Json(json!({ "id": format!("ch_{number}") })))
+    };
+    let router = Router::new().route("/charges", post(charge)).with_state(calls.clone());
+    (serve(router).await, calls)
+}
+
+/// Sends an order as API Gateway does, and returns status and body.
+async fn order(app: &Router, key: &str, cents: u32) -> (u16, Value) {
+    let event = json!({
+        "version": "2.0",
+        "rawPath": "/charges",
+        "headers": { "idempotency-key": key, "content-type": "application/json" },
+        "body": json!({ "amountCents": cents, "currency": "EUR", "source": "tok_ok" }).to_string(),
+        "requestContext": {
+            "http": { "method": "POST", "path": "/charges" },
+            "authorizer": { "jwt": { "claims": { "sub": "jane" } } },
+        },
+    });
+    let request = request::from_str(&event.to_string()).unwrap().map(Body::new);
+    let response = app.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let body = axum::body::to_bytes(response.into_body(), 10_000).await.unwrap();
+    (status, serde_json::from_slice(&body).unwrap_or_default())
+}
+
+async fn charges_once(store: impl Store) {
+    let (url, calls) = provider().await;
+    let app = app(store, Provider::new(&url).unwrap(), MemoryQueue::new());
+    for _ in 0..3 {
+        assert_eq!(order(&app, "order-1", 1999).await, (201, json!({ "charge": "ch_1" })));
+    }
+    assert_eq!(order(&app, "order-1", 1).await.0, 422, "another request under the same key");
+    assert_eq!(order(&app, "order-2", 1999).await.1, json!({ "charge": "ch_2" }));
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+}
+
+#[tokio::test]
+async fn an_order_that_is_sent_again_charges_once() {
+    charges_once(MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn an_order_that_is_sent_again_charges_once_on_dynamodb() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(server::serve_with_shutdown(listener, Database::memory().unwrap(), future::pending()));
+    let config = Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("eu-central-1"))
+        .credentials_provider(Credentials::new("local", "local", None, None, "local"))
+        .endpoint_url(url);
+    let client = Client::from_conf(config.build());
+    table::create(&client, "records").send().await.unwrap();
+    charges_once(DynamoDbStore::from_client(client, "records")).await;
+}
+
+#[tokio::test]
+async fn an_order_is_free_again_if_the_provider_is_away() {
+    let store = MemoryStore::new();
+    let away = app(store.clone(), Provider::new("http://127.0.0.1:1").unwrap(), MemoryQueue::new());
+    assert_eq!(order(&away, "order-1", 1999).await.0, 503);
+    let (url, _) = provider().await;
+    let back = app(store, Provider::new(&url).unwrap(), MemoryQueue::new());
+    assert_eq!(order(&back, "order-1", 1999).await.0, 201);
+}
