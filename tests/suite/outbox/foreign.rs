@@ -13,7 +13,7 @@ use crate::support::{
 /// An event of another shop, whose detail is a CloudEvent.
 fn event(id: &str) -> Value {
     json!({
-        "source": "elsewhere",
+        "source": "create-order",
         "detail-type": "order.placed",
         "detail": {
             "specversion": "1.0", "id": id, "source": "elsewhere", "type": "order.placed", "tenant": "globex",
