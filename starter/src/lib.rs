@@ -24,7 +24,7 @@ pub fn operation() -> Operation {
     Operation::new("create-charge")
 }
 
-/// The router. Callers are told apart by the claim `sub` of their token, which API Gateway has verified.
+/// The router. The claim `sub` of a token, which API Gateway has verified, names the caller.
 pub fn app(store: impl Store, provider: Provider, deferred: impl Queue) -> Router {
     let guard = Idempotency::new(store, operation()).tenant(JwtClaim("sub")).defer_reports_to(deferred);
     Router::new().route("/charges", post(create).route_layer(guard)).with_state(provider)
@@ -59,9 +59,16 @@ async fn create(
 }
 
 /// What the provider decided.
+#[derive(Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
 enum Decision {
-    Charged(Value),
+    Succeeded { charge: Charge },
     Declined,
+}
+
+#[derive(Deserialize)]
+struct Charge {
+    id: String,
 }
 
 enum NotCharged {
@@ -74,7 +81,7 @@ enum NotCharged {
 /// The caller's answer: the handler's, and the reconciler's, must be the same.
 fn answer(decision: &Decision) -> (StatusCode, Json<Value>) {
     match decision {
-        Decision::Charged(charge) => (StatusCode::CREATED, Json(json!({ "charge": charge["id"] }))),
+        Decision::Succeeded { charge } => (StatusCode::CREATED, Json(json!({ "charge": charge.id }))),
         Decision::Declined => (StatusCode::PAYMENT_REQUIRED, Json(json!({ "error": "declined" }))),
     }
 }
@@ -108,7 +115,10 @@ impl Provider {
             Err(error) if error.is_connect() => Err(NotCharged::NeverSent),
             Err(_) => Err(NotCharged::Perhaps),
             Ok(response) => match response.status().as_u16() {
-                201 => response.json().await.map(Decision::Charged).map_err(|_| NotCharged::Perhaps),
+                201 => match response.json().await {
+                    Ok(charge) => Ok(Decision::Succeeded { charge }),
+                    Err(_) => Err(NotCharged::Perhaps),
+                },
                 402 => Ok(Decision::Declined),
                 _ => Err(NotCharged::Perhaps),
             },
@@ -122,14 +132,14 @@ impl Reconciler for Provider {
         let response = self.client.get(format!("{}/charges/{}", self.url, question.downstream_key("charge")));
         let response = response.send().await?;
         if response.status() == 404 {
-            return Ok(Finding::NotFound);
+            let refusal: Value = response.json().await?;
+            // A proxy's 404, or that of a wrong address, says nothing about the charge. An error is asked again.
+            return match refusal["error"].as_str() {
+                Some("no_such_charge") => Ok(Finding::NotFound),
+                _ => Err("a 404 that is not the provider's".into()),
+            };
         }
-        let found: Value = response.error_for_status()?.json().await?;
-        let decision = match found["status"].as_str() {
-            Some("succeeded") => Decision::Charged(found["charge"].clone()),
-            Some("declined") => Decision::Declined,
-            _ => return Ok(Finding::AskAgain(None)),
-        };
+        let decision: Decision = response.error_for_status()?.json().await?;
         let (status, Json(body)) = answer(&decision);
         Ok(Finding::Executed(Answer::json(status.as_u16(), body.to_string())))
     }

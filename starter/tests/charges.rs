@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use aws_sdk_dynamodb::{
@@ -13,10 +14,11 @@ use aws_sdk_dynamodb::{
     config::{BehaviorVersion, Credentials, Region},
 };
 use axum::{Json, Router, body::Body, extract::State, http::StatusCode, routing::post};
-use charges::{Provider, app};
+use charges::{Provider, app, operation};
 use dynoxide::{Database, server};
 use lambda_idempotency::{
-    DynamoDbStore, MemoryStore, Store, http::lambda_http::request, queue::MemoryQueue, store::dynamodb::table,
+    DynamoDbStore, MemoryStore, Store, http::lambda_http::request, queue::MemoryQueue,
+    reconcile::Reconciliation, store::dynamodb::table,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -99,4 +101,17 @@ async fn an_order_is_free_again_if_the_provider_is_away() {
     let (url, _) = provider().await;
     let back = app(store, Provider::new(&url).unwrap(), MemoryQueue::new());
     assert_eq!(order(&back, "order-1", 1999).await.0, 201);
+}
+
+#[tokio::test]
+async fn a_404_that_is_not_the_providers_releases_nothing() {
+    let store = MemoryStore::new();
+    let router = Router::new().route("/charges", post(async || StatusCode::INTERNAL_SERVER_ERROR));
+    let provider = Provider::new(&serve(router).await).unwrap();
+    let app = app(store.clone(), provider.clone(), MemoryQueue::new());
+    assert_eq!(order(&app, "order-1", 1999).await.0, 502);
+    let reconciliation = Reconciliation::new(store, MemoryQueue::new()).not_found_grace(Duration::ZERO);
+    let reconciliation = reconciliation.operation(operation(), provider);
+    reconciliation.poll(Duration::from_secs(5)).await.unwrap();
+    assert_eq!(order(&app, "order-1", 1999).await.0, 409, "it is still unknown");
 }
