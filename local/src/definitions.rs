@@ -14,6 +14,9 @@ use std::{
     time::Duration,
 };
 
+/// The time-out of a function without one, as on Lambda.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// Environments of a function that no client waits for.
 const FEW: usize = 2;
 
@@ -59,9 +62,6 @@ pub fn all(
     // They live as long as this process.
     Ok(all.leak())
 }
-
-/// Lambda's own.
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
 
 fn of_template(
     function: &template::Function,

@@ -61,6 +61,8 @@ mod triggers;
 mod variables;
 mod work;
 
+pub use template::yaml;
+
 use crate::{
     announcement::Announcement,
     bus::Bus,

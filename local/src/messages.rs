@@ -1,5 +1,5 @@
-//! The routes for queues with dead letters: send a message, look at the queue, send its dead letters back. Nobody sends a message to a
-//! queue that an event bus or the nested stack has for itself.
+//! The routes for queues with dead letters: send a message, look at the queue, send its dead letters back. A queue to which
+//! an event bus or the nested stack sends takes no message here.
 //!
 //! Dead letters are taken out of their queue when they are looked at, and kept here until they are sent back: the queue would show only the
 //! first one of each group.
@@ -92,7 +92,7 @@ async fn send(State(routes): State<Arc<Routes>>, Path(name): Path<String>, messa
     let answer = async {
         let open = routes.open(&name).ok_or_else(unknown)?;
         if !open.is_public {
-            return Err(gateway::message(StatusCode::FORBIDDEN, "nobody sends to this queue by hand"));
+            return Err(gateway::message(StatusCode::FORBIDDEN, "only the stack itself sends to this queue"));
         }
         let unreadable = |error: serde_json::Error| {
             gateway::message(StatusCode::BAD_REQUEST, &format!("the message: {error}"))

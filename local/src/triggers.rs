@@ -18,7 +18,7 @@ const POLLERS: usize = 2;
 const SWEEP_REST: u32 = 19;
 
 /// Starts the triggers, which run until the result is dropped. `streams` has the streams' ARNs, by the names of their tables. A schedule
-/// at a certain time of the day is left to whoever invokes the function.
+/// at a certain time of the day does nothing here: invoke its function by hand.
 pub async fn start(
     functions: &[Arc<Function>],
     stack: &Stack,

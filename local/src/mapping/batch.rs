@@ -6,7 +6,7 @@
 //!    place in the stream, without its content.
 
 use super::{Failure, invoke, record::Record, warn};
-use crate::{functions::Function, template};
+use crate::functions::Function;
 use aws_sdk_dynamodbstreams::Client;
 use aws_smithy_types::date_time::Format;
 use lambda_idempotency::internal::error_chain;
@@ -40,17 +40,6 @@ pub struct Stream {
     /// The URL of the queue that gets the records which keep failing, and a client. Without it, they are dropped.
     pub dead_letters: Option<String>,
     pub sqs: aws_sdk_sqs::Client,
-}
-
-impl Stream {
-    /// Whether this record is delivered.
-    pub fn takes(&self, record: &Record) -> bool {
-        let event = || serde_json::from_str::<Value>(&record.event).ok();
-        self.filters.is_empty()
-            || event().is_some_and(|event| {
-                self.filters.iter().any(|filter| template::matches(filter, Some(&event)))
-            })
-    }
 }
 
 /// Delivers the batch to the function, in order.

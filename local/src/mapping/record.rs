@@ -1,5 +1,6 @@
 //! A stream record in the event.
 
+use crate::template::matches;
 use aws_sdk_dynamodbstreams::types::{AttributeValue, Record as Raw};
 use aws_smithy_types::{DateTime, base64};
 use serde_json::{Map, Value, json};
@@ -17,7 +18,8 @@ pub struct Record {
 }
 
 impl Record {
-    pub fn new(raw: &Raw, stream: &str) -> Self {
+    /// The record, if it matches one of the filters, or there is none.
+    pub fn of(raw: &Raw, stream: &str, filters: &[Value]) -> Option<Self> {
         let change = raw.dynamodb();
         let created = change.and_then(|change| change.approximate_creation_date_time()).copied();
         let sequence_number = change.and_then(|change| change.sequence_number()).unwrap_or_default();
@@ -53,7 +55,12 @@ impl Record {
                 "principalId": identity.principal_id().unwrap_or("dynamodb.amazonaws.com"),
             });
         }
-        Self { sequence_number: sequence_number.to_owned(), created, event: event.to_string() }
+        let is_taken = filters.is_empty() || filters.iter().any(|filter| matches(filter, Some(&event)));
+        is_taken.then(|| Self {
+            sequence_number: sequence_number.to_owned(),
+            created,
+            event: event.to_string(),
+        })
     }
 
     /// How long ago it was created. DynamoDB rounds that down to a second.

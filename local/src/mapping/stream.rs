@@ -179,8 +179,8 @@ impl<'a> Cursor<'a> {
         if let Some(last) = records.last() {
             self.after = last.dynamodb().and_then(|change| change.sequence_number()).map(str::to_owned);
         }
-        let records = records.iter().map(|raw| Record::new(raw, &self.stream.arn));
-        Ok(records.filter(|record| self.stream.takes(record)).collect())
+        let Stream { arn, filters, .. } = self.stream;
+        Ok(records.iter().filter_map(|raw| Record::of(raw, arn, filters)).collect())
     }
 
     async fn iterator(&self) -> Outcome<String> {

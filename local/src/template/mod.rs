@@ -20,7 +20,7 @@ mod scope;
 mod stack;
 #[cfg(test)]
 mod tests;
-mod yaml;
+pub mod yaml;
 
 pub use event::{Mapping, Schedule, StreamMapping};
 pub use file::Template;

@@ -8,12 +8,10 @@ use lambda_idempotency::{
     operation::{Operation, WhileInFlight},
     store::memory::MemoryStore,
 };
+use local::yaml;
 use serde_json::Value;
 
-use crate::support::{
-    http::{Gate, PAY, api, guard, guard_of, pay, pay_other, send},
-    yaml,
-};
+use crate::support::http::{Gate, PAY, api, guard, guard_of, pay, pay_other, send};
 
 const CLIENTS: &str = include_str!("../../../docs/clients.md");
 const CONTRACT: &str = include_str!("../../../docs/contract.md");
@@ -58,7 +56,7 @@ fn rows() -> Vec<Row> {
 /// The chapter's block of YAML with this beginning.
 fn block(beginning: &str) -> Value {
     let at = CLIENTS.find(beginning).expect("the chapter has the block");
-    yaml::parse(CLIENTS[at..].split_once("\n```").expect("the block is closed").0)
+    yaml::parse(CLIENTS[at..].split_once("\n```").expect("the block is closed").0).expect("YAML")
 }
 
 /// What this value refers to, if it is a reference.

@@ -39,7 +39,6 @@ pub mod sqs;
 pub mod storm;
 pub mod tables;
 pub mod turns;
-pub mod yaml;
 
 /// The attribute `#[apply(on_each_store)]` turns `async fn name(endpoint: &str)` into two tests: `name::on_embedded` and
 /// `name::on_dynamodb_local`. Without Java, the second is left out with `--skip dynamodb_local`.

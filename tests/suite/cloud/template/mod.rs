@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::yaml;
+use local::yaml;
 
 mod alarms;
 mod calls;
@@ -35,7 +35,7 @@ struct Resource {
 
 /// A template, with its intrinsic functions in their long form: `!Ref Name` is `{"Ref": "Name"}`.
 fn template(name: &str) -> Value {
-    yaml::parse(&text(&format!("infra/{name}.yaml")))
+    yaml::parse(&text(&format!("infra/{name}.yaml"))).expect("YAML")
 }
 
 /// A file of the repository.
