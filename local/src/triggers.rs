@@ -12,6 +12,8 @@ use crate::{
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
+/// Functions with this variable use this project's table.
+const IDEMPOTENCY_TABLE: &str = "IDEMPOTENCY_TABLE";
 /// Pollers of each queue.
 const POLLERS: usize = 2;
 /// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
@@ -64,14 +66,16 @@ pub async fn start(
         }
     }
     for Schedule { function: name, period, input } in &stack.schedules {
+        let function = function(name);
         // The jobs of this project run more often than on AWS, so that you can watch them.
-        let (period, rest) = match input["job"].as_str() {
+        let is_ours = function.definition.variables.contains_key(IDEMPOTENCY_TABLE);
+        let (period, rest) = match input["job"].as_str().filter(|_| is_ours) {
             Some("poll") => (Some(settings.poll), 0),
             Some("sweep") => (Some(settings.sweep), SWEEP_REST),
             _ => (*period, 0),
         };
         if let Some(period) = period {
-            triggers.spawn(schedules::run(function(name), input.clone(), period, rest));
+            triggers.spawn(schedules::run(function, input.clone(), period, rest));
         }
     }
     triggers

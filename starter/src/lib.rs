@@ -53,6 +53,9 @@ async fn create(
         Err(NotCharged::NeverSent) => {
             (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted)).into_response()
         }
+        Err(NotCharged::Refused) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": "refused" }))).into_response()
+        }
         // A 5xx makes the outcome unknown: no retry charges again before the provider has been asked.
         Err(NotCharged::Perhaps) => StatusCode::BAD_GATEWAY.into_response(),
     }
@@ -74,6 +77,8 @@ struct Charge {
 enum NotCharged {
     /// No connection was made: certainly not charged.
     NeverSent,
+    /// The provider refuses the order, and knows of no charge under its key. Final.
+    Refused,
     /// The request may have arrived.
     Perhaps,
 }
@@ -120,27 +125,42 @@ impl Provider {
                     Err(_) => Err(NotCharged::Perhaps),
                 },
                 402 => Ok(Decision::Declined),
+                // An earlier try under the same key may have charged.
+                400 | 422 => match self.decision(key).await {
+                    Ok(Some(decision)) => Ok(decision),
+                    Ok(None) => Err(NotCharged::Refused),
+                    Err(_) => Err(NotCharged::Perhaps),
+                },
                 _ => Err(NotCharged::Perhaps),
             },
         }
+    }
+
+    /// What the provider has decided under this key; `None` if it knows of no charge.
+    async fn decision(&self, key: &str) -> Result<Option<Decision>, Error> {
+        let response = self.client.get(format!("{}/charges/{key}", self.url)).send().await?;
+        if response.status() == 404 {
+            let refusal: Value = response.json().await?;
+            // A proxy's 404, or that of a wrong address, says nothing about the charge.
+            return match refusal["error"].as_str() {
+                Some("no_such_charge") => Ok(None),
+                _ => Err("a 404 that is not the provider's".into()),
+            };
+        }
+        Ok(Some(response.error_for_status()?.json().await?))
     }
 }
 
 #[async_trait]
 impl Reconciler for Provider {
     async fn ask(&self, question: &Question) -> Result<Finding, Error> {
-        let response = self.client.get(format!("{}/charges/{}", self.url, question.downstream_key("charge")));
-        let response = response.send().await?;
-        if response.status() == 404 {
-            let refusal: Value = response.json().await?;
-            // A proxy's 404, or that of a wrong address, says nothing about the charge. An error is asked again.
-            return match refusal["error"].as_str() {
-                Some("no_such_charge") => Ok(Finding::NotFound),
-                _ => Err("a 404 that is not the provider's".into()),
-            };
-        }
-        let decision: Decision = response.error_for_status()?.json().await?;
-        let (status, Json(body)) = answer(&decision);
-        Ok(Finding::Executed(Answer::json(status.as_u16(), body.to_string())))
+        // An error is asked again.
+        Ok(match self.decision(&question.downstream_key("charge")).await? {
+            Some(decision) => {
+                let (status, Json(body)) = answer(&decision);
+                Finding::Executed(Answer::json(status.as_u16(), body.to_string()))
+            }
+            None => Finding::NotFound,
+        })
     }
 }

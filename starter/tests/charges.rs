@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::{
     Client, Config,
     config::{BehaviorVersion, Credentials, Region},
 };
-use axum::{Json, Router, body::Body, extract::State, http::StatusCode, routing::post};
+use axum::{Json, Router, body::Body, extract::State, http::StatusCode, routing::{get, post}};
 use charges::{Provider, app, operation};
 use dynoxide::{Database, server};
 use lambda_idempotency::{
@@ -101,6 +101,19 @@ async fn an_order_is_free_again_if_the_provider_is_away() {
     let (url, _) = provider().await;
     let back = app(store, Provider::new(&url).unwrap(), MemoryQueue::new());
     assert_eq!(order(&back, "order-1", 1999).await.0, 201);
+}
+
+#[tokio::test]
+async fn an_order_that_the_provider_refuses_is_refused_for_good() {
+    let no_charge = async || (StatusCode::NOT_FOUND, Json(json!({ "error": "no_such_charge" })));
+    let router = Router::new()
+        .route("/charges", post(async || StatusCode::BAD_REQUEST))
+        .route("/charges/{key}", get(no_charge));
+    let url = serve(router).await;
+    let app = app(MemoryStore::new(), Provider::new(&url).unwrap(), MemoryQueue::new());
+    for _ in 0..2 {
+        assert_eq!(order(&app, "order-1", 1999).await, (422, json!({ "error": "refused" })));
+    }
 }
 
 #[tokio::test]

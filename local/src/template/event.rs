@@ -1,6 +1,6 @@
 //! The events of a function: its routes, and the queues, streams and schedules that invoke it.
 
-use super::{pattern, scope::Scope};
+use super::{pattern, resource::refuse, scope::Scope};
 use crate::route::Route;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -82,6 +82,7 @@ impl Event {
                 Self::Route(route)
             }
             "SQS" => {
+                refuse(properties, &["FilterCriteria"])?;
                 let batch = text("BatchSize")?.map_or(Ok(MAX_BATCH), |size| size.parse::<i32>());
                 Self::Queue(Mapping {
                     function,
@@ -91,21 +92,21 @@ impl Event {
                 })
             }
             "DynamoDB" => {
-                let filters = scope.value(&properties["FilterCriteria"]["Filters"])?.unwrap_or_default();
-                let filters = filters.as_array().into_iter().flatten().map(|filter| {
+                let criteria = scope.value(&properties["FilterCriteria"])?.unwrap_or_default();
+                let filters = criteria["Filters"].as_array().into_iter().flatten().map(|filter| {
                     let pattern = serde_json::from_str(filter["Pattern"].as_str().unwrap_or_default());
                     let pattern = pattern.map_err(|error| format!("a filter's Pattern: {error}"))?;
                     pattern::check(&pattern).map(|()| pattern)
                 });
                 let gathers = text("MaximumBatchingWindowInSeconds")?.is_some_and(|window| window != "0");
+                let destination = scope.value(&properties["DestinationConfig"])?.unwrap_or_default();
                 Self::Stream(StreamMapping {
                     function,
                     stream_arn: needs("Stream")?,
                     filters: filters.collect::<Result<_, String>>()?,
                     reports_failures,
                     gathers,
-                    dead_letters_arn: scope
-                        .text(&properties["DestinationConfig"]["OnFailure"]["Destination"])?,
+                    dead_letters_arn: destination["OnFailure"]["Destination"].as_str().map(str::to_owned),
                 })
             }
             "Schedule" | "ScheduleV2" => {
@@ -175,6 +176,7 @@ mod tests {
             ("SQS", json!({}), "Queue"),
             ("SQS", json!({ "Queue": "q", "BatchSize": "many" }), "BatchSize"),
             ("SQS", json!({ "Queue": { "Ref": "Other" } }), "Other"),
+            ("SQS", json!({ "Queue": "q", "FilterCriteria": {} }), "FilterCriteria"),
             (
                 "DynamoDB",
                 json!({ "Stream": "s", "FilterCriteria": { "Filters": [{ "Pattern": "{" }] } }),

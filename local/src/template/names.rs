@@ -75,7 +75,7 @@ impl Named {
     pub fn of(
         id: &str,
         kind: &str,
-        resource: &Value,
+        is_fifo: bool,
         place: &Place<'_>,
         within: Option<&str>,
         taken: &mut BTreeSet<(String, String)>,
@@ -97,7 +97,6 @@ impl Named {
             name = format!("{}-{name}", kebab(within.unwrap_or("other")));
         }
         taken.insert((kind.to_owned(), name.clone()));
-        let is_fifo = kind == "AWS::SQS::Queue" && resource["Properties"]["FifoQueue"] == true;
         let full_name = format!("{}{name}{}", place.prefix, if is_fifo { ".fifo" } else { "" });
         Ok(Self { name, full_name })
     }

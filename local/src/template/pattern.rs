@@ -41,14 +41,25 @@ pub fn check(pattern: &Value) -> Result<(), String> {
     match pattern {
         Value::Object(members) => members.values().try_for_each(check),
         Value::Array(any) => any.iter().try_for_each(|one| match one {
-            Value::Object(filter) => match filter.keys().next().map(String::as_str) {
-                Some("exists" | "anything-but" | "prefix") if filter.len() == 1 => Ok(()),
-                _ => Err(format!("the local cloud does not know the filter {one}")),
-            },
+            Value::Object(filter) => {
+                let only = filter.iter().next().filter(|_| filter.len() == 1);
+                let is_known = only.is_some_and(|(name, argument)| match (name.as_str(), argument) {
+                    ("exists", Value::Bool(_)) | ("prefix", Value::String(_)) => true,
+                    ("anything-but", Value::Array(others)) => others.iter().all(is_scalar),
+                    ("anything-but", other) => is_scalar(other),
+                    _ => false,
+                });
+                let unknown = || format!("the local cloud does not know the filter {one}");
+                is_known.then_some(()).ok_or_else(unknown)
+            }
             _ => Ok(()),
         }),
         other => Err(format!("a pattern has lists, not {other}")),
     }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !value.is_array() && !value.is_object()
 }
 
 #[cfg(test)]
@@ -76,7 +87,14 @@ mod tests {
             assert_eq!(matches(&pattern, Some(&event)), expected, "{pattern}");
             assert_eq!(check(&pattern), Ok(()));
         }
-        for unknown in [json!({ "a": "b" }), json!({ "a": [{ "numeric": [">", 1] }] })] {
+        for unknown in [
+            json!({ "a": "b" }),
+            json!({ "a": [{ "numeric": [">", 1] }] }),
+            json!({ "a": [{ "exists": "true" }] }),
+            json!({ "a": [{ "prefix": { "equals-ignore-case": "b" } }] }),
+            json!({ "a": [{ "anything-but": { "prefix": "b" } }] }),
+            json!({ "a": [{ "prefix": "b", "exists": true }] }),
+        ] {
             assert!(check(&unknown).is_err(), "{unknown}");
         }
     }

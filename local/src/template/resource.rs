@@ -64,7 +64,9 @@ fn add(
             continue;
         }
         let within = from.nested_as.as_deref();
-        let named = Named::of(id, kind, resource, place, within, &mut stack.taken).map_err(wrong)?;
+        let is_fifo = kind == "AWS::SQS::Queue"
+            && scope.is_true(&resource["Properties"]["FifoQueue"]).map_err(wrong)?;
+        let named = Named::of(id, kind, is_fifo, place, within, &mut stack.taken).map_err(wrong)?;
         scope.references.extend(named.references(id, kind, place));
         found.push((id, kind, resource, named));
     }
@@ -99,6 +101,7 @@ impl Adding<'_> {
         match kind {
             "AWS::DynamoDB::Table" => {
                 let properties = self.scope.value(properties)?.unwrap_or_default();
+                refuse(&properties, &["LocalSecondaryIndexes"])?;
                 let Named { name, full_name } = named;
                 self.stack.tables.push(Table { name, full_name, properties });
             }
@@ -113,6 +116,7 @@ impl Adding<'_> {
     }
 
     fn add_queue(&mut self, named: Named, properties: &Value) -> Result<(), String> {
+        refuse(properties, &["DelaySeconds"])?;
         let policy = self.scope.value(&properties["RedrivePolicy"])?.unwrap_or_default();
         let dead_letters = match &policy["deadLetterTargetArn"] {
             Value::String(arn) => {
@@ -126,8 +130,8 @@ impl Adding<'_> {
             url: named.url(self.place),
             arn: self.place.arn("sqs", &named.full_name),
             dead_letters,
-            is_fifo: properties["FifoQueue"] == true,
-            deduplicates_by_content: properties["ContentBasedDeduplication"] == true,
+            is_fifo: self.scope.is_true(&properties["FifoQueue"])?,
+            deduplicates_by_content: self.scope.is_true(&properties["ContentBasedDeduplication"])?,
             name: named.name,
             full_name: named.full_name,
         };
@@ -136,14 +140,18 @@ impl Adding<'_> {
     }
 
     fn add_rule(&mut self, properties: &Value) -> Result<(), String> {
+        if self.scope.text(&properties["State"])?.is_some_and(|state| state == "DISABLED") {
+            return Ok(());
+        }
         let bus = self.scope.text(&properties["EventBusName"])?;
         let bus = bus.ok_or("it has no EventBusName: the local cloud has no default event bus")?;
         let pattern = self.scope.value(&properties["EventPattern"])?;
         let pattern = pattern.ok_or("it has no EventPattern: a schedule is an event of its function")?;
         pattern::check(&pattern)?;
         let targets = self.scope.value(&properties["Targets"])?.unwrap_or_default();
-        let arns = targets.as_array().into_iter().flatten();
-        let arns = arns.map(|target| target["Arn"].as_str().unwrap_or_default().to_owned());
+        let targets = targets.as_array().map(Vec::as_slice).unwrap_or_default();
+        targets.iter().try_for_each(|target| refuse(target, &["Input", "InputPath", "InputTransformer"]))?;
+        let arns = targets.iter().map(|target| target["Arn"].as_str().unwrap_or_default().to_owned());
         self.stack.rules.push(Rule { bus, pattern, queue_arns: arns.collect() });
         Ok(())
     }
@@ -155,6 +163,7 @@ impl Adding<'_> {
             Value::Null => &globals[name],
             own => own,
         };
+        refuse(properties, &["FunctionUrlConfig"])?;
         if let Some(package) = self.scope.text(property("PackageType"))?.filter(|kind| kind != "Zip") {
             return Err(format!("the local cloud runs no function of PackageType {package}"));
         }
@@ -167,7 +176,8 @@ impl Adding<'_> {
         let timeout = self.scope.text(property("Timeout"))?.map(|timeout| timeout.parse()).transpose();
         let mut variables = Map::new();
         for from in [globals, properties] {
-            variables.extend(from["Environment"]["Variables"].as_object().cloned().unwrap_or_default());
+            let own = self.scope.chosen(&self.scope.chosen(&from["Environment"])?["Variables"])?;
+            variables.extend(own.as_object().cloned().unwrap_or_default());
         }
         let variables = variables.iter().filter_map(|(name, value)| {
             let value = self.scope.text(value).transpose()?;
@@ -243,6 +253,15 @@ impl Adding<'_> {
         let outputs = outputs.into_iter().map(|(name, value)| (format!("{id}.Outputs.{name}"), value));
         self.scope.references.extend(outputs);
         Ok(())
+    }
+}
+
+/// # Errors
+/// If one of these properties is there, which would make a difference here.
+pub(super) fn refuse(properties: &Value, names: &[&str]) -> Result<(), String> {
+    match names.iter().find(|name| !properties[**name].is_null()) {
+        Some(name) => Err(format!("the local cloud does not know {name}")),
+        None => Ok(()),
     }
 }
 

@@ -41,6 +41,31 @@ impl Scope {
         }
     }
 
+    /// Whether a property is `true`; not if it is missing.
+    ///
+    /// # Errors
+    /// If it has no value here, or is no truth value.
+    pub fn is_true(&self, value: &Value) -> Result<bool, String> {
+        match self.text(value)?.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => Err(format!("{other} must be true or false")),
+        }
+    }
+
+    /// What `Fn::If` chooses, with nothing in it resolved; [`Value::Null`] of `AWS::NoValue`.
+    ///
+    /// # Errors
+    /// If a condition cannot be read.
+    pub fn chosen<'a>(&self, mut value: &'a Value) -> Result<&'a Value, String> {
+        while let Some([Value::String(condition), then, otherwise]) =
+            value["Fn::If"].as_array().map(Vec::as_slice)
+        {
+            value = if self.holds(condition)? { then } else { otherwise };
+        }
+        Ok(if value["Ref"] == "AWS::NoValue" { &Value::Null } else { value })
+    }
+
     /// Whether this condition holds.
     ///
     /// # Errors
@@ -142,24 +167,24 @@ impl Scope {
 
     fn condition(&self, name: &str, depth: u8) -> Result<bool, String> {
         let condition = self.conditions.get(name).ok_or_else(|| format!("there is no condition {name}"))?;
-        self.is_true(condition, depth + 1).map_err(|error| format!("condition {name}: {error}"))
+        self.meets(condition, depth + 1).map_err(|error| format!("condition {name}: {error}"))
     }
 
-    fn is_true(&self, condition: &Value, depth: u8) -> Result<bool, String> {
+    fn meets(&self, condition: &Value, depth: u8) -> Result<bool, String> {
         if depth > MAX_DEPTH {
             return Err("it leads to itself".to_owned());
         }
         let wrong = || format!("the local cloud cannot read {condition}");
         let (function, argument) = condition.as_object().and_then(single).ok_or_else(wrong)?;
         let all = argument.as_array().map(Vec::as_slice).unwrap_or_default();
-        let mut each = all.iter().map(|condition| self.is_true(condition, depth + 1));
+        let mut each = all.iter().map(|condition| self.meets(condition, depth + 1));
         match (function, all) {
             ("Condition", _) => self.condition(argument.as_str().ok_or_else(wrong)?, depth),
             ("Fn::Equals", [one, other]) => {
                 let text = |value| self.resolve(value, depth)?.as_ref().map(scalar).transpose();
                 Ok(text(one)? == text(other)?)
             }
-            ("Fn::Not", [other]) => Ok(!self.is_true(other, depth + 1)?),
+            ("Fn::Not", [other]) => Ok(!self.meets(other, depth + 1)?),
             ("Fn::And", [_, _, ..]) => each.try_fold(true, |before, holds| Ok(before & holds?)),
             ("Fn::Or", [_, _, ..]) => each.try_fold(false, |before, holds| Ok(before | holds?)),
             _ => Err(wrong()),
@@ -174,11 +199,15 @@ impl Scope {
         let Some(declared) = self.declared.get(name) else {
             return Err(format!("the local cloud has no value for {name}"));
         };
-        let given = self.parameters.get(name).or_else(|| declared.get("Default"));
+        let kind = declared["Type"].as_str().unwrap_or_default();
+        // Its default is the path of the value.
+        let is_elsewhere = kind.starts_with("AWS::SSM::Parameter::Value");
+        let default = declared.get("Default").filter(|_| !is_elsewhere);
+        let given = self.parameters.get(name).or(default);
         let given = given.ok_or_else(|| {
             format!("the parameter {name} has no value: give it with --parameter {name}=VALUE")
         })?;
-        let is_list = declared["Type"].as_str().is_some_and(|kind| kind.contains("List"));
+        let is_list = kind.contains("List");
         match given {
             Value::String(text) if is_list => Ok(text.split(',').map(|part| json!(part.trim())).collect()),
             given => Ok(given.clone()),
@@ -229,6 +258,7 @@ mod tests {
                 "Given": { "Type": "CommaDelimitedList" },
                 "Zero": { "Type": "Number", "Default": 0 },
                 "Missing": { "Type": "String" },
+                "Elsewhere": { "Type": "AWS::SSM::Parameter::Value<String>", "Default": "/a/path" },
             })),
             conditions: object(json!({
                 "IsZero": { "Fn::Equals": [{ "Ref": "Zero" }, "0"] },
@@ -265,9 +295,22 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_chosen_before_its_values_are_needed() {
+        let part = json!({ "Fn::If": ["IsZero", { "A": { "Ref": "Missing" } }, { "Ref": "AWS::NoValue" }] });
+        assert_eq!(scope().chosen(&part), Ok(&json!({ "A": { "Ref": "Missing" } })));
+        let part = json!({ "Fn::If": ["IsNot", 1, { "Fn::If": ["IsZero", { "Ref": "AWS::NoValue" }, 2] }] });
+        assert_eq!(scope().chosen(&part), Ok(&Value::Null));
+        assert!(scope().chosen(&json!({ "Fn::If": ["Unknown", 1, 2] })).is_err());
+        let truth = [json!({ "Fn::If": ["IsZero", "true", "false"] }), json!(false), Value::Null];
+        assert_eq!(truth.map(|value| scope().is_true(&value)), [Ok(true), Ok(false), Ok(false)]);
+        assert!(scope().is_true(&json!("no")).is_err());
+    }
+
+    #[test]
     fn what_has_no_value_is_named() {
         for (value, named) in [
             (json!({ "Ref": "Missing" }), "--parameter Missing=VALUE"),
+            (json!({ "Ref": "Elsewhere" }), "--parameter Elsewhere=VALUE"),
             (json!({ "Fn::GetAtt": "Other.Arn" }), "Other.Arn"),
             (json!({ "Fn::Sub": "${Table" }), "is not closed"),
             (json!({ "Fn::Sub": ["${Table}"] }), "Fn::Sub"),

@@ -110,6 +110,9 @@ impl Stack {
             let dead = dead_letters.iter().try_for_each(|(arn, _)| is_queue(arn));
             dead.map_err(|error| format!("queue {name}: {error}"))?;
         }
+        if let [one, other, ..] = &self.buses[..] {
+            return Err(format!("the local cloud has one event bus, not {one} and {other}"));
+        }
         for Rule { bus, queue_arns, .. } in &self.rules {
             if !self.buses.contains(bus) {
                 return Err(format!("the local cloud has no event bus {bus}"));

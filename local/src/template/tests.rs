@@ -47,6 +47,7 @@ fn the_sample_is_a_template_like_others() {
 
 const OWN: &str = "
 Transform: AWS::Serverless-2016-10-31
+Conditions: { Always: !Equals [1, '1'] }
 Globals: { Function: { Runtime: provided.al2023, Timeout: 7, Environment: { Variables: { RUST_LOG: info } } } }
 Resources:
   Idempotency:
@@ -55,11 +56,19 @@ Resources:
       Location: https://example.com/infra/idempotency.yaml
       Parameters: { ExistingTableName: !Ref Missing }
   DeadLettersQueue: { Type: AWS::SQS::Queue }
+  InOrderQueue: { Type: AWS::SQS::Queue, Properties: { FifoQueue: !If [Always, true, false] } }
+  Bus: { Type: AWS::Events::EventBus }
+  OffRule:
+    Type: AWS::Events::Rule
+    Properties: { State: DISABLED, EventBusName: !Ref Bus, EventPattern: { source: [a] }, Targets: [{ Arn: arn:gone }] }
   Pay:
     Type: AWS::Serverless::Function
     Metadata: { BuildProperties: { Binary: pay } }
     Properties:
-      Environment: { Variables: { IDEMPOTENCY_TABLE: !GetAtt Idempotency.Outputs.TableName, OWN: !Ref DeadLettersQueue } }
+      Environment: !If
+        - Always
+        - Variables: { IDEMPOTENCY_TABLE: !GetAtt Idempotency.Outputs.TableName, OWN: !Ref DeadLettersQueue }
+        - !Ref AWS::NoValue
       Events:
         Pay: { Type: HttpApi, Properties: { Method: post, Path: /pay } }
         Rest: { Type: HttpApi }
@@ -80,6 +89,8 @@ fn a_template_of_ones_own_nests_ours() {
         ("RUST_LOG", Ok("info".to_owned())),
     ];
     assert_eq!(pay.variables, variables.map(|(name, value)| (name.to_owned(), value)).into());
+    assert_eq!(stack.queues.last().unwrap().full_name, "local-in-order.fifo");
+    assert_eq!(stack.rules, []);
     let routes = ["POST /pay=pay".to_owned(), "ANY $default=pay".to_owned()];
     assert_eq!(stack.routes.iter().map(ToString::to_string).collect::<Vec<_>>(), routes);
 }
@@ -119,6 +130,31 @@ fn a_template_that_cannot_run_here_names_what_is_wrong() {
                 "{ Type: AWS::Serverless::Function, Properties: { Runtime: provided.al2023, Events: { In: { Type: SQS, Properties: { Queue: arn:y } } } } }",
             ),
             "function one: the local cloud has no queue arn:y",
+        ),
+        (
+            resource("{ Type: AWS::Events::EventBus }\n  Two: { Type: AWS::Events::EventBus }"),
+            "local-one and local-two",
+        ),
+        (
+            resource("{ Type: AWS::SQS::Queue, Properties: { FifoQueue: maybe } }"),
+            "resource One: maybe must be",
+        ),
+        (resource("{ Type: AWS::SQS::Queue, Properties: { DelaySeconds: 5 } }"), "DelaySeconds"),
+        (
+            resource("{ Type: AWS::DynamoDB::Table, Properties: { LocalSecondaryIndexes: [] } }"),
+            "LocalSecondaryIndexes",
+        ),
+        (
+            resource(
+                "{ Type: AWS::Serverless::Function, Properties: { Runtime: provided.al2023, FunctionUrlConfig: { AuthType: NONE } } }",
+            ),
+            "FunctionUrlConfig",
+        ),
+        (
+            resource(
+                "{ Type: AWS::Events::Rule, Properties: { EventBusName: b, EventPattern: { source: [a] }, Targets: [{ Arn: q, InputPath: $.detail }] } }",
+            ),
+            "InputPath",
         ),
     ] {
         let error = stack(&Template::of(&text), HashMap::new(), &PLACE).expect_err("it cannot run");

@@ -1,18 +1,30 @@
 //! A template's text as JSON. Intrinsic functions have their long form: `!Ref Name` is `{"Ref": "Name"}`.
+//!
+//! SAM and CloudFormation read YAML 1.1, and this reader 1.2. What the two read differently is refused.
 
-use saphyr::{LoadableYamlNode, Scalar, Yaml};
+use saphyr::{Scalar, ScalarStyle, ScanError, Tag, Yaml, YamlLoader};
+use saphyr_parser::Parser;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
+
+/// Words that YAML 1.1 reads as truth values.
+const TRUTH_VALUES: [&str; 4] = ["yes", "no", "on", "off"];
 
 /// The one document in this text.
 ///
 /// # Errors
-/// If it is not YAML, with the line; or if it has a value that no template has.
+/// If it is not YAML, with the line; or if it has a value that no template has, or that SAM reads differently.
 pub fn parse(text: &str) -> Result<Value, String> {
-    let documents = Yaml::load_from_str(text).map_err(|error| {
-        let (line, info) = (error.marker().line(), error.info());
-        format!("line {line}: {info}")
-    })?;
-    match &documents[..] {
+    let mut loader = YamlLoader::<Yaml<'_>>::default();
+    // Whether a value is in quotes matters.
+    loader.early_parse(false);
+    let loaded = Parser::new_from_str(text).load(&mut loader, true);
+    let wrong = |error: &ScanError| format!("line {}: {}", error.marker().line(), error.info());
+    loaded.map_err(|error| wrong(&error))?;
+    if let Some(error) = loader.error() {
+        return Err(wrong(error));
+    }
+    match &loader.into_documents()[..] {
         [document] => json(document),
         all => Err(format!("it has {} YAML documents in place of one", all.len())),
     }
@@ -20,28 +32,112 @@ pub fn parse(text: &str) -> Result<Value, String> {
 
 fn json(yaml: &Yaml<'_>) -> Result<Value, String> {
     Ok(match yaml {
-        Yaml::Value(Scalar::Null) => Value::Null,
-        Yaml::Value(Scalar::Boolean(value)) => json!(value),
-        Yaml::Value(Scalar::Integer(value)) => json!(value),
-        Yaml::Value(Scalar::FloatingPoint(value)) => json!(value.into_inner()),
-        Yaml::Value(Scalar::String(value)) => json!(value),
+        Yaml::Representation(text, style, tag) => {
+            let value = scalar(text, *style, tag.as_ref())?;
+            match tag.as_ref().filter(|tag| !tag.is_yaml_core_schema()) {
+                Some(tag) => call(tag, value),
+                None => value,
+            }
+        }
         Yaml::Sequence(values) => values.iter().map(json).collect::<Result<_, _>>()?,
         Yaml::Mapping(members) => {
-            let members = members.iter().map(|(name, value)| Ok((text_of(name)?, json(value)?)));
-            Value::Object(members.collect::<Result<_, String>>()?)
+            let mut object = Map::new();
+            for (name, value) in members {
+                let Yaml::Representation(name, ..) = name else {
+                    return Err(format!("a member's name is no text: {name:?}"));
+                };
+                if name == "<<" {
+                    return Err("the local cloud merges no members with <<: write them out".to_owned());
+                }
+                if object.insert(name.to_string(), json(value)?).is_some() {
+                    return Err(format!("it has two members {name} in one place"));
+                }
+            }
+            Value::Object(object)
         }
-        Yaml::Tagged(tag, value) => {
-            let prefix = if ["Ref", "Condition"].contains(&&*tag.suffix) { "" } else { "Fn::" };
-            Value::Object(Map::from_iter([(format!("{prefix}{}", tag.suffix), json(value)?)]))
-        }
+        Yaml::Tagged(tag, value) => call(tag, json(value)?),
         other => return Err(format!("it has a value that the local cloud cannot read: {other:?}")),
     })
 }
 
-/// The name of a member. Those of an alarm's or a bus's own may be numbers.
-fn text_of(yaml: &Yaml<'_>) -> Result<String, String> {
-    match yaml {
-        Yaml::Value(Scalar::Integer(number)) => Ok(number.to_string()),
-        _ => yaml.as_str().map(str::to_owned).ok_or_else(|| format!("a member's name is no text: {yaml:?}")),
+/// An intrinsic function in its long form.
+fn call(tag: &Tag, argument: Value) -> Value {
+    let prefix = if ["Ref", "Condition"].contains(&&*tag.suffix) { "" } else { "Fn::" };
+    Value::Object(Map::from_iter([(format!("{prefix}{}", tag.suffix), argument)]))
+}
+
+fn scalar(text: &Cow<'_, str>, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Value, String> {
+    let differs = || Err(format!("SAM may not read {text} as it is written: put it in quotes"));
+    let is_plain = style == ScalarStyle::Plain && tag.is_none_or(|tag| !tag.is_yaml_core_schema());
+    if is_plain && is_read_differently(text) {
+        return differs();
+    }
+    match Scalar::parse_from_cow_and_metadata(text.clone(), style, tag) {
+        Some(Scalar::Null) => Ok(Value::Null),
+        Some(Scalar::Boolean(value)) => Ok(json!(value)),
+        Some(Scalar::Integer(value)) => Ok(json!(value)),
+        Some(Scalar::String(value)) => Ok(json!(value)),
+        // Without a point, it is text in YAML 1.1: the start of a commit's hash may look so.
+        Some(Scalar::FloatingPoint(value)) if value.is_finite() && text.contains('.') => {
+            Ok(json!(value.into_inner()))
+        }
+        _ => differs(),
+    }
+}
+
+/// Whether YAML 1.1 reads a plain value differently: a truth value, or a number that is octal, in base 60, or has `_`.
+fn is_read_differently(text: &str) -> bool {
+    let digits = text.trim_start_matches(['+', '-']);
+    let is_number = digits.starts_with(|first: char| first.is_ascii_digit())
+        && digits.bytes().all(|byte| byte.is_ascii_digit() || b"_:".contains(&byte));
+    let is_plain_number = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+    TRUTH_VALUES.iter().any(|word| word.eq_ignore_ascii_case(text)) || (is_number && !is_plain_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_get_their_long_form() {
+        let text = "{ a: !Ref B, c: !Sub '${D}', e: !GetAtt F.G, h: !If [I, 1, !Ref J], k: !Condition L }";
+        let expected = json!({
+            "a": { "Ref": "B" },
+            "c": { "Fn::Sub": "${D}" },
+            "e": { "Fn::GetAtt": "F.G" },
+            "h": { "Fn::If": ["I", 1, { "Ref": "J" }] },
+            "k": { "Condition": "L" },
+        });
+        assert_eq!(parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn a_value_that_sam_reads_differently_is_refused() {
+        for (text, expected) in [
+            (
+                "[true, -3, 1.5, ~, 2010-09-09, arn:aws:sqs]",
+                json!([true, -3, 1.5, null, "2010-09-09", "arn:aws:sqs"]),
+            ),
+            ("['no', \"0123\", !!str 012]", json!(["no", "0123", "012"])),
+            ("{ 90: a, on: b }", json!({ "90": "a", "on": "b" })),
+        ] {
+            assert_eq!(parse(text), Ok(expected), "{text}");
+        }
+        for text in
+            ["no", "On", "0123", "1_000", "12:30", "99999999999999999999", "123e4567", ".inf", "!!int x"]
+        {
+            let error = parse(text).expect_err("it is read differently");
+            assert!(error.contains("quotes"), "{text}: {error}");
+        }
+        for (text, named) in [
+            ("a: &a { b: 1 }\nc: { <<: *a }", "<<"),
+            ("{ a: 1, 'a': 2 }", "two members a"),
+            ("{ [a]: 1 }", "no text"),
+            ("---\na\n---\nb", "2 YAML documents"),
+            ("a: [", "line"),
+        ] {
+            let error = parse(text).expect_err("it is no template");
+            assert!(error.contains(named), "{text}: {error}");
+        }
     }
 }
