@@ -58,8 +58,7 @@ impl Announcement<'_> {
              {faint}bus        {plain} {} ({})\n\
              {faint}reports    {plain} {}\n\
              {faint}functions  {plain} {functions}; at most {} environments each, {} ms an invocation\n\
-             {faint}watch      {plain} {url}/provider/charges  {url}/environments  {url}/metrics  {url}/queues/orders\n\
-             \x20           {url}/outbox/delivered  {url}/shipments\n\
+             {faint}watch      {plain} {strong}{url}/{plain} in a browser; or {}\n\
              {faint}settings   {plain} cargo run -p local -- --help\n\n\
              {first}\n\n\
              {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
@@ -71,7 +70,18 @@ impl Announcement<'_> {
             settings.reports,
             settings.environments,
             settings.function_timeout.as_millis(),
+            self.views().join("  "),
         )
+    }
+
+    /// What programs can watch.
+    fn views(&self) -> Vec<String> {
+        let Self { url, stack, .. } = self;
+        let queue = stack.queues.iter().find(|queue| queue.dead_letters.is_some());
+        let paths = ["/provider/charges", "/environments", "/metrics"].map(str::to_owned).into_iter();
+        let paths = paths.chain(queue.map(|queue| format!("/queues/{}", queue.name)));
+        let paths = paths.chain((!stack.buses.is_empty()).then(|| "/outbox/delivered".to_owned()));
+        paths.map(|path| format!("{url}{path}")).collect()
     }
 
     /// The sample's first request.

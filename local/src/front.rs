@@ -2,56 +2,38 @@
 //! queues and the event bus.
 
 use crate::{
+    cloud::Cloud,
     environment::Outcome,
-    events::{self, Events},
-    functions::Function,
-    gateway,
+    events, gateway,
     log::{self, Level},
-    messages,
-    metrics::Metrics,
-    provider::Server,
-    queues::Queues,
-    routes::{Matched, Routes},
+    messages, page,
+    routes::Matched,
     runtime_api::{PAYLOAD_LIMIT, read},
-    template::Stack,
 };
 use axum::{
     Json, Router,
     body::Body,
     extract::{Path, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
-    middleware::{Next, from_fn_with_state},
+    middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde_json::json;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::{self, Instant};
 use uuid::Uuid;
 
 /// API Gateway's limit for a request body. Lambda's limit for the event is lower, and is checked after it.
 const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
-/// The state of the routes.
-pub struct Cloud {
-    pub functions: Vec<Arc<Function>>,
-    pub routes: Routes,
-    pub provider: Server,
-    pub http: reqwest::Client,
-    pub gateway_timeout: Duration,
-    pub metrics: Arc<Metrics>,
-    /// The variables of the operators' command line, as shell commands.
-    pub operate: String,
-    pub queues: Arc<Queues>,
-    pub stack: Stack,
-    pub events: Events,
-}
-
 pub fn router(cloud: Cloud) -> Router {
     let cloud = Arc::new(cloud);
+    let rest = Router::new().fallback(rest);
     Router::new()
+        .merge(page::router())
         .route("/health", get(|| async { Json(json!({ "status": "ok" })) }))
         .route("/environments", get(environments))
         .route("/metrics", get(metrics))
@@ -62,9 +44,10 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/provider/away", post(provider_away))
         .route("/provider/back", post(provider_back))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
-        .fallback(rest)
         .merge(messages::router(cloud.queues.clone(), &cloud.stack))
         .merge(events::router(cloud.events.clone()))
+        .route_layer(from_fn(page::from_here))
+        .merge(rest)
         .layer(from_fn_with_state(cloud.clone(), own))
         .with_state(cloud)
 }
@@ -87,8 +70,15 @@ async fn rest(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
 async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Response {
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
-    let mut response = forward(cloud, &parts, body, request_id, route).await;
     let id = request_id.to_string();
+    let client = route.and_then(|_| gateway::client(&parts.headers));
+    if let Some(client) = client {
+        cloud.journal.asked(&id, client, &format!("{} {}", parts.method, parts.uri.path()));
+    }
+    let mut response = forward(cloud, &parts, body, request_id, route).await;
+    if client.is_some() {
+        cloud.journal.answered(&id, &gateway::described(&response));
+    }
     let header = HeaderValue::from_str(&id).expect("an id is plain ASCII");
     response.headers_mut().insert(HeaderName::from_static("apigw-requestid"), header);
     let status = response.status();

@@ -53,8 +53,9 @@ pub struct Function {
 impl Function {
     pub fn new(definition: &'static Definition, launcher: &Arc<Launcher>) -> Self {
         let environments = definition.environments;
-        let statuses: Vec<_> =
-            (1..=environments).map(|number| Arc::new(Status::new(definition.name, number))).collect();
+        let statuses: Vec<_> = (1..=environments)
+            .map(|number| Arc::new(Status::new(definition.name, number, launcher.journal.clone())))
+            .collect();
         // The last one is taken first, so the first environment goes to the end.
         let idle = statuses
             .iter()
@@ -94,6 +95,11 @@ impl Function {
             function.idle().push(environment);
             outcome
         })
+    }
+
+    /// The environment of this number.
+    pub fn environment(&self, number: usize) -> Option<&Status> {
+        self.statuses.iter().find(|status| status.number == number).map(AsRef::as_ref)
     }
 
     /// The environments that were ever started.

@@ -88,6 +88,18 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: &Matched) -> 
     event.to_string().into()
 }
 
+/// The name of a client, and its idempotency key.
+pub fn client(headers: &HeaderMap) -> Option<(&str, &str)> {
+    let key = headers.get("idempotency-key")?.to_str().ok()?;
+    Some((tenant(headers).unwrap_or("nobody"), key))
+}
+
+/// An answer in a few words: `409 outcome-unknown`, `201 replayed`.
+pub fn described(response: &Response<Body>) -> String {
+    let is_replayed = response.headers().get("idempotent-replayed").is_some_and(|value| value == "true");
+    format!("answers {}{}", response.status().as_u16(), if is_replayed { ", replayed" } else { "" })
+}
+
 /// The client's response; `None` if API Gateway would not understand the function's answer.
 pub fn response(payload: &[u8]) -> Option<Response<Body>> {
     let value: Value = serde_json::from_slice(payload).ok()?;

@@ -18,11 +18,14 @@
 //! | `functions` | the choice of an environment for an invocation |
 //! | `environment`, `process`, `program`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
+//! | `journal`, `recorder` | what happened to each idempotency key, and the calls of the embedded store that tell it |
 //! | `log`, `metrics` | in place of CloudWatch: lines to read or for programs, totals of metrics |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
 //! | `route`, `routes` | the routes of the functions |
+//! | `cloud` | all that runs, for the address |
+//! | `page` | the page at `/` |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger and outages |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
 //! | `events` | its routes for events: what the bus was handed, an event of somebody else, what was shipped |
@@ -32,6 +35,7 @@
 
 mod announcement;
 mod bus;
+mod cloud;
 mod definition;
 mod definitions;
 mod embedded;
@@ -40,14 +44,17 @@ mod events;
 mod front;
 mod functions;
 mod gateway;
+mod journal;
 mod log;
 mod mapping;
 mod messages;
 mod metrics;
+mod page;
 mod process;
 mod program;
 pub mod provider;
 mod queues;
+mod recorder;
 mod route;
 mod routes;
 mod runtime_api;
@@ -66,9 +73,10 @@ pub use template::yaml;
 use crate::{
     announcement::Announcement,
     bus::Bus,
+    cloud::Cloud,
     events::Events,
-    front::Cloud,
     functions::Function,
+    journal::Journal,
     metrics::Metrics,
     process::Launcher,
     queues::Queues,
@@ -165,7 +173,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     })?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     let url = format!("http://{address}");
-    let store = Store::start(settings).await?;
+    let journal = Arc::<Journal>::default();
+    let store = Store::start(settings, &journal).await?;
     let mut queues = Queues::start(&store.region).await?;
     let stack = stack(settings, &store, &queues).map_err(Stopped::Usage)?;
     let streams = store.create(&stack.tables).await?;
@@ -178,7 +187,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let bus = bus.map_err(|error| format!("event bus: {error}"))?;
     // The first secret is the newest.
     let secret = settings.webhook_secrets.split(',').next().unwrap_or_default();
-    let provider = provider::start(&url, secret).await.map_err(|error| format!("provider: {error}"))?;
+    let provider = provider::start_with(&url, secret, journal.clone()).await;
+    let provider = provider.map_err(|error| format!("provider: {error}"))?;
 
     let variables = Variables::new(settings, &store, &queues, &bus, &stack, &provider.url);
     let operate = variables.operate(&store, &queues, &bus);
@@ -186,7 +196,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let max = definitions.iter().map(|definition| definition.environments).sum::<usize>();
     let max = u32::try_from(max).expect("there are few functions");
     let metrics = Arc::<Metrics>::default();
-    let launcher = Launcher::new(max, metrics.clone()).map_err(|error| format!("own executable: {error}"))?;
+    let launcher = Launcher::new(max, metrics.clone(), journal.clone(), &provider.url);
+    let launcher = launcher.map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
     let functions: Vec<_> =
         definitions.iter().map(|definition| Arc::new(Function::new(definition, launcher))).collect();
@@ -219,6 +230,11 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         http: reqwest::Client::new(),
         gateway_timeout: settings.gateway_timeout,
         metrics,
+        journal,
+        url: url.clone(),
+        is_sample: settings.template.is_none(),
+        all_routes: settings.routes.iter().chain(&stack.routes).cloned().collect(),
+        operators: store.told_client().await,
         operate,
         queues,
         stack,

@@ -5,9 +5,11 @@
 
 use crate::{
     definition::Definition,
+    journal,
     log::{self, Source},
     metrics::{Document, Metrics},
     program::Program,
+    provider,
     runtime_api::{Answer, Invocation, Poll, RuntimeApi},
     status::Status,
 };
@@ -44,6 +46,9 @@ pub struct Launcher {
     stop: watch::Sender<bool>,
     /// The metrics that functions write to standard output.
     metrics: Arc<Metrics>,
+    pub journal: journal::Shared,
+    /// The provider's URL. Each environment gets one of its own, so that the journal knows whose a call is.
+    provider: String,
 }
 
 /// A function's process.
@@ -67,13 +72,20 @@ pub enum InitFailure {
 
 impl Launcher {
     /// A launcher for at most `max` processes at once.
-    pub fn new(max: u32, metrics: Arc<Metrics>) -> io::Result<Self> {
+    pub fn new(
+        max: u32,
+        metrics: Arc<Metrics>,
+        journal: journal::Shared,
+        provider: &str,
+    ) -> io::Result<Self> {
         Ok(Self {
             executable: std::env::current_exe()?,
             permits: Arc::new(Semaphore::new(max as usize)),
             max,
             stop: watch::Sender::new(false),
             metrics,
+            journal,
+            provider: provider.to_owned(),
         })
     }
 
@@ -127,8 +139,11 @@ impl Launcher {
             }
             Program::File(program) => Command::new(program),
         };
+        let of_provider = definition.variables.iter().filter(|(_, value)| **value == self.provider);
+        let of_provider = of_provider.map(|(name, url)| (name, provider::from(url, function, *number)));
         command
             .envs(&definition.variables)
+            .envs(of_provider)
             .env("AWS_LAMBDA_RUNTIME_API", api.address.to_string())
             .env("AWS_LAMBDA_FUNCTION_NAME", function)
             // The SDK names it to every service that the function calls.

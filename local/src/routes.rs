@@ -105,7 +105,7 @@ mod tests {
             timeout: Duration::from_secs(1),
             variables: Default::default(),
         };
-        let launcher = Launcher::new(1, Arc::<Metrics>::default()).unwrap();
+        let launcher = Launcher::new(1, Arc::<Metrics>::default(), Default::default(), "").unwrap();
         Arc::new(Function::new(Box::leak(Box::new(definition)), &Arc::new(launcher)))
     }
 

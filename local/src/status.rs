@@ -4,9 +4,11 @@
 //! At any other time, the end is logged at once.
 
 use crate::{
+    journal,
     log::{self, Level, Source},
     work::Work,
 };
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
@@ -15,6 +17,7 @@ use tokio::sync::Notify;
 pub struct Status {
     pub function: &'static str,
     pub number: usize,
+    journal: journal::Shared,
     killed: Notify,
     inner: Mutex<Inner>,
 }
@@ -37,18 +40,21 @@ pub struct Figures {
     pub crashes: u64,
     /// Processes killed at an invocation's deadline.
     pub timeouts: u64,
+    /// Whether its process is stopped, as Lambda stops one between invocations.
+    #[serde(skip_serializing_if = "is_false")]
+    pub frozen: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
-    working_on: Option<Work>,
+    pub working_on: Option<Work>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_end: Option<End>,
+    pub last_end: Option<End>,
 }
 
 /// The last end by a crash, or by a kill at a deadline.
 #[derive(Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct End {
+pub struct End {
     at: String,
-    reason: String,
+    pub reason: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     working_on: Option<Work>,
 }
@@ -62,8 +68,19 @@ pub enum State {
     Dead,
 }
 
+impl State {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Idle => "idle",
+            Self::Busy => "busy",
+            Self::Dead => "dead",
+        }
+    }
+}
+
 impl Status {
-    pub fn new(function: &'static str, number: usize) -> Self {
+    pub fn new(function: &'static str, number: usize, journal: journal::Shared) -> Self {
         let figures = Figures {
             function,
             environment: number,
@@ -72,10 +89,12 @@ impl Status {
             starts: 0,
             crashes: 0,
             timeouts: 0,
+            frozen: false,
             working_on: None,
             last_end: None,
         };
-        Self { function, number, killed: Notify::new(), inner: Mutex::new(Inner { figures, unlogged: None }) }
+        let inner = Mutex::new(Inner { figures, unlogged: None });
+        Self { function, number, journal, killed: Notify::new(), inner }
     }
 
     pub fn figures(&self) -> Figures {
@@ -91,6 +110,7 @@ impl Status {
         inner.unlogged = None;
         let figures = &mut inner.figures;
         figures.pid = Some(pid);
+        figures.frozen = false;
         figures.state = State::Starting;
         figures.starts += 1;
         drop(inner);
@@ -106,12 +126,14 @@ impl Status {
     pub fn took(&self, work: &Work) {
         if self.change(State::Idle, State::Busy) {
             self.lock().figures.working_on = Some(work.clone());
+            self.journal.took(&self.name(), work);
         }
     }
 
     /// It has answered. It may have ended since.
     pub fn answered(&self) {
         self.change(State::Busy, State::Idle);
+        self.journal.is_free(&self.name());
         let mut inner = self.lock();
         inner.figures.working_on = None;
         let unlogged = inner.unlogged.take();
@@ -127,6 +149,7 @@ impl Status {
         let busy = inner.figures.state == State::Busy;
         inner.figures.pid = None;
         inner.figures.state = State::Dead;
+        inner.figures.frozen = false;
         inner.figures.crashes += u64::from(crash.is_some());
         inner.unlogged.clone_from(&crash);
         drop(inner);
@@ -144,6 +167,7 @@ impl Status {
         if let Some(reason) = unlogged {
             self.log_end(&reason, Some(work));
         }
+        self.journal.is_free(&self.name());
     }
 
     /// It was killed at this work's deadline.
@@ -153,6 +177,7 @@ impl Status {
         inner.figures.working_on = None;
         drop(inner);
         self.log_end(message, Some(work));
+        self.journal.is_free(&self.name());
     }
 
     /// It could not be started for this work.
@@ -163,6 +188,22 @@ impl Status {
     /// Kills the process, if there is one.
     pub fn kill(&self) {
         self.killed.notify_waiters();
+    }
+
+    /// Stops the process, or lets it go on.
+    ///
+    /// # Errors
+    /// If there is no process.
+    pub fn freeze(&self, freezes: bool) -> Result<(), String> {
+        let mut inner = self.lock();
+        let pid = inner.figures.pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        let pid = pid.ok_or_else(|| "it has no process".to_owned())?;
+        let signal = if freezes { Signal::STOP } else { Signal::CONT };
+        kill_process(pid, signal).map_err(|error| error.to_string())?;
+        inner.figures.frozen = freezes;
+        drop(inner);
+        self.journal.happened(&self.name(), if freezes { "is frozen" } else { "goes on" });
+        Ok(())
     }
 
     /// Waits until somebody kills the process.
@@ -177,12 +218,14 @@ impl Status {
     fn log_end(&self, reason: &str, work: Option<&Work>) {
         let (id, what) = work.map(|work| (work.request_id.clone(), work.what())).unwrap_or_default();
         let fields = [("request", &*id), ("on", &what)];
+        self.journal.happened(&self.name(), reason);
         log::say(&self.name(), Level::Error, reason, if work.is_some() { &fields } else { &[] });
         let (reason, working_on) = (reason.to_owned(), work.cloned());
         self.lock().figures.last_end = Some(End { at: log::time(), reason, working_on });
     }
 
-    fn name(&self) -> String {
+    /// Such as `payments#1`.
+    pub fn name(&self) -> String {
         format!("{}#{}", self.function, self.number)
     }
 
@@ -199,4 +242,9 @@ impl Status {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }

@@ -1,7 +1,7 @@
 //! DynamoDB: embedded in this process, or wherever `DYNAMODB_ENDPOINT` points.
 
 use crate::{
-    embedded,
+    embedded, journal, recorder,
     settings::Settings,
     tables::{self, REACH},
     template::Table,
@@ -14,6 +14,8 @@ use std::{collections::HashMap, env};
 /// A DynamoDB.
 pub struct Store {
     pub endpoint: String,
+    /// The endpoint for functions and operators: the embedded store's tells the journal of their calls.
+    pub told: String,
     pub embedded: bool,
     pub region: String,
     /// Whether made-up credentials are used: an embedded store must never see real ones.
@@ -21,9 +23,10 @@ pub struct Store {
 }
 
 impl Store {
-    pub async fn start(settings: &Settings) -> Result<Self, String> {
+    pub async fn start(settings: &Settings, journal: &journal::Shared) -> Result<Self, String> {
         let mut store = Self {
             endpoint: String::new(),
+            told: String::new(),
             embedded: settings.dynamodb_endpoint.is_none(),
             region: env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".to_owned()),
             local_credentials: settings.dynamodb_endpoint.is_none()
@@ -32,6 +35,14 @@ impl Store {
         store.endpoint = match &settings.dynamodb_endpoint {
             Some(endpoint) => endpoint.clone(),
             None => embedded::start().await.map_err(|error| format!("embedded DynamoDB: {error}"))?,
+        };
+        store.told = match store.embedded {
+            true => {
+                let started = recorder::start(&store.endpoint, journal.clone()).await;
+                started.map_err(|error| format!("embedded DynamoDB: {error}"))?
+            }
+            // Requests to AWS are signed for its own address.
+            false => store.endpoint.clone(),
         };
         Ok(store)
     }
@@ -63,8 +74,17 @@ impl Store {
 
     /// A client of the tables.
     pub async fn client(&self) -> aws_sdk_dynamodb::Client {
+        self.client_of(&self.endpoint).await
+    }
+
+    /// A client whose calls the journal hears of.
+    pub async fn told_client(&self) -> aws_sdk_dynamodb::Client {
+        self.client_of(&self.told).await
+    }
+
+    async fn client_of(&self, endpoint: &str) -> aws_sdk_dynamodb::Client {
         let config = self.config().await;
-        let config = aws_sdk_dynamodb::config::Builder::from(&config).endpoint_url(&self.endpoint).build();
+        let config = aws_sdk_dynamodb::config::Builder::from(&config).endpoint_url(endpoint).build();
         aws_sdk_dynamodb::Client::from_conf(config)
     }
 

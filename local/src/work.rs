@@ -1,8 +1,10 @@
 //! The work of an environment.
 
+use crate::journal;
 use bytes::Bytes;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// An invocation, with a description that operators recognize.
 #[derive(Clone)]
@@ -14,6 +16,12 @@ pub struct Work {
 impl Work {
     pub fn new(request_id: String, payload: Bytes) -> Self {
         Self { request_id, payload }
+    }
+
+    /// The partition keys of the records that its event names; none of a request of HTTP.
+    pub fn records(&self) -> BTreeSet<String> {
+        let event: Value = serde_json::from_slice(&self.payload).unwrap_or_default();
+        if event["Records"].is_array() { journal::records(&event) } else { BTreeSet::new() }
     }
 
     /// A description of its event: `POST /payments`, `job poll`, `10 messages of local-checks`, `3 stream records of local-idempotency`.

@@ -6,13 +6,16 @@
 //! 2. A charge that has begun is made, even if the caller has gone away.
 //! 3. Its query API returns the truth, even if the answer to the charge was lost.
 //! 4. Each decision and each refund has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
-//! 5. A charge is given back once for each key, and not only once, so that a caller who changes keys is seen.
+//! 5. `POST /provider/slow` of the local cloud makes it answer late. A charge that has begun is made all the same.
+//! 6. A charge is given back once for each key, and not only once, so that a caller who changes keys is seen.
 
 mod books;
+mod callers;
 mod cards;
 mod server;
 mod webhooks;
 
+use crate::journal;
 use axum::{
     Json, Router,
     extract::{Path, Query, RawQuery, State, rejection::JsonRejection},
@@ -21,6 +24,7 @@ use axum::{
     routing::{get, post},
 };
 use books::{Books, Charge, Order, RefundOrder, Verdict};
+pub(crate) use callers::{Slowness, from};
 use cards::Card;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -42,6 +46,11 @@ const MAX_PAGE: usize = 10_000;
 
 /// Starts the provider on a loopback port of its own. Webhooks go to `front`, signed with `secret`.
 pub async fn start(front: &str, secret: &str) -> io::Result<Server> {
+    start_with(front, secret, journal::Shared::default()).await
+}
+
+/// The same, with a journal of its callers.
+pub(crate) async fn start_with(front: &str, secret: &str, journal: journal::Shared) -> io::Result<Server> {
     let receiver = Arc::new(Receiver::new(format!("{front}/webhooks/provider"), secret));
     let router = Router::new()
         .route("/charges", post(charge).get(list))
@@ -50,7 +59,8 @@ pub async fn start(front: &str, secret: &str) -> io::Result<Server> {
         .route("/refunds/{key}", get(show_refund))
         .route("/deliver", post(deliver))
         .with_state(Provider { books: Arc::default(), receiver });
-    Server::start(router).await
+    let slowness = Slowness::default();
+    Server::start(callers::told(router, journal, slowness.clone()), slowness).await
 }
 
 #[derive(Clone)]

@@ -1,13 +1,20 @@
 //! The provider's address, which it can leave and come back to.
 
+use super::Slowness;
 use std::{future, io, net::SocketAddr, time::Duration};
 
-use axum::Router;
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::Request,
+};
+use serde_json::Value;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{Mutex, watch},
     time,
 };
+use tower::ServiceExt;
 
 /// A running provider. While it is away, its port refuses connections; what it knows stays.
 #[derive(Debug)]
@@ -17,17 +24,18 @@ pub struct Server {
     address: SocketAddr,
     router: Router,
     is_away: watch::Sender<bool>,
+    pub(crate) slowness: Slowness,
     /// It leaves, or comes back, once at a time.
     moves: Mutex<()>,
 }
 
 impl Server {
-    pub(super) async fn start(router: Router) -> io::Result<Self> {
+    pub(super) async fn start(router: Router, slowness: Slowness) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let url = format!("http://{address}");
-        let server =
-            Self { url, address, router, is_away: watch::Sender::new(false), moves: Mutex::default() };
+        let is_away = watch::Sender::new(false);
+        let server = Self { url, address, router, is_away, slowness, moves: Mutex::default() };
         server.serve(listener);
         Ok(server)
     }
@@ -41,6 +49,19 @@ impl Server {
             }
         };
         tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(leaves).await });
+    }
+
+    /// Its ledger, even while it is away.
+    pub(crate) async fn charges(&self) -> Value {
+        let Ok(request) = Request::get("/charges").body(Body::empty()) else { return Value::Null };
+        let Ok(response) = self.router.clone().oneshot(request).await;
+        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
+        serde_json::from_slice(&body).unwrap_or_default()
+    }
+
+    /// Whether it refuses connections.
+    pub(crate) fn is_away(&self) -> bool {
+        *self.is_away.borrow()
     }
 
     /// Refuses connections from now on. A request that has begun is still answered.

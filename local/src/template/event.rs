@@ -1,6 +1,9 @@
 //! The events of a function: its routes, and the queues, streams and schedules that invoke it.
 
-use super::{pattern, resource::refuse, scope::Scope};
+use super::{
+    pattern,
+    scope::{Scope, refuse},
+};
 use crate::route::Route;
 use serde_json::{Value, json};
 use std::time::Duration;

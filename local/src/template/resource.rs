@@ -5,7 +5,7 @@ use super::{
     file::Template,
     names::{APPLICATION, LEFT_OUT, Named, Place},
     pattern,
-    scope::Scope,
+    scope::{Scope, refuse},
     stack::{Function, Queue, Rule, Stack, Table},
     yaml,
 };
@@ -253,15 +253,6 @@ impl Adding<'_> {
         let outputs = outputs.into_iter().map(|(name, value)| (format!("{id}.Outputs.{name}"), value));
         self.scope.references.extend(outputs);
         Ok(())
-    }
-}
-
-/// # Errors
-/// If one of these properties is there, which would make a difference here.
-pub(super) fn refuse(properties: &Value, names: &[&str]) -> Result<(), String> {
-    match names.iter().find(|name| !properties[**name].is_null()) {
-        Some(name) => Err(format!("the local cloud does not know {name}")),
-        None => Ok(()),
     }
 }
 

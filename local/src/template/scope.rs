@@ -215,6 +215,15 @@ impl Scope {
     }
 }
 
+/// # Errors
+/// If one of these properties is there, which would make a difference here.
+pub fn refuse(properties: &Value, names: &[&str]) -> Result<(), String> {
+    match names.iter().find(|name| !properties[**name].is_null()) {
+        Some(name) => Err(format!("the local cloud does not know {name}")),
+        None => Ok(()),
+    }
+}
+
 /// The function and its argument, if this is a call.
 fn single(members: &Map<String, Value>) -> Option<(&str, &Value)> {
     let (name, argument) = members.iter().next().filter(|_| members.len() == 1)?;

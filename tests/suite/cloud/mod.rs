@@ -1,10 +1,12 @@
 //! The sample as it is deployed: the local cloud, its functions as processes, and the template.
 
+mod browser;
 mod entrances;
 mod local_cloud_output;
 mod local_cloud_works;
 mod main_job;
 mod own_functions;
+mod page;
 mod payments_routes;
 mod rest;
 mod start_up;

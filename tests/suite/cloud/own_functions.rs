@@ -1,12 +1,24 @@
 //! Functions of the user's in the local cloud. They are programs; here, scripts that become a function of the sample.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::support::local_cloud::{LocalCloud, PROGRAM};
+
+/// A program in this folder, which becomes this function.
+pub fn built(folder: &Path, name: &str, function: &str) -> PathBuf {
+    let program = folder.join(name);
+    build(&program, function);
+    program
+}
 
 /// Builds the program anew: it becomes this function.
 fn build(program: &Path, function: &str) {
@@ -27,8 +39,7 @@ async fn status(cloud: &LocalCloud, key: &str) -> StatusCode {
 /// A local cloud with a function of this name, which becomes this one of the sample, and with these routes.
 async fn cloud_with(name: &str, function: &str, routes: &[&str]) -> (LocalCloud, TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
-    let program = folder.path().join(name);
-    build(&program, function);
+    let program = built(folder.path(), name, function);
     let function = format!("{name}={}", program.display());
     let configure = |command: &mut Command| {
         command.args(["--function", &function]).args(routes.iter().flat_map(|route| ["--route", route]));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lambda_idempotency::{telemetry, time_budget::DEFAULT_NOT_FOUND_GRACE};
 use serde_json::{Value, json};
 
-use super::{ALARM, FUNCTION, QUEUE, Resource, list, referred, resource, resources};
+use super::{ALARM, FUNCTION, QUEUE, Resource, list, members, referred, resource, resources};
 use crate::support::command::PROGRAM;
 
 /// The functions' metrics, each with the statistic that counts its events. A metric without dimensions is a total over all operations:
@@ -590,6 +590,95 @@ fn the_page_about_alarms_has_each_alarm_once() {
         let named = row[1].split("`, `").map(str::to_owned);
         assert_eq!(named.collect::<BTreeSet<_>>(), looks_at.map(|metric| metric.name).collect());
     }
+}
+
+/// The alarms that a table of the page names, by column.
+fn named(header: &str) -> Vec<BTreeSet<String>> {
+    let page = super::text("docs/alarms.md");
+    let (_, table) = page.split_once(header).unwrap_or_else(|| panic!("no table: {header}"));
+    // Behind the rest of the header, and the line below it.
+    let rows = table.lines().skip(2).map_while(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+    let mut columns = vec![BTreeSet::new(); header.matches(" | ").count() + 1];
+    for row in rows {
+        let cells: Vec<_> = row.split(" | ").collect();
+        assert_eq!(cells.len(), columns.len(), "{row}");
+        for (column, cell) in columns.iter_mut().zip(cells) {
+            column.extend(cell.split('`').skip(1).step_by(2).map(str::to_owned));
+        }
+    }
+    columns
+}
+
+/// Whether an alarm exists whatever `Alarms` says.
+fn is_essential(alarm: &Value) -> bool {
+    match alarm["Condition"].as_str() {
+        None => true,
+        Some("HasAllAlarms" | "HasOutboxAlarms" | "HasOutboxFunctionAlarms") => false,
+        Some(other) => panic!("{other}"),
+    }
+}
+
+/// The template of the starter, which has one small route.
+fn starter() -> Value {
+    super::yaml::parse(&super::text("starter/template.yaml")).expect("YAML")
+}
+
+// An alarm that is left out must not be the only one that reports a stuck record.
+#[test]
+fn the_page_says_which_alarms_are_essential_and_what_reports_the_rest() {
+    let template = super::template(super::IDEMPOTENCY);
+    let alarms = members(&template["Resources"]).filter(|(_, resource)| resource["Type"] == ALARM);
+    let (essential, left_out): (Vec<_>, Vec<_>) = alarms.partition(|(_, alarm)| is_essential(alarm));
+    let [essential, left_out] = [essential, left_out]
+        .map(|alarms| alarms.into_iter().map(|(name, _)| name.clone()).collect::<BTreeSet<_>>());
+    assert_eq!(named("| what must not be missed | essential alarms |")[1], essential);
+    let columns = named("| what is not reported at once | left out | what reports it instead |");
+    assert_eq!(columns[1], left_out);
+    // This one watches the poll, which is the user's.
+    let known: BTreeSet<_> = essential.iter().cloned().chain(["PollMissing".to_owned()]).collect();
+    assert!(columns[2].is_subset(&known), "{:?}", columns[2]);
+    let numbers = format!(
+        "is `all` ({} alarms) or `essential` ({} alarms)",
+        essential.len() + left_out.len(),
+        essential.len()
+    );
+    assert!(super::text("docs/alarms.md").contains(&numbers), "{numbers}");
+}
+
+#[test]
+fn every_alarm_exists_unless_the_parameter_leaves_it_out() {
+    let template = super::template(super::IDEMPOTENCY);
+    let parameter = &template["Parameters"]["Alarms"];
+    assert_eq!(parameter["Default"], "all");
+    assert_eq!(parameter["AllowedValues"], json!(["all", "essential"]));
+    let conditions = &template["Conditions"];
+    assert_eq!(conditions["HasAllAlarms"], json!({ "Fn::Equals": [{ "Ref": "Alarms" }, "all"] }));
+    for has in ["HasOutbox", "HasOutboxFunction"] {
+        let both = json!({ "Fn::And": [{ "Condition": has }, { "Condition": "HasAllAlarms" }] });
+        assert_eq!(conditions[format!("{has}Alarms")], both);
+    }
+    // The sample publishes and accepts work. One small route does not.
+    let passed =
+        |template: &Value| template["Resources"][super::NESTED]["Properties"]["Parameters"]["Alarms"].clone();
+    assert_eq!(passed(&super::template(super::SAMPLE)), Value::Null);
+    assert_eq!(passed(&starter()), "essential");
+}
+
+// CloudWatch charges for each metric of an alarm.
+#[test]
+fn the_page_about_costs_counts_the_metrics_of_alarms() {
+    let count = |template: &Value, counts: fn(&Value) -> bool| -> usize {
+        let alarms = members(&template["Resources"]).map(|(_, resource)| resource);
+        let alarms = alarms.filter(|resource| resource["Type"] == ALARM && counts(resource));
+        alarms.map(|alarm| metrics(&alarm["Properties"]).len()).sum()
+    };
+    let (nested, own) = (super::template(super::IDEMPOTENCY), count(&starter(), |_| true));
+    let costs = [count(&nested, is_essential), count(&nested, |_| true)].map(|nested| {
+        let metrics = nested + own;
+        format!("{metrics} metrics: ${}.{}0", metrics / 10, metrics % 10)
+    });
+    let row = format!("| alarms | {} |", costs.join(" | "));
+    assert!(super::text("docs/costs.md").contains(&row), "{row}");
 }
 
 /// The commands of the operators' command line that a text quotes in backticks.

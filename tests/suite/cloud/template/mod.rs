@@ -162,8 +162,13 @@ fn the_outbox_and_accepted_work_can_be_left_out() {
     let (mut resources, mut outputs) = (0, 0);
     for (name, resource) in members(&template["Resources"]) {
         resources += u32::from(is_part(name));
-        let condition =
-            if is_part(name) && !always.contains(&&**name) { json!(has(name)) } else { Value::Null };
+        let is_alarm = resource["Type"] == ALARM;
+        let condition = match is_part(name) && !always.contains(&&**name) {
+            true if is_alarm => json!(format!("{}Alarms", has(name))),
+            true => json!(has(name)),
+            false if is_alarm && !resource["Condition"].is_null() => json!("HasAllAlarms"),
+            false => Value::Null,
+        };
         assert!(resource["Condition"] == condition || name == "IdempotencyTable", "{name}");
     }
     for (name, output) in members(&template["Outputs"]).filter(|(name, _)| is_part(name)) {

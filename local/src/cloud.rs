@@ -1,0 +1,30 @@
+//! All that runs: what the routes of this cloud's address use.
+
+use crate::{
+    events::Events, functions::Function, journal, metrics::Metrics, provider::Server, queues::Queues,
+    route::Route, routes::Routes, template::Stack,
+};
+use std::{sync::Arc, time::Duration};
+
+/// The state of the routes.
+pub struct Cloud {
+    pub functions: Vec<Arc<Function>>,
+    pub routes: Routes,
+    pub provider: Server,
+    pub http: reqwest::Client,
+    pub gateway_timeout: Duration,
+    pub metrics: Arc<Metrics>,
+    pub journal: journal::Shared,
+    /// This address.
+    pub url: String,
+    /// Whether the sample runs here.
+    pub is_sample: bool,
+    pub all_routes: Vec<Route>,
+    /// Makes the calls of the page's operator.
+    pub operators: aws_sdk_dynamodb::Client,
+    /// The variables of the operators' command line, as shell commands.
+    pub operate: String,
+    pub queues: Arc<Queues>,
+    pub stack: Stack,
+    pub events: Events,
+}

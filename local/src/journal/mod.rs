@@ -1,0 +1,258 @@
+//! What happened to each idempotency key, in its order: for the page.
+//!
+//! | who tells it | what |
+//! | --- | --- |
+//! | `front` | requests with an idempotency key, and their answers |
+//! | `status` | what an environment works on, and how its processes end |
+//! | `recorder` | calls of the embedded DynamoDB |
+//! | `provider` | calls of the provider |
+//!
+//! A call belongs to the invocation that makes it, and an invocation to the keys that it has touched.
+
+mod call;
+mod keys;
+mod timeline;
+
+pub use call::Call;
+pub use keys::records;
+pub use timeline::{Kind, Step, Timeline};
+
+use crate::work::Work;
+use lambda_idempotency::key::RecordKey;
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::watch;
+
+/// Timelines that are kept. The oldest ones go.
+const MAX_TIMELINES: usize = 200;
+/// Invocations whose calls still find their timelines.
+const MAX_INVOCATIONS: usize = 2_000;
+
+/// The timelines of the latest keys.
+#[derive(Default)]
+pub struct Journal {
+    inner: Mutex<Inner>,
+    /// How often it has changed.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Inner {
+    next: u64,
+    timelines: BTreeMap<u64, Timeline>,
+    /// By the client's name and its key.
+    by_client: HashMap<(String, String), u64>,
+    /// By the record's partition key.
+    by_record: HashMap<String, u64>,
+    /// By the key of a call to the provider.
+    by_call: HashMap<String, u64>,
+    /// By the id of its request.
+    invocations: HashMap<String, Invocation>,
+    latest: VecDeque<String>,
+    /// What each environment works on.
+    working: HashMap<String, String>,
+}
+
+#[derive(Default)]
+struct Invocation {
+    environment: String,
+    timelines: Vec<u64>,
+}
+
+impl Journal {
+    /// A client sends this request with this key.
+    pub fn asked(&self, request_id: &str, client: (&str, &str), what: &str) {
+        let mut inner = self.change();
+        let id = inner.of_client(client);
+        inner.touch(request_id, id);
+        inner.add(id, Step::new("client", Kind::Request, what));
+    }
+
+    /// The client gets this answer.
+    pub fn answered(&self, request_id: &str, what: &str) {
+        let mut inner = self.change();
+        for id in inner.of_invocation(request_id) {
+            inner.add(id, Step::new("gateway", Kind::Answer, what));
+        }
+    }
+
+    /// An environment takes this work.
+    pub fn took(&self, environment: &str, work: &Work) {
+        let mut inner = self.change();
+        inner.working.insert(environment.to_owned(), work.request_id.clone());
+        inner.invocation(&work.request_id).environment = environment.to_owned();
+        // A request of a client was told already.
+        let mut touched = Vec::new();
+        for record in work.records() {
+            let id = inner.of_record(&record, None);
+            inner.touch(&work.request_id, id);
+            touched.extend(Some(id).filter(|id| !touched.contains(id)));
+        }
+        let what = work.what();
+        for id in touched {
+            inner.add(id, Step::new(function(environment), Kind::Event, &what));
+        }
+    }
+
+    /// Something happens to an environment and to what it works on: its process crashes, is frozen, runs out of time.
+    pub fn happened(&self, environment: &str, what: &str) {
+        let mut inner = self.change();
+        let Some(request_id) = inner.working.get(environment).cloned() else { return };
+        for id in inner.of_invocation(&request_id) {
+            inner.add(id, Step::new(environment, Kind::End, what));
+        }
+    }
+
+    /// An environment has answered, or has ended.
+    pub fn is_free(&self, environment: &str) {
+        self.lock().working.remove(environment);
+    }
+
+    /// DynamoDB has answered a call of this invocation, or of this program.
+    pub fn stored(&self, request_id: Option<&str>, program: &str, call: &Call) {
+        let mut inner = self.change();
+        let environment = request_id.map(|id| inner.invocation(id).environment.clone());
+        let who = environment.as_deref().map_or(program, function).to_owned();
+        for (place, record) in call.records.iter().enumerate() {
+            let id = inner.of_record(record, request_id);
+            if let Some(request_id) = request_id {
+                inner.touch(request_id, id);
+            }
+            let mut step = call.step(&who, inner.timelines[&id].last_seen(record));
+            if place > 0 {
+                // The round trip is counted once.
+                (step.round_trips, step.units) = (0, 0.0);
+            }
+            if let Some(timeline) = inner.timelines.get_mut(&id) {
+                timeline.see(record, call.item.as_ref());
+            }
+            inner.add(id, step);
+        }
+    }
+
+    /// An environment calls the provider with this key. Returns the timeline, if there is one.
+    pub fn called(&self, environment: Option<&str>, key: &str, what: &str) -> Option<u64> {
+        let mut inner = self.change();
+        let request_id = environment.and_then(|environment| inner.working.get(environment).cloned());
+        let latest = || request_id.and_then(|id| inner.invocations.get(&id)?.timelines.last().copied());
+        let id = inner.by_call.get(key).copied().or_else(latest)?;
+        inner.by_call.insert(key.to_owned(), id);
+        inner.add(id, Step::new(environment.map_or("somebody", function), Kind::Call, what));
+        Some(id)
+    }
+
+    /// The provider answers, or its caller leaves.
+    pub fn provider(&self, timeline: u64, what: &str) {
+        self.change().add(timeline, Step::new("provider", Kind::Answer, what));
+    }
+
+    /// The timelines, the newest first.
+    pub fn timelines(&self) -> Vec<(u64, String)> {
+        let inner = self.lock();
+        inner.timelines.iter().rev().map(|(id, timeline)| (*id, timeline.name())).collect()
+    }
+
+    /// One timeline.
+    pub fn timeline(&self, id: u64) -> Option<Timeline> {
+        self.lock().timelines.get(&id).cloned()
+    }
+
+    /// The timeline of this client's key; it begins now, if there is none.
+    pub fn of_client(&self, client: (&str, &str)) -> u64 {
+        self.change().of_client(client)
+    }
+
+    /// Changes of the journal.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn change(&self) -> MutexGuard<'_, Inner> {
+        self.changes.send_modify(|changes| *changes += 1);
+        self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn of_client(&mut self, (tenant, key): (&str, &str)) -> u64 {
+        let client = (tenant.to_owned(), key.to_owned());
+        if let Some(id) = self.by_client.get(&client) {
+            return *id;
+        }
+        let id = self.begin(Timeline::new(tenant, key));
+        self.by_client.insert(client, id);
+        id
+    }
+
+    /// The timeline of a record. That of the client whose request has led to it comes before one of its own.
+    fn of_record(&mut self, record: &str, request_id: Option<&str>) -> u64 {
+        if let Some(id) = self.by_record.get(record) {
+            return *id;
+        }
+        let parsed = RecordKey::from_partition_key(record);
+        let key = parsed.as_ref().map(|parsed| parsed.idempotency_key().as_str()).unwrap_or(record);
+        let asked = request_id.and_then(|id| self.invocations.get(id)).map(|found| found.timelines.clone());
+        let asked =
+            asked.into_iter().flatten().find(|id| self.timelines.get(id).is_some_and(|of| of.key == key));
+        let tenant = parsed.as_ref().map(|parsed| parsed.tenant().as_str()).unwrap_or_default();
+        let id = asked.unwrap_or_else(|| self.of_client((tenant, key)));
+        self.by_record.insert(record.to_owned(), id);
+        id
+    }
+
+    fn begin(&mut self, timeline: Timeline) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.timelines.insert(id, timeline);
+        if self.timelines.len() > MAX_TIMELINES {
+            let (gone, _) = self.timelines.pop_first().expect("there are many");
+            let stays = |id: &mut u64| *id != gone;
+            self.by_client.retain(|_, id| stays(id));
+            self.by_record.retain(|_, id| stays(id));
+            self.by_call.retain(|_, id| stays(id));
+        }
+        id
+    }
+
+    fn invocation(&mut self, request_id: &str) -> &mut Invocation {
+        if !self.invocations.contains_key(request_id) {
+            self.latest.push_back(request_id.to_owned());
+            if self.latest.len() > MAX_INVOCATIONS {
+                let gone = self.latest.pop_front().expect("there are many");
+                self.invocations.remove(&gone);
+            }
+        }
+        self.invocations.entry(request_id.to_owned()).or_default()
+    }
+
+    fn of_invocation(&self, request_id: &str) -> Vec<u64> {
+        self.invocations.get(request_id).map(|found| found.timelines.clone()).unwrap_or_default()
+    }
+
+    /// This invocation has to do with the timeline: the latest is the last.
+    fn touch(&mut self, request_id: &str, timeline: u64) {
+        let timelines = &mut self.invocation(request_id).timelines;
+        timelines.retain(|other| *other != timeline);
+        timelines.push(timeline);
+    }
+
+    fn add(&mut self, timeline: u64, step: Step) {
+        if let Some(timeline) = self.timelines.get_mut(&timeline) {
+            timeline.add(step);
+        }
+    }
+}
+
+/// `payments` of `payments#1`.
+fn function(environment: &str) -> &str {
+    environment.split('#').next().unwrap_or(environment)
+}
+
+/// The journal, shared.
+pub type Shared = Arc<Journal>;

@@ -1,0 +1,129 @@
+//! What the page does to the provider, to environments, and to unknown outcomes.
+
+use crate::{cloud::Cloud, gateway};
+use axum::{
+    Form, Json,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use lambda_idempotency::{
+    Answer, DynamoDbStore, Store,
+    internal::{Correction, Operator},
+    key::RecordKey,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+
+/// As slow as the page makes the provider: slower than callers wait.
+const SLOW: Duration = Duration::from_secs(8);
+/// Who settles by the page, in audit lines.
+const WHO: &str = "the page";
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Condition {
+    Up,
+    Slow,
+    Away,
+}
+
+#[derive(Deserialize)]
+pub struct ProviderForm {
+    provider: Condition,
+}
+
+pub async fn provider(State(cloud): State<Arc<Cloud>>, Form(form): Form<ProviderForm>) -> Response {
+    let slowness = if matches!(form.provider, Condition::Slow) { SLOW } else { Duration::ZERO };
+    cloud.provider.slowness.set(slowness);
+    let moved = match form.provider {
+        Condition::Away => {
+            cloud.provider.leave().await;
+            Ok(())
+        }
+        Condition::Up | Condition::Slow => cloud.provider.come_back().await,
+    };
+    done(moved.map_err(|error| format!("provider: {error}")))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum What {
+    Kill,
+    Freeze,
+    Thaw,
+}
+
+#[derive(Deserialize)]
+pub struct EnvironmentForm {
+    r#do: What,
+}
+
+pub async fn environment(
+    State(cloud): State<Arc<Cloud>>,
+    Path((function, number)): Path<(String, usize)>,
+    Form(form): Form<EnvironmentForm>,
+) -> Response {
+    let found = cloud.functions.iter().find(|known| known.definition.name == function);
+    let Some(status) = found.and_then(|function| function.environment(number)) else {
+        return gateway::message(
+            StatusCode::NOT_FOUND,
+            &format!("there is no environment {number} of {function}"),
+        );
+    };
+    done(match form.r#do {
+        What::Kill => {
+            status.kill();
+            Ok(())
+        }
+        What::Freeze => status.freeze(true),
+        What::Thaw => status.freeze(false),
+    })
+}
+
+#[derive(Deserialize)]
+pub struct Settle {
+    record: String,
+    executed: Executed,
+    #[serde(default)]
+    answer: String,
+}
+
+#[derive(Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Executed {
+    Yes,
+    No,
+}
+
+/// Settles an unknown outcome, as an operator does by the command line.
+pub async fn settle(State(cloud): State<Arc<Cloud>>, Form(form): Form<Settle>) -> Response {
+    done(settled(&cloud, &form).await)
+}
+
+async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
+    let table = cloud.stack.outputs.get("TableName").ok_or("there is no table of records")?;
+    let key = RecordKey::from_partition_key(&form.record).ok_or("there is no such record")?;
+    let correction = match form.executed {
+        Executed::Yes => {
+            let answer = serde_json::from_str::<Value>(&form.answer);
+            let answer = answer.map_err(|error| format!("the answer must be JSON: {error}"))?;
+            let answer = Answer::json(201, answer.to_string());
+            Correction::Executed { answer, retain: None, messages: Vec::new() }
+        }
+        Executed::No => Correction::NotExecuted { retain: None },
+    };
+    let store = DynamoDbStore::from_client(cloud.operators.clone(), table.as_str());
+    let seen = store.load(&key).await.map_err(|error| error.to_string())?;
+    let seen = seen.ok_or("there is no such record")?;
+    let settled = Operator::new(store).correct(&seen, &correction, WHO, "settled by hand").await;
+    settled.map(drop).map_err(|error| error.to_string())
+}
+
+fn done(outcome: Result<(), String>) -> Response {
+    match outcome {
+        Ok(()) => Json(json!({})).into_response(),
+        Err(error) => gateway::message(StatusCode::CONFLICT, &error),
+    }
+}

@@ -1,0 +1,204 @@
+//! The parts of the page, as they are now.
+
+use super::record::{self, Field, Shown as Record};
+use crate::{cloud::Cloud, journal::Timeline, status::Figures, template::Queue};
+use askama::Template;
+use aws_sdk_sqs::types::QueueAttributeName;
+use futures_util::future::join_all;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Charges that are shown.
+const CHARGES: usize = 8;
+
+/// The page's parts, as HTML, by the ids of their places.
+#[derive(Clone, Default, PartialEq)]
+pub struct Parts {
+    pub keys: String,
+    pub timeline: String,
+    pub records: String,
+    pub provider: String,
+    pub environments: String,
+    pub queues: String,
+}
+
+impl Parts {
+    /// All parts, with this timeline.
+    pub async fn now(cloud: &Cloud, selected: Option<u64>) -> Self {
+        let timeline = selected.and_then(|id| cloud.journal.timeline(id));
+        let names = timeline.iter().flat_map(Timeline::records).map(str::to_owned).collect::<Vec<_>>();
+        let records = record::read(cloud, &names).await;
+        let keys = Keys { keys: &cloud.journal.timelines(), selected };
+        let environments = cloud.functions.iter().flat_map(|function| function.environments()).collect();
+        Self {
+            keys: shown(&keys),
+            timeline: shown(&Steps { timeline: timeline.as_ref() }),
+            records: shown(&Records { records: &records }),
+            provider: shown(&Provider::now(cloud).await),
+            environments: shown(&Environments { environments }),
+            queues: shown(&Queues::now(cloud).await),
+        }
+    }
+
+    /// Those that differ from `earlier`.
+    pub fn since<'a>(&'a self, earlier: &Self) -> impl Iterator<Item = (&'static str, &'a str)> {
+        let before = earlier.all().map(|(_, html)| html.to_owned());
+        self.all().into_iter().zip(before).filter(|((_, html), before)| html != before).map(|(part, _)| part)
+    }
+
+    fn all(&self) -> [(&'static str, &str); 6] {
+        [
+            ("keys", &self.keys),
+            ("timeline", &self.timeline),
+            ("records", &self.records),
+            ("provider", &self.provider),
+            ("environments", &self.environments),
+            ("queues", &self.queues),
+        ]
+    }
+}
+
+fn shown(part: &impl Template) -> String {
+    part.render().unwrap_or_else(|error| error.to_string())
+}
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct Keys<'a> {
+    keys: &'a [(u64, String)],
+    selected: Option<u64>,
+}
+
+impl Keys<'_> {
+    fn is_selected(&self, id: &u64) -> bool {
+        self.selected == Some(*id)
+    }
+}
+
+#[derive(Template)]
+#[template(path = "timeline.html")]
+struct Steps<'a> {
+    timeline: Option<&'a Timeline>,
+}
+
+impl Steps<'_> {
+    /// Seconds since the first step.
+    fn since(&self, at: &u64) -> String {
+        let first = self.timeline.and_then(|timeline| timeline.steps.first()).map_or(*at, |step| step.at);
+        format!("{:.3} s", Duration::from_millis(at.saturating_sub(first)).as_secs_f64())
+    }
+}
+
+#[derive(Template)]
+#[template(path = "records.html")]
+struct Records<'a> {
+    records: &'a [Record],
+}
+
+#[derive(Template)]
+#[template(path = "environments.html")]
+struct Environments {
+    environments: Vec<Figures>,
+}
+
+#[derive(Template)]
+#[template(path = "provider.html")]
+struct Provider {
+    condition: String,
+    /// What else it can be.
+    others: Vec<(&'static str, &'static str)>,
+    count: usize,
+    charges: Vec<Charge>,
+}
+
+struct Charge {
+    at: String,
+    source: String,
+    amount: String,
+    key: String,
+}
+
+impl Provider {
+    async fn now(cloud: &Cloud) -> Self {
+        let (is_away, delay) = (cloud.provider.is_away(), cloud.provider.slowness.get());
+        let condition = match (is_away, delay) {
+            (true, _) => "away: it refuses connections".to_owned(),
+            (false, Duration::ZERO) => "up".to_owned(),
+            (false, delay) => format!("slow: it answers after {} s", delay.as_secs_f64()),
+        };
+        let all = [("up", "up"), ("slow", "slow: 8 s"), ("away", "away")];
+        let now = if is_away {
+            "away"
+        } else if delay.is_zero() {
+            "up"
+        } else {
+            "slow"
+        };
+        let charges = cloud.provider.charges().await;
+        let charges = charges["charges"].as_array().map(Vec::as_slice).unwrap_or_default();
+        Self {
+            condition,
+            others: all.into_iter().filter(|(value, _)| *value != now).collect(),
+            count: charges.len(),
+            charges: charges.iter().rev().take(CHARGES).map(Charge::of).collect(),
+        }
+    }
+}
+
+impl Charge {
+    fn of(charge: &Value) -> Self {
+        let text = |name: &str| charge[name].as_str().unwrap_or_default().to_owned();
+        let cents = charge["amountCents"].as_u64().unwrap_or_default();
+        let at = charge["createdAt"].as_u64().unwrap_or_default() / 1000;
+        Self {
+            at: format!("{:02}:{:02}:{:02} UTC", at / 3600 % 24, at / 60 % 60, at % 60),
+            source: text("source"),
+            amount: format!("{}.{:02} {}", cents / 100, cents % 100, text("currency")),
+            key: text("key"),
+        }
+    }
+}
+
+#[derive(Template)]
+#[template(path = "queues.html")]
+struct Queues {
+    queues: Vec<Numbers>,
+}
+
+/// How many messages are in a queue.
+struct Numbers {
+    name: String,
+    is_dead_letters: bool,
+    ready: u64,
+    later: u64,
+    in_flight: u64,
+}
+
+impl Queues {
+    async fn now(cloud: &Cloud) -> Self {
+        let all = cloud.queues.all.iter();
+        Self { queues: join_all(all.map(|queue| Numbers::of(cloud, queue))).await }
+    }
+}
+
+impl Numbers {
+    async fn of(cloud: &Cloud, queue: &Queue) -> Self {
+        let names = [
+            QueueAttributeName::ApproximateNumberOfMessages,
+            QueueAttributeName::ApproximateNumberOfMessagesDelayed,
+            QueueAttributeName::ApproximateNumberOfMessagesNotVisible,
+        ];
+        let get = cloud.queues.client.get_queue_attributes().queue_url(&queue.url);
+        let answer = get.set_attribute_names(Some(names.to_vec())).send().await;
+        let numbers = answer.ok().and_then(|answer| answer.attributes).unwrap_or_default();
+        let [ready, later, in_flight] =
+            names.map(|name| numbers.get(&name).and_then(|number| number.parse().ok()).unwrap_or_default());
+        let dead = cloud.queues.all.iter().filter_map(|other| other.dead_letters.as_ref());
+        let is_dead_letters = dead.into_iter().any(|(arn, _)| *arn == queue.arn);
+        Self { name: queue.name.clone(), is_dead_letters, ready, later, in_flight }
+    }
+
+    const fn all(&self) -> u64 {
+        self.ready + self.later + self.in_flight
+    }
+}

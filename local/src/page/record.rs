@@ -1,0 +1,120 @@
+//! A record, with what its state means.
+
+use crate::cloud::Cloud;
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::key::RecordKey;
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// A record on the page.
+pub struct Shown {
+    /// Its partition key.
+    pub name: String,
+    pub state: String,
+    /// What the state means.
+    pub says: &'static str,
+    pub fields: Vec<(&'static str, Field)>,
+    pub can_be_settled: bool,
+    /// JSON.
+    pub item: String,
+}
+
+/// A field's value.
+pub enum Field {
+    Text(String),
+    /// Milliseconds since 1970, as the time until then.
+    Until(u64),
+}
+
+/// The records with these partition keys, as they are now.
+pub async fn read(cloud: &Cloud, names: &[String]) -> Vec<Shown> {
+    let Some(table) = cloud.stack.outputs.get("TableName") else { return Vec::new() };
+    let mut shown = Vec::new();
+    for name in names {
+        let get = cloud.events.client.get_item().table_name(table).consistent_read(true);
+        let get =
+            get.key("pk", AttributeValue::S(name.clone())).key("sk", AttributeValue::S("record".to_owned()));
+        if let Ok(answer) = get.send().await
+            && let Some(found) = answer.item
+        {
+            let item = found.iter().map(|(name, value)| (name.clone(), plain(value))).collect();
+            shown.push(Shown::of(name, &item));
+        }
+    }
+    shown
+}
+
+impl Shown {
+    fn of(name: &str, item: &Value) -> Self {
+        let text = |name: &str| item[name].as_str().map(str::to_owned);
+        let state = text("state").unwrap_or_default();
+        let mut fields = Vec::new();
+        for (attribute, spoken) in [
+            ("revision", "revision"),
+            ("attempts", "executions"),
+            ("cause", "cause"),
+            ("reported", "reported besides"),
+            ("asked", "times asked"),
+            ("settled_by", "settled by"),
+            ("status", "answer"),
+            ("last_failure", "last failure"),
+        ] {
+            fields.extend(text(attribute).map(|value| (spoken, Field::Text(value))));
+        }
+        for (attribute, spoken) in
+            [("lease_until", "lease ends"), ("reconcile_at", "is asked about"), ("claim_by", "must be taken")]
+        {
+            let time = text(attribute).and_then(|value| value.parse().ok());
+            fields.extend(time.map(|time| (spoken, Field::Until(time))));
+        }
+        let expires = text("expires_at").and_then(|value| value.parse::<u64>().ok());
+        fields.extend(expires.map(|seconds| ("expires", Field::Until(seconds * 1000))));
+        Self {
+            name: name.to_owned(),
+            says: says(&state),
+            can_be_settled: state == "unknown" && RecordKey::from_partition_key(name).is_some(),
+            state,
+            fields,
+            item: serde_json::to_string_pretty(item).unwrap_or_default(),
+        }
+    }
+}
+
+/// An attribute as it is read. Numbers and bytes are text.
+fn plain(value: &AttributeValue) -> Value {
+    match value {
+        AttributeValue::S(text) | AttributeValue::N(text) => json!(text),
+        AttributeValue::Bool(value) => json!(value),
+        AttributeValue::L(values) => values.iter().map(plain).collect(),
+        AttributeValue::M(members) => {
+            members.iter().map(|(name, value)| (name.clone(), plain(value))).collect()
+        }
+        AttributeValue::B(bytes) => json!(bytes.as_ref().iter().fold(String::new(), |mut hex, byte| {
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })),
+        _ => Value::Null,
+    }
+}
+
+/// What a state means for whoever sends the request again.
+fn says(state: &str) -> &'static str {
+    match state {
+        "in_progress" => {
+            "A worker has the key, until its lease ends. Whoever sends the request again gets 409, and nothing runs twice. If the worker \
+             dies, nobody knows at first how far it came."
+        }
+        "completed" => {
+            "The effect happened, and its answer is kept. Whoever sends the request again gets this answer."
+        }
+        "unknown" => {
+            "Nobody here can know whether the effect happened: the worker died, or heard no answer, after it may have called the provider. To \
+             run it again could charge twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
+             the provider, who knows, has been asked, or an operator says."
+        }
+        "failed_retryable" => "The effect certainly did not happen. The next retry with this key runs it.",
+        "between_workers" => "A part is done, and kept. The next retry with this key goes on behind it.",
+        "pending" => "The request is accepted, and waits for a worker.",
+        _ => "",
+    }
+}

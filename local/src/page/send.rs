@@ -1,0 +1,174 @@
+//! Requests that the page sends, as a client would.
+
+use crate::{cloud::Cloud, gateway, route::DEFAULT};
+use axum::{
+    Form, Json,
+    extract::State,
+    http::{HeaderValue, Method, StatusCode},
+    response::{IntoResponse, Response},
+};
+use futures_util::future::join_all;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// How many are "at once".
+const CROWD: usize = 100;
+
+/// Bodies that the sample's routes take. Others get the first.
+const BODIES: [(&str, &str); 3] = [
+    ("/payments", r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_ok"}"#),
+    (
+        "/orders",
+        r#"{"customerId":"c-1","sku":"tea","quantity":1,"amountCents":1999,"currency":"EUR","source":"tok_ok"}"#,
+    ),
+    ("/reports", r#"{"seconds":1,"source":"tok_ok"}"#),
+];
+const BODY: &str = r#"{"amountCents":1999,"currency":"EUR","source":"tok_ok"}"#;
+
+/// Cards of the provider: what they make it do.
+const CARDS: [(&str, &str); 5] = [
+    ("tok_ok", "is charged"),
+    ("tok_declined", "is declined"),
+    ("tok_slow_3000", "is charged after 3 s"),
+    ("tok_timeout_charged", "is charged, and the answer is lost"),
+    ("tok_timeout_not_charged", "is not charged, and nobody answers"),
+];
+/// Cards of the sample's functions.
+const SAMPLE_CARDS: [(&str, &str); 3] = [
+    ("tok_crash_before", "kills the worker before the charge"),
+    ("tok_crash_after", "kills the worker after the charge"),
+    ("tok_refused", "cannot be reached"),
+];
+
+/// What the page's form says.
+#[derive(Deserialize)]
+pub struct Wanted {
+    route: String,
+    client: String,
+    key: String,
+    body: String,
+    card: Option<String>,
+    #[serde(default)]
+    r#do: Do,
+}
+
+#[derive(Default, Deserialize, PartialEq)]
+#[serde(rename_all = "lowercase")]
+enum Do {
+    #[default]
+    Once,
+    Again,
+    Other,
+    Crowd,
+}
+
+/// Routes that change something, each with a body.
+pub fn routes(cloud: &Cloud) -> Vec<(String, String)> {
+    let changes =
+        |method: &Option<Method>| !matches!(method, Some(Method::GET | Method::HEAD | Method::DELETE));
+    let routes = cloud.all_routes.iter().filter(|route| changes(&route.method) && route.path != DEFAULT);
+    let shown = routes.map(|route| {
+        let method = route.method.as_ref().map_or("POST", Method::as_str);
+        let body = BODIES.iter().find(|(path, _)| *path == route.path).map_or(BODY, |(_, body)| body);
+        (format!("{method} {}", route.path), body.to_owned())
+    });
+    let mut shown: Vec<_> = shown.collect();
+    // The simplest first.
+    shown.sort_by_key(|(route, _)| {
+        BODIES.iter().position(|(path, _)| route.ends_with(path)).unwrap_or(BODIES.len())
+    });
+    shown
+}
+
+/// The test cards.
+pub fn cards(cloud: &Cloud) -> Vec<(&'static str, &'static str)> {
+    let of_sample = SAMPLE_CARDS.iter().filter(|_| cloud.is_sample);
+    CARDS.iter().chain(of_sample).copied().collect()
+}
+
+/// Sends a request, and returns its key and its timeline before there is an answer.
+pub async fn send(State(cloud): State<Arc<Cloud>>, Form(wanted): Form<Wanted>) -> Response {
+    let bad = |message: &str| gateway::message(StatusCode::BAD_REQUEST, message);
+    let Some((method, path)) = wanted.route.trim().split_once(' ') else {
+        return bad("the route must be a method and a path, such as POST /orders");
+    };
+    let Ok(method) = method.parse::<Method>() else { return bad("there is no such method") };
+    if !path.starts_with('/') || path.contains('{') {
+        return bad("the path must begin with /, and have values in place of its parameters");
+    }
+    let is_new = wanted.card.is_some() || wanted.r#do == Do::Crowd || wanted.key.trim().is_empty();
+    let key = if is_new { fresh() } else { wanted.key.trim().to_owned() };
+    let body = match (&wanted.card, &wanted.r#do) {
+        (Some(card), _) => with_card(&wanted.body, card),
+        (None, Do::Other) => other(&wanted.body),
+        (None, _) => wanted.body.clone(),
+    };
+    let client = wanted.client.trim();
+    let is_in_header = |text: &str| HeaderValue::from_str(text).is_ok();
+    if client.is_empty() || !is_in_header(client) || !is_in_header(&key) {
+        return bad("client and key must be text that a header can have");
+    }
+    let request = cloud.http.request(method, format!("{}{path}", cloud.url)).body(body.clone());
+    let request = request.bearer_auth(client).header("idempotency-key", &key);
+    let request = match request.header("content-type", "application/json").build() {
+        Ok(request) => request,
+        Err(error) => return bad(&error.to_string()),
+    };
+    let timeline = cloud.journal.of_client((client, &key));
+    let times = if wanted.r#do == Do::Crowd { CROWD } else { 1 };
+    let http = cloud.http.clone();
+    // The timeline has the answers.
+    tokio::spawn(async move {
+        let requests = (0..times).filter_map(|_| request.try_clone());
+        join_all(requests.map(|request| http.execute(request))).await;
+    });
+    Json(json!({ "timeline": timeline, "key": key, "body": body })).into_response()
+}
+
+fn fresh() -> String {
+    let id = Uuid::new_v4().simple().to_string();
+    format!("key-{}", &id[..8])
+}
+
+/// The body, with this card.
+fn with_card(body: &str, card: &str) -> String {
+    match serde_json::from_str::<Value>(body) {
+        Ok(mut json) if json["source"].is_string() => {
+            json["source"] = json!(card);
+            json.to_string()
+        }
+        _ => body.to_owned(),
+    }
+}
+
+/// Another body: one of its numbers is greater, or it has a member more.
+fn other(body: &str) -> String {
+    match serde_json::from_str::<Value>(body) {
+        Ok(Value::Object(mut members)) => {
+            let number = members.values_mut().find_map(|value| Some((value.as_u64()?, value)));
+            match number {
+                Some((number, value)) => *value = json!(number.wrapping_add(1)),
+                None => drop(members.insert("other".to_owned(), json!(true))),
+            }
+            Value::Object(members).to_string()
+        }
+        _ => format!("{body} "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_gets_a_card_and_another_number() {
+        assert_eq!(with_card(r#"{"a":1,"source":"tok_ok"}"#, "tok_x"), r#"{"a":1,"source":"tok_x"}"#);
+        assert_eq!(with_card("{}", "tok_x"), "{}");
+        assert_eq!(with_card("no JSON", "tok_x"), "no JSON");
+        assert_eq!(other(r#"{"source":"tok_ok","n":1}"#), r#"{"n":2,"source":"tok_ok"}"#);
+        assert_eq!(other("{}"), r#"{"other":true}"#);
+        assert_eq!(other("text"), "text ");
+    }
+}

@@ -1,0 +1,114 @@
+//! The embedded DynamoDB's address for functions and operators: it passes calls on, and tells the journal about those that are about
+//! records. Each answers with its capacity units, as if its caller had asked for them.
+
+use crate::{
+    journal::{Call, Shared},
+    runtime_api::read,
+};
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::{io, sync::Arc};
+use tokio::net::TcpListener;
+
+/// The operations that are told. Others are passed on as they are.
+const TOLD: [&str; 5] = ["DeleteItem", "GetItem", "PutItem", "TransactWriteItems", "UpdateItem"];
+/// DynamoDB's own limit is 16 MB.
+const LIMIT: usize = 17 * 1024 * 1024;
+
+struct Recorder {
+    endpoint: String,
+    client: reqwest::Client,
+    journal: Shared,
+}
+
+/// Serves on a loopback port of its own, in front of the DynamoDB at `endpoint`. Returns its URL.
+pub async fn start(endpoint: &str, journal: Shared) -> io::Result<String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let recorder = Recorder { endpoint: endpoint.to_owned(), client: reqwest::Client::new(), journal };
+    let router = Router::new().fallback(pass).with_state(Arc::new(recorder));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(url)
+}
+
+async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = match read(body, LIMIT).await {
+        Ok(body) => body,
+        Err(status) => return status.into_response(),
+    };
+    let operation =
+        text(&parts.headers, "x-amz-target").and_then(|target| target.strip_prefix("DynamoDB_20120810."));
+    let told = operation.filter(|operation| TOLD.contains(operation)).and_then(|operation| {
+        let request = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object)?;
+        Some((operation.to_owned(), request))
+    });
+    let body = match &told {
+        Some((_, request)) => with_capacity(request),
+        None => body,
+    };
+    let mut headers = parts.headers.clone();
+    headers.remove(header::HOST);
+    headers.remove(header::CONTENT_LENGTH);
+    let url = format!("{}{}", recorder.endpoint, parts.uri);
+    let sent = recorder.client.request(parts.method, url).headers(headers).body(body).send().await;
+    let answer = async {
+        let answer = sent?;
+        let (status, mut headers) = (answer.status(), answer.headers().clone());
+        headers.remove(header::CONTENT_LENGTH);
+        headers.remove(header::TRANSFER_ENCODING);
+        Ok::<_, reqwest::Error>((status, headers, answer.bytes().await?))
+    };
+    let (status, headers, body) = match answer.await {
+        Ok(answer) => answer,
+        Err(_) => return StatusCode::BAD_GATEWAY.into_response(),
+    };
+    if let Some((operation, request)) = told {
+        recorder.tell(&parts.headers, &operation, &request, status, &body);
+    }
+    let mut response = Response::new(Body::from(body));
+    (*response.status_mut(), *response.headers_mut()) = (status, headers);
+    response
+}
+
+/// The request, which asks for its capacity units.
+fn with_capacity(request: &Value) -> Bytes {
+    let mut request = request.clone();
+    if request["ReturnConsumedCapacity"].as_str().is_none_or(|asked| asked == "NONE") {
+        request["ReturnConsumedCapacity"] = json!("TOTAL");
+    }
+    request.to_string().into()
+}
+
+impl Recorder {
+    fn tell(&self, headers: &HeaderMap, operation: &str, request: &Value, status: StatusCode, body: &[u8]) {
+        let answer = serde_json::from_slice(body).unwrap_or_default();
+        if let Some(call) = Call::of(operation, request, status.is_success(), &answer) {
+            let request_id = text(headers, "x-amzn-trace-id").and_then(request_id);
+            self.journal.stored(request_id.as_deref(), program(headers).unwrap_or("operator"), &call);
+        }
+    }
+}
+
+/// The id of the invocation: `Root=1-0123abcd-…` begins with the digits that the runtime API gave it.
+fn request_id(trace: &str) -> Option<String> {
+    let root = trace.split(';').find_map(|part| part.trim().strip_prefix("Root=1-"))?;
+    uuid::Uuid::parse_str(&root.replace('-', "")).ok().map(|id| id.to_string())
+}
+
+/// The program, as the SDK names it.
+fn program(headers: &HeaderMap) -> Option<&str> {
+    let agent = text(headers, "x-amz-user-agent").or_else(|| text(headers, "user-agent"))?;
+    agent.split(' ').find_map(|part| part.strip_prefix("app/"))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}

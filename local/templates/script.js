@@ -1,0 +1,96 @@
+"use strict";
+// The page is made by the server. This script sends its forms, and puts in what the server sends when something has changed.
+
+const say = (text) => { document.getElementById("status").textContent = text; };
+const send = document.querySelector("form[action='/local/send']");
+
+let live;
+function watch() {
+  live?.close();
+  live = new EventSource("/local/live" + location.search);
+  live.onmessage = (event) => {
+    for (const [id, html] of Object.entries(JSON.parse(event.data))) waiting.set(id, html);
+    tick();
+  };
+  live.onopen = () => say("");
+  live.onerror = () => say("The local cloud does not answer: is it running?");
+}
+
+// Parts that wait: nothing changes under a finger, or while somebody types.
+const waiting = new Map();
+let isPressed = false;
+addEventListener("pointerdown", () => { isPressed = true; });
+for (const over of ["pointerup", "pointercancel"]) addEventListener(over, () => { isPressed = false; });
+
+// Replaces parts; the focus, what is open, and what was typed stay.
+function replace() {
+  if (isPressed) return;
+  for (const [id, html] of waiting) {
+    const part = document.getElementById(id);
+    const active = part.contains(document.activeElement) ? document.activeElement : undefined;
+    if (active?.matches("input")) continue;
+    waiting.delete(id);
+    const open = [...part.querySelectorAll("details[open]")].map((details) => details.id);
+    const typed = new Map([...part.querySelectorAll("input[id]")].map((input) => [input.id, input.value]));
+    part.innerHTML = html;
+    open.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
+    typed.forEach((value, id) => { const input = document.getElementById(id); if (input) input.value = value; });
+    if (active?.id) document.getElementById(active.id)?.focus();
+  }
+}
+
+function span(seconds) {
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
+function tick() {
+  replace();
+  for (const time of document.querySelectorAll("[data-until]")) {
+    const left = (Number(time.dataset.until) - Date.now()) / 1000;
+    time.textContent = left > 0 ? `in ${span(left)}` : `${span(-left)} ago`;
+  }
+}
+
+function show(timeline) {
+  history.replaceState(null, "", "/?timeline=" + timeline);
+  watch();
+}
+
+document.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const body = new URLSearchParams(new FormData(event.target, event.submitter));
+  try {
+    const answer = await fetch(event.target.action, { method: "POST", body });
+    const json = await answer.json();
+    if (!answer.ok) return say(json.message);
+    say(json.message ?? "");
+    if (json.key !== undefined) {
+      send.elements.key.value = json.key;
+      send.elements.body.value = json.body;
+      show(json.timeline);
+    }
+  } catch {
+    say("The local cloud does not answer: is it running?");
+  }
+});
+
+// A link to a key shows it without a new page, so that the form stays as it is.
+document.addEventListener("click", (event) => {
+  const link = event.target.closest("nav a");
+  if (!link || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  const [client, ...key] = link.textContent.split(" · ");
+  send.elements.client.value = client;
+  send.elements.key.value = key.join(" · ");
+  show(new URL(link.href).searchParams.get("timeline"));
+});
+
+send.elements.route.addEventListener("change", () => {
+  const options = [...document.querySelectorAll("#routes option")];
+  const option = options.find((option) => option.value === send.elements.route.value);
+  if (option) send.elements.body.value = option.dataset.body;
+});
+
+setInterval(tick, 200);
+watch();

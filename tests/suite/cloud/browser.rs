@@ -1,0 +1,204 @@
+//! The page of the local cloud in a browser, as somebody sees it who opens it for the first time.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::Stdio,
+    time::Duration,
+};
+
+use fantoccini::{Client, ClientBuilder, Locator, key::Key};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+
+use crate::support::{local_cloud::LocalCloud, process::Process};
+
+/// Chromium needs no network but the loopback, and no sandbox of its own where it may not make one.
+const ARGUMENTS: [&str; 7] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+];
+
+/// The element with the focus.
+const FOCUSED: Locator<'static> = Locator::Css(":focus");
+
+/// What is done to an element.
+#[derive(Clone, Copy)]
+enum Act<'a> {
+    Click,
+    Write(&'a str),
+    Key(Key),
+}
+
+struct Browser {
+    client: Client,
+    _driver: Process,
+}
+
+impl Browser {
+    async fn open(url: &str) -> Self {
+        let mut driver = Process::start("chromedriver", |program| {
+            program.arg("--port=0").stdout(Stdio::piped());
+        })
+        .expect("chromedriver can be run");
+        let mut lines = driver.output().next().map(BufReader::new).expect("its output is piped").lines();
+        let port = lines.find_map(|line| {
+            let line = line.expect("text");
+            Some(line.split_once("successfully on port ")?.1.trim_end_matches('.').to_owned())
+        });
+        // Its pipe must not be full.
+        std::thread::spawn(move || lines.for_each(drop));
+        let options = json!({ "args": ARGUMENTS });
+        let capabilities = [("goog:chromeOptions".to_owned(), options)].into_iter().collect();
+        let driver_url = format!("http://127.0.0.1:{}", port.expect("it says its port"));
+        let connect =
+            ClientBuilder::new(HttpConnector::new()).capabilities(capabilities).connect(&driver_url).await;
+        let client = connect.expect("a browser");
+        client.goto(url).await.expect("the page");
+        Self { client, _driver: driver }
+    }
+
+    /// Presses the button with this text.
+    async fn press(&self, text: &str) {
+        let button = format!("//button[normalize-space()={text:?}]");
+        self.on(Locator::XPath(&button), Act::Click).await;
+    }
+
+    /// Does something to an element. The page may replace it just now.
+    async fn on(&self, locator: Locator<'_>, act: Act<'_>) {
+        for _ in 0..50 {
+            let done = async {
+                let element = self.client.find(locator).await?;
+                match act {
+                    Act::Click => element.click().await,
+                    Act::Write(text) => {
+                        element.clear().await?;
+                        element.send_keys(text).await
+                    }
+                    Act::Key(key) => element.send_keys(&char::from(key).to_string()).await,
+                }
+            };
+            match done.await {
+                Err(error) if error.is_stale_element_reference() => {}
+                done => return done.unwrap_or_else(|error| panic!("{locator:?}: {error}")),
+            }
+        }
+        panic!("{locator:?} is replaced all the time");
+    }
+
+    async fn text(&self, id: &str) -> String {
+        self.client.find(Locator::Id(id)).await.expect(id).text().await.expect(id)
+    }
+
+    /// Waits until a part of the page has all of this.
+    async fn sees(&self, id: &str, texts: &[&str]) -> String {
+        let mut seen = String::new();
+        for _ in 0..300 {
+            seen = self.text(id).await;
+            if texts.iter().all(|text| seen.contains(text)) {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("{id} lacks one of {texts:?}: {seen}");
+    }
+
+    async fn script(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.expect(script)
+    }
+}
+
+#[tokio::test]
+#[cfg_attr(not(browser), ignore = "the page needs Chromium and chromedriver")]
+async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
+    let cloud = LocalCloud::start(&[("PROVIDER_TIMEOUT_MS", "1500")]).await;
+    let browser = Browser::open(cloud.url()).await;
+
+    // Once, again, and with another body.
+    browser.press("is charged").await;
+    browser
+        .sees(
+            "timeline",
+            &["client POST /payments", "payments reserve: in progress 1 1", "gateway answers 201"],
+        )
+        .await;
+    browser.sees("records", &["completed", "Whoever sends the request again gets this answer."]).await;
+    browser.press("Same key again").await;
+    browser.sees("timeline", &["payments finds it completed 1 1", "gateway answers 201, replayed"]).await;
+    browser.press("Same key, other body").await;
+    browser.sees("timeline", &["gateway answers 422"]).await;
+    browser.sees("provider", &["1 charge in its ledger"]).await;
+
+    // A hundred at once are one charge.
+    browser.press("A new key, 100 at once").await;
+    browser.sees("timeline", &["×", "payments complete", "replayed"]).await;
+    browser.sees("provider", &["2 charges in its ledger"]).await;
+
+    // A lost answer, while the provider is away afterwards: it stays unknown, and an operator settles it.
+    browser.press("is charged, and the answer is lost").await;
+    browser.sees("provider", &["3 charges in its ledger"]).await;
+    browser.press("away").await;
+    browser.sees("provider", &["It is away"]).await;
+    browser.sees("timeline", &["caller is gone", "unknown: perhaps executed", "gateway answers 504"]).await;
+    browser
+        .sees("records", &["unknown", "Nobody here can know whether the effect happened", "is asked about"])
+        .await;
+    browser.press("Same key again").await;
+    browser.sees("timeline", &["finds it unknown", "answers 409"]).await;
+    // What is typed stays, while the page changes around it.
+    browser.on(Locator::Id("answer-1"), Act::Write("not JSON")).await;
+    browser.sees("timeline", &["stays unknown"]).await;
+    browser.press("It was executed: 201, with this answer").await;
+    browser.sees("status", &["the answer must be JSON"]).await;
+    browser.on(Locator::Id("answer-1"), Act::Write(r#"{"charge":"found"}"#)).await;
+    browser.press("It was executed: 201, with this answer").await;
+    browser.sees("timeline", &["operator complete, by operator"]).await;
+    browser.press("Same key again").await;
+    browser.sees("timeline", &["answers 201, replayed"]).await;
+    browser.press("up").await;
+    browser.sees("provider", &["It is up"]).await;
+}
+
+#[tokio::test]
+#[cfg_attr(not(browser), ignore = "the page needs Chromium and chromedriver")]
+async fn the_page_works_by_keyboard_and_shows_text_as_text() {
+    let cloud = LocalCloud::start(&[]).await;
+    let hostile = "<img src=x onerror=document.title='run'>";
+    let order = json!({ "customerId": "c-1", "amountCents": 1, "currency": "EUR", "source": "tok_ok" });
+    let request = cloud.post("/payments").bearer_auth("acme").header("idempotency-key", hostile);
+    request.json(&order).send().await.expect("an answer");
+
+    let browser = Browser::open(cloud.url()).await;
+    browser.client.set_window_size(360, 800).await.unwrap();
+    let width = browser.script("return document.documentElement.scrollWidth - innerWidth").await;
+    assert!(width.as_i64().is_some_and(|over| over <= 0), "{width} pixels are outside of the screen");
+    let shown = browser.sees("keys", &[hostile]).await;
+    assert!(shown.contains("acme"), "{shown}");
+    let images = browser.script("return document.images.length + document.title").await;
+    assert_eq!(images, "0lambda-idempotency: the local cloud");
+
+    // The link of the key, by Enter: its timeline, and its key in the form.
+    browser.script("document.querySelector('nav a').focus()").await;
+    browser.on(FOCUSED, Act::Key(Key::Enter)).await;
+    browser.sees("timeline", &["acme · <img", "answers"]).await;
+    let key = browser.script("return document.querySelector('[name=key]').value").await;
+    assert_eq!(key, hostile);
+
+    // A button keeps the focus when its part is replaced.
+    browser.script("document.getElementById('freeze-payments-1').focus()").await;
+    browser.on(FOCUSED, Act::Key(Key::Enter)).await;
+    browser.sees("environments", &["idle, frozen"]).await;
+    assert_eq!(browser.script("return document.activeElement.id").await, "freeze-payments-1");
+    browser.on(FOCUSED, Act::Key(Key::Enter)).await;
+    browser.on(Locator::Id("kill-payments-1"), Act::Click).await;
+    browser.sees("environments", &["signal: killed"]).await;
+
+    // Every control has a name.
+    let unnamed = "return [...document.querySelectorAll('button, input:not([type=hidden]), textarea, a')]\
+                   .filter(one => !one.textContent.trim() && !one.labels?.length).length";
+    assert_eq!(browser.script(unnamed).await, 0);
+}

@@ -1,0 +1,192 @@
+//! The page of the local cloud, without a browser: what it takes, and what it refuses.
+
+use std::{fs, process::Command, time::Duration};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{RequestBuilder, StatusCode};
+use serde_json::{Value, json};
+
+use crate::support::local_cloud::LocalCloud;
+
+const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_ok"}"#;
+
+/// A request with these fields, as a browser sends a form.
+fn form(request: RequestBuilder, fields: &[(&str, &str)]) -> RequestBuilder {
+    let field =
+        |(name, value): &(&str, &str)| format!("{name}={}", utf8_percent_encode(value, NON_ALPHANUMERIC));
+    let body = fields.iter().map(field).collect::<Vec<_>>().join("&");
+    request.header("content-type", "application/x-www-form-urlencoded").body(body)
+}
+
+/// What is sent by the page's first form, with these fields changed.
+fn send(cloud: &LocalCloud, changed: &[(&str, &str)]) -> RequestBuilder {
+    let mut fields = vec![("route", "POST /payments"), ("client", "acme"), ("key", "k-1"), ("body", ORDER)];
+    fields.retain(|(name, _)| changed.iter().all(|(other, _)| other != name));
+    fields.extend(changed);
+    form(cloud.post("/local/send"), &fields)
+}
+
+async fn answer(request: RequestBuilder) -> (StatusCode, Value) {
+    let answer = request.send().await.expect("an answer");
+    (answer.status(), answer.json().await.unwrap_or_default())
+}
+
+/// The page, once it shows all of this about a timeline.
+async fn page_with(cloud: &LocalCloud, timeline: &Value, texts: &[&str]) -> String {
+    let mut page = String::new();
+    for _ in 0..300 {
+        page = cloud.get(&format!("/?timeline={timeline}")).send().await.unwrap().text().await.unwrap();
+        if texts.iter().all(|text| page.contains(text)) {
+            return page;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the page lacks one of {texts:?}:\n{page}");
+}
+
+#[tokio::test]
+async fn a_timeline_has_each_round_trip_and_its_units() {
+    let cloud = LocalCloud::start(&[("PROVIDER_TIMEOUT_MS", "500")]).await;
+    let (status, sent) = answer(send(&cloud, &[])).await;
+    assert_eq!((status, &sent["key"]), (StatusCode::OK, &json!("k-1")));
+    page_with(&cloud, &sent["timeline"], &["answers 201", ">complete<"]).await;
+    answer(send(&cloud, &[("do", "again")])).await;
+    let page = page_with(&cloud, &sent["timeline"], &["answers 201, replayed"]).await;
+    let rows = ["<td>payments</td><td>", "</td><td class=\"number\">1</td><td class=\"number\">1</td>"];
+    for step in ["reserve: in progress", "finds it completed"] {
+        let row = [rows[0], step, rows[1]].concat();
+        assert!(page.contains(&row), "{row}:\n{page}");
+    }
+    assert!(page.contains("calls the provider: POST /charges") && page.contains("1 charge in its ledger"));
+
+    // The lost answer: unknown, asked, and settled by the provider.
+    let (_, lost) = answer(send(&cloud, &[("card", "tok_timeout_charged")])).await;
+    assert_ne!(lost["key"], "k-1", "a card has a fresh key");
+    let told = [
+        "has not answered: its caller is gone",
+        "unknown: perhaps executed",
+        "asks the provider: GET /charges/…",
+        "complete, by provider",
+    ];
+    page_with(&cloud, &lost["timeline"], &told).await;
+}
+
+#[tokio::test]
+async fn an_environment_is_frozen_thawed_and_killed() {
+    let cloud = LocalCloud::start(&[]).await;
+    let act = |what: &str| form(cloud.post("/environments/payments/1"), &[("do", what)]);
+    let of_payments = async || {
+        let all: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+        let all = all["environments"].as_array().expect("a list");
+        all.iter().find(|one| one["function"] == "payments").expect("it is warm").clone()
+    };
+    assert_eq!(answer(act("freeze")).await.0, 200);
+    assert_eq!(of_payments().await["frozen"], true);
+    // It does not answer before it goes on.
+    let (_, sent) = answer(send(&cloud, &[])).await;
+    let page = page_with(&cloud, &sent["timeline"], &["POST /payments"]).await;
+    assert!(!page.contains("reserve"), "{page}");
+    assert_eq!(answer(act("thaw")).await.0, 200);
+    page_with(&cloud, &sent["timeline"], &["goes on", "answers 201"]).await;
+    assert_eq!(of_payments().await["frozen"], Value::Null);
+
+    let (_, slow) = answer(send(&cloud, &[("card", "tok_slow_60000")])).await;
+    page_with(&cloud, &slow["timeline"], &["calls the provider"]).await;
+    assert_eq!(answer(act("kill")).await.0, 200);
+    page_with(&cloud, &slow["timeline"], &["signal: killed", "answers 502"]).await;
+    for (path, what, expected) in [
+        ("/environments/payments/4", "freeze", StatusCode::CONFLICT),
+        ("/environments/payments/99", "kill", StatusCode::NOT_FOUND),
+        ("/environments/none/1", "kill", StatusCode::NOT_FOUND),
+        ("/environments/payments/1", "eat", StatusCode::UNPROCESSABLE_ENTITY),
+    ] {
+        assert_eq!(answer(form(cloud.post(path), &[("do", what)])).await.0, expected, "{path} {what}");
+    }
+}
+
+#[tokio::test]
+async fn a_form_that_cannot_be_right_is_refused_and_says_why() {
+    let cloud = LocalCloud::start(&[]).await;
+    for (changed, named) in [
+        (("route", "/payments"), "method and a path"),
+        (("route", "PO ST /payments"), "begin with /"),
+        (("route", "GET/ /payments"), "no such method"),
+        (("route", "POST /operations/{key}"), "parameters"),
+        (("key", "line\nbreak"), "header"),
+        (("client", "line\nbreak"), "header"),
+        (("client", " "), "header"),
+    ] {
+        let (status, refused) = answer(send(&cloud, &[changed])).await;
+        let message = refused["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(named), "{changed:?}: {status} {refused}");
+    }
+    let settle = |fields: &[(&str, &str)]| form(cloud.post("/local/settle"), fields);
+    for (fields, named) in [
+        ([("record", "no record"), ("executed", "no")], "no such record"),
+        ([("record", "acme#create-payment#gone"), ("executed", "no")], "no such record"),
+        ([("record", "acme#create-payment#gone"), ("executed", "yes")], "must be JSON"),
+    ] {
+        let (status, refused) = answer(settle(&fields)).await;
+        assert!(
+            status == 409 && refused["message"].as_str().unwrap().contains(named),
+            "{fields:?}: {refused}"
+        );
+    }
+    let provider = form(cloud.post("/local/provider"), &[("provider", "asleep")]);
+    assert_eq!(answer(provider).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(cloud.get("/?timeline=9").send().await.unwrap().status(), 200, "there is no such timeline");
+    assert_eq!(cloud.get("/?timeline=x").send().await.unwrap().status(), 400);
+}
+
+#[tokio::test]
+async fn another_site_changes_nothing() {
+    let cloud = LocalCloud::start(&[]).await;
+    for (name, value) in
+        [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"), ("host", "evil.example")]
+    {
+        for path in ["/provider/away", "/local/send", "/environments/payments/1", "/bus", "/queues/orders"] {
+            let refused = cloud.post(path).header(name, value).send().await.unwrap();
+            assert_eq!(refused.status(), 403, "{path} {name}: {value}");
+        }
+        let page = cloud.get("/").header(name, value).send().await.unwrap();
+        assert_eq!(page.status(), 403, "{name}: {value}");
+    }
+    let page = cloud.get("/").header("sec-fetch-site", "none").send().await.unwrap();
+    let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
+    assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    // A function answers to whom it wants.
+    let function = cloud.post("/payments").header("sec-fetch-site", "cross-site").send().await.unwrap();
+    assert_eq!(function.status(), 401);
+}
+
+#[tokio::test]
+async fn the_page_shows_the_routes_of_a_template_and_hides_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let template = folder.path().join("template.yaml");
+    let text = "
+Transform: AWS::Serverless-2016-10-31
+Globals: { Function: { Runtime: provided.al2023 } }
+Resources:
+  Idempotency: { Type: AWS::Serverless::Application, Properties: { Location: idempotency.yaml } }
+  PayFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      Events:
+        Home: { Type: HttpApi, Properties: { Method: GET, Path: / } }
+        Pay: { Type: HttpApi, Properties: { Method: POST, Path: /pay } }
+";
+    fs::write(&template, text).expect("a template");
+    // It becomes a function of the sample, which knows none of these paths.
+    let function =
+        format!("pay={}", crate::cloud::own_functions::built(folder.path(), "pay", "reports").display());
+    let configure = |command: &mut Command| {
+        command.arg("--template").arg(&template).args(["--function", &function]);
+        command.args(["--env", "ORDERS_TABLE=local-idempotency"]);
+    };
+    let cloud = LocalCloud::configured(&[], configure).await;
+    let home = cloud.get("/").send().await.unwrap();
+    assert_eq!(home.status(), 404, "its own route comes first");
+    let page = cloud.get("/local").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("POST /pay") && page.contains("deferred-reports"), "{page}");
+    assert!(!page.contains("tok_crash_after"), "a card of the sample's functions");
+}
