@@ -66,13 +66,13 @@ fn call(tag: &Tag, argument: Value) -> Value {
     Value::Object(Map::from_iter([(format!("{prefix}{}", tag.suffix), argument)]))
 }
 
-fn scalar(text: &Cow<'_, str>, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Value, String> {
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Value, String> {
     let differs = || Err(format!("SAM may not read {text} as it is written: put it in quotes"));
     let is_plain = style == ScalarStyle::Plain && tag.is_none_or(|tag| !tag.is_yaml_core_schema());
     if is_plain && is_read_differently(text) {
         return differs();
     }
-    match Scalar::parse_from_cow_and_metadata(text.clone(), style, tag) {
+    match Scalar::parse_from_cow_and_metadata(text.into(), style, tag) {
         Some(Scalar::Null) => Ok(Value::Null),
         Some(Scalar::Boolean(value)) => Ok(json!(value)),
         Some(Scalar::Integer(value)) => Ok(json!(value)),
