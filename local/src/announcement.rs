@@ -41,37 +41,41 @@ impl Announcement<'_> {
         let Self { url, store, stack, queues, bus, provider, settings, definitions } = self;
         let (strong, faint, plain) =
             if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-        let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
-        let tables: Vec<_> = stack.tables.iter().map(|table| &*table.full_name).collect();
-        let functions: Vec<_> = definitions.iter().map(|definition| definition.name).collect();
-        let (tables, functions) = (tables.join(", "), functions.join(", "));
-        let first = if settings.template.is_some() {
-            self.routes(strong, plain)
-        } else {
-            self.payment(strong, plain)
+        // The sample runs from a clone, a template of one's own by an installed program.
+        let is_sample = settings.template.is_none();
+        let (program, operators) = match is_sample {
+            true => ("cargo run -p local --", "cargo run -q -p idempotency-cli --"),
+            false => ("local", "idempotency"),
         };
-        format!(
-            "listening on {url}\n\n\
-             {faint}dynamodb   {plain} {} ({kind}; tables {tables})\n\
-             {faint}provider   {plain} {provider}\n\
-             {faint}queues     {plain} {queues}\n\
-             {faint}bus        {plain} {} ({})\n\
-             {faint}reports    {plain} {}\n\
-             {faint}functions  {plain} {functions}; at most {} environments each, {} ms an invocation\n\
-             {faint}watch      {plain} {strong}{url}/{plain} in a browser; or {}\n\
-             {faint}settings   {plain} cargo run -p local -- --help\n\n\
-             {first}\n\n\
-             {strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
-             eval \"$(curl -s {url}/operate)\"; cargo run -q -p idempotency-cli -- watch\n\n\
-             Ctrl-C ends everything.\n",
-            store.endpoint,
-            bus.endpoint,
-            bus.name,
-            settings.reports,
-            settings.environments,
-            settings.function_timeout.as_millis(),
-            self.views().join("  "),
-        )
+        let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
+        let tables = stack.tables.iter().map(|table| format!(" {}", table.full_name)).collect::<Vec<_>>();
+        let functions = definitions.iter().map(|definition| definition.name).collect::<Vec<_>>();
+        let (functions, timeout) = (functions.join(", "), settings.function_timeout.as_millis());
+        let most = format!("at most {} environments each, {timeout} ms an invocation", settings.environments);
+        let rows = [
+            ("dynamodb", format!("{} ({kind}; tables{})", store.endpoint, tables.join(","))),
+            ("provider", (*provider).to_owned()),
+            ("queues", (*queues).to_owned()),
+            (
+                "bus",
+                if bus.name.is_empty() { String::new() } else { format!("{} ({})", bus.endpoint, bus.name) },
+            ),
+            ("reports", if is_sample { settings.reports.clone() } else { String::new() }),
+            ("functions", format!("{functions}; {most}")),
+            ("watch", format!("{strong}{url}/{plain} in a browser; or {}", self.views().join("  "))),
+            ("settings", format!("{program} --help")),
+        ];
+        let rows = rows.iter().filter(|(_, text)| !text.is_empty());
+        let rows: String = rows.map(|(name, text)| format!("{faint}{name:11}{plain} {text}\n")).collect();
+        let first = if is_sample { self.payment(strong, plain) } else { self.routes(strong, plain) };
+        let operate = match stack.outputs.contains_key("TableName") {
+            true => format!(
+                "{strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
+                 eval \"$(curl -s {url}/operate)\"; {operators} watch\n\n"
+            ),
+            false => String::new(),
+        };
+        format!("listening on {url}\n\n{rows}\n{first}\n\n{operate}Ctrl-C ends everything.\n")
     }
 
     /// What programs can watch.

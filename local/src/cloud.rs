@@ -20,6 +20,8 @@ pub struct Cloud {
     /// Whether the sample runs here.
     pub is_sample: bool,
     pub all_routes: Vec<Route>,
+    /// Claims of every caller's token.
+    pub claims: Vec<(String, String)>,
     /// Makes the calls of the page's operator.
     pub operators: aws_sdk_dynamodb::Client,
     /// The variables of the operators' command line, as shell commands.

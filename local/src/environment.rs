@@ -39,9 +39,9 @@ impl Environment {
         self.status.is_warm()
     }
 
-    /// Starts the process before the first invocation; the error says why it cannot start.
+    /// Starts the process before the first invocation; the error says why it cannot start, and what to look at.
     pub async fn warm_up(&mut self) -> Result<(), String> {
-        self.ready().await.map(|_| ()).map_err(|failure| failure.message())
+        self.ready().await.map(|_| ()).map_err(|failure| format!("{}{}", failure.message(), failure.hint()))
     }
 
     pub async fn invoke(&mut self, request_id: String, payload: Bytes) -> Outcome {

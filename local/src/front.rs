@@ -104,7 +104,7 @@ async fn forward(
         Err(StatusCode::PAYLOAD_TOO_LARGE) => return too_large(),
         Err(status) => return gateway::message(status, "Bad Request"),
     };
-    let event = gateway::event(parts, &body, request_id, route);
+    let event = gateway::event(parts, &body, request_id, route, &cloud.claims);
     if event.len() > PAYLOAD_LIMIT {
         return too_large();
     }

@@ -30,7 +30,13 @@ const HOP_BY_HOP: [HeaderName; 7] = [
 ];
 
 /// The event that the function sees.
-pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: &Matched) -> Bytes {
+pub fn event(
+    parts: &Parts,
+    body: &Bytes,
+    request_id: Uuid,
+    route: &Matched,
+    claims: &[(String, String)],
+) -> Bytes {
     let now = SystemTime::now();
     // HTTP APIs pass the path decoded, and the query as it was sent.
     let path = percent_encoding::percent_decode_str(parts.uri.path()).decode_utf8_lossy();
@@ -54,7 +60,10 @@ pub fn event(parts: &Parts, body: &Bytes, request_id: Uuid, route: &Matched) -> 
         "timeEpoch": now.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64),
     });
     if let Some(tenant) = tenant(&parts.headers) {
-        context["authorizer"] = json!({ "jwt": { "claims": { "sub": tenant }, "scopes": null } });
+        let sub = [("sub", tenant)].into_iter();
+        let claims = sub.chain(claims.iter().map(|(name, value)| (&**name, &**value)));
+        let claims: BTreeMap<_, _> = claims.collect();
+        context["authorizer"] = json!({ "jwt": { "claims": claims, "scopes": null } });
     }
     let mut event = json!({
         "version": "2.0",

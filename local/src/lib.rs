@@ -234,6 +234,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         url: url.clone(),
         is_sample: settings.template.is_none(),
         all_routes: settings.routes.iter().chain(&stack.routes).cloned().collect(),
+        claims: settings.claims.clone(),
         operators: store.told_client().await,
         operate,
         queues,

@@ -211,6 +211,17 @@ impl Process {
 }
 
 impl InitFailure {
+    /// What whoever started it should look at.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::NotStarted(_) => "; is it a program, and built for this machine?",
+            Self::Reported(_) | Self::Exited(_) => "; its own lines are above",
+            Self::TimedOut => {
+                "; is it a Lambda function, which calls lambda_runtime::run or lambda_http::run?"
+            }
+        }
+    }
+
     pub fn message(&self) -> String {
         match self {
             Self::NotStarted(error) => format!("Runtime could not be started: {error}"),

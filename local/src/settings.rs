@@ -64,6 +64,9 @@ pub struct Settings {
     /// A route, before the template's: `POST /orders=orders`, `ANY /files/{proxy+}=files`
     #[arg(long = "route", value_name = "METHOD PATH=NAME", value_parser = Route::parse, help_heading = "Functions")]
     pub routes: Vec<Route>,
+    /// A claim of every caller's token, besides `sub`, which is the token's own text
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = pair, help_heading = "Functions")]
+    pub claims: Vec<(String, String)>,
     /// How many execution environments a function may have at once
     #[arg(long, env, default_value = "4")]
     #[arg(value_name = "COUNT", value_parser = number(1..=64_usize), help_heading = "Functions")]

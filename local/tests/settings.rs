@@ -53,6 +53,7 @@ fn an_argument_that_cannot_work_is_named_as_it_was_written() {
         (&["--parameter", "Name"], "--parameter=Name: must be NAME=VALUE"),
         (&["--parameter", "Other=x"], "infra/sample.yaml: it has no parameter Other"),
         (&["--env", "=x"], "--env==x: must be NAME=VALUE"),
+        (&["--claim", "scope"], "--claim=scope: must be NAME=VALUE"),
     ] {
         let error = refused(("TABLE_PREFIX", ""), arguments);
         assert!(error.contains(expected), "{error}");

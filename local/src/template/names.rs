@@ -94,7 +94,8 @@ impl Named {
         };
         let mut name = kebab(id.strip_suffix(suffix).filter(|rest| !rest.is_empty()).unwrap_or(id));
         if taken.contains(&(kind.to_owned(), name.clone())) {
-            name = format!("{}-{name}", kebab(within.unwrap_or("other")));
+            let within = within.ok_or_else(|| format!("another {kind} is called {name} here: rename one"))?;
+            name = format!("{}-{name}", kebab(within));
         }
         taken.insert((kind.to_owned(), name.clone()));
         let full_name = format!("{}{name}{}", place.prefix, if is_fifo { ".fifo" } else { "" });

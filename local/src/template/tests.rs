@@ -112,6 +112,10 @@ fn a_template_that_cannot_run_here_names_what_is_wrong() {
             resource("{ Type: AWS::Serverless::Application, Properties: { Location: other.yaml } }"),
             "there is no file other.yaml",
         ),
+        (
+            resource("{ Type: AWS::SQS::Queue }\n  OneQueue: { Type: AWS::SQS::Queue }"),
+            "OneQueue: another AWS::SQS::Queue",
+        ),
         (resource("{ Type: AWS::SQS::Queue, Condition: Gone }"), "there is no condition Gone"),
         (
             resource(

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    net::TcpListener,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::Command,
@@ -66,6 +67,48 @@ async fn a_function_of_ones_own_serves_its_routes_before_all_others() {
     assert_eq!(status(&cloud, "k-1").await, 404);
     build(&program, "payments");
     assert_eq!(status(&cloud, "k-2").await, 201);
+}
+
+#[test]
+fn what_cannot_start_is_named_and_says_what_to_look_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = folder.path().join("text");
+    fs::write(&text, "no program").expect("a file");
+    let text = text.display().to_string();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("its address").port().to_string();
+    for (port, program, expected) in [
+        (
+            "0",
+            "/bin/true",
+            "function mine: Runtime exited without providing a reason; its own lines are above",
+        ),
+        (
+            "0",
+            "/bin/false",
+            "function mine: Runtime exited with error: exit status 1; its own lines are above",
+        ),
+        ("0", &text, "function mine: Runtime could not be started: Permission denied"),
+        (&port, "/bin/true", "Address already in use (os error 98); set PORT to another port"),
+    ] {
+        let mut command = Command::new(PROGRAM);
+        command.env("PORT", port).args(["--function", &format!("mine={program}")]);
+        let ended = command.output().expect("it can be run");
+        let error = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(1) && error.contains(expected), "{program}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn each_token_has_the_claims_that_were_given() {
+    let claims = ["--claim", "sub=zeta", "--claim", "scope=pay"];
+    let configure = |command: &mut Command| {
+        command.args(claims);
+    };
+    let cloud = LocalCloud::configured(&[], configure).await;
+    assert_eq!(status(&cloud, "k-1").await, 201);
+    let charges = cloud.charges().await;
+    assert_eq!(charges[0].tenant, "zeta", "the claim, and not the token's text");
 }
 
 /// A stack of one's own: the route of a function, its table and queue, and the nested stack.
