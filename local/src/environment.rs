@@ -45,7 +45,7 @@ impl Environment {
     }
 
     pub async fn invoke(&mut self, request_id: String, payload: Bytes) -> Outcome {
-        let work = Work::new(request_id.clone(), payload.clone());
+        let work = Work::new(request_id.clone(), &payload);
         // A process that died while idle never got the invocation, so a second one may try.
         for _ in 0..2 {
             let timeout = self.definition.timeout;

@@ -5,6 +5,7 @@ use crate::{
     cloud::Cloud,
     environment::Outcome,
     events, gateway,
+    journal::Journal,
     log::{self, Level},
     messages, page,
     routes::Matched,
@@ -54,10 +55,19 @@ pub fn router(cloud: Cloud) -> Router {
 
 /// Requests for functions, before all routes of this cloud.
 async fn own(State(cloud): State<Arc<Cloud>>, request: Request, next: Next) -> Response {
-    match cloud.routes.find(request.method(), request.uri().path()) {
+    let path = request.uri().path();
+    let is_page = path == "/local" || path.starts_with("/local/");
+    match cloud.routes.find(request.method(), path) {
+        // A route for everything does not take the page's parts.
+        Some(route) if is_page && takes_everything(&route.key) => next.run(request).await,
         Some(route) => answer(&cloud, request, Some(&route)).await,
         None => next.run(request).await,
     }
+}
+
+/// Whether a route is `/{proxy+}`.
+fn takes_everything(key: &str) -> bool {
+    key.split_once(" /{").is_some_and(|(_, rest)| rest.ends_with("+}"))
 }
 
 /// What nothing else takes.
@@ -71,14 +81,15 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
     let id = request_id.to_string();
-    let client = route.and_then(|_| gateway::client(&parts.headers));
-    if let Some(client) = client {
-        cloud.journal.asked(&id, client, &format!("{} {}", parts.method, parts.uri.path()));
-    }
+    let mut told = gateway::client(&parts.headers).map(|(client, key)| {
+        cloud.journal.asked(&id, (client, &key), &format!("{} {}", parts.method, parts.uri.path()));
+        Told { journal: &cloud.journal, request_id: &id, answer: "gets no answer: it is gone".to_owned() }
+    });
     let mut response = forward(cloud, &parts, body, request_id, route).await;
-    if client.is_some() {
-        cloud.journal.answered(&id, &gateway::described(&response));
+    if let Some(told) = &mut told {
+        told.answer = gateway::described(&response);
     }
+    drop(told);
     let header = HeaderValue::from_str(&id).expect("an id is plain ASCII");
     response.headers_mut().insert(HeaderName::from_static("apigw-requestid"), header);
     let status = response.status();
@@ -87,6 +98,19 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
     let level = if status.is_server_error() { Level::Warn } else { Level::Info };
     log::note("gateway", level, &message, &[("request", &id)]);
     response
+}
+
+/// A request of which the journal hears. Its client may leave before it has an answer.
+struct Told<'a> {
+    journal: &'a Journal,
+    request_id: &'a str,
+    answer: String,
+}
+
+impl Drop for Told<'_> {
+    fn drop(&mut self) {
+        self.journal.answered(self.request_id, &self.answer);
+    }
 }
 
 /// Translates request and answer.

@@ -109,7 +109,7 @@ impl Function {
 
     /// Kills its processes, as a crash would.
     pub fn kill(&self) {
-        self.statuses.iter().for_each(|status| status.kill());
+        self.statuses.iter().for_each(|status| drop(status.kill()));
     }
 
     /// A warm environment, if there is one. The caller must hold a permit of `running`.

@@ -97,9 +97,11 @@ pub fn event(
     event.to_string().into()
 }
 
-/// The name of a client, and its idempotency key.
-pub fn client(headers: &HeaderMap) -> Option<(&str, &str)> {
-    let key = headers.get("idempotency-key")?.to_str().ok()?;
+/// The name of a client, and its idempotency key, which may be a string of RFC 8941.
+pub fn client(headers: &HeaderMap) -> Option<(&str, String)> {
+    let key = headers.get("idempotency-key")?.to_str().ok()?.trim();
+    let quoted = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
+    let key = quoted.map_or_else(|| key.to_owned(), |key| key.replace("\\\"", "\"").replace("\\\\", "\\"));
     Some((tenant(headers).unwrap_or("nobody"), key))
 }
 

@@ -88,6 +88,7 @@ use crate::{
 };
 use futures_util::future::try_join_all;
 use lambda_idempotency::internal::terminal::harmless;
+use reqwest::redirect::Policy;
 use serde_json::json;
 use std::{collections::HashMap, env, process::ExitCode, sync::Arc};
 use tokio::{
@@ -193,6 +194,10 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let variables = Variables::new(settings, &store, &queues, &bus, &stack, &provider.url);
     let operate = variables.operate(&store, &queues, &bus);
     let definitions = definitions::all(&stack, &variables, settings).map_err(Stopped::Usage)?;
+    let records = definitions.iter().find_map(|definition| definition.variables.get("IDEMPOTENCY_TABLE"));
+    if let Some(table) = records {
+        journal.is_about(table);
+    }
     let max = definitions.iter().map(|definition| definition.environments).sum::<usize>();
     let max = u32::try_from(max).expect("there are few functions");
     let metrics = Arc::<Metrics>::default();
@@ -223,11 +228,12 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let _triggers = triggers::start(&functions, &stack, &store, &streams, &queues, settings).await;
     let orders_table = stack.tables.iter().find(|table| table.name == "orders");
     let orders_table = orders_table.map(|table| table.full_name.clone());
+    let http = reqwest::Client::builder().redirect(Policy::none()).build();
     let cloud = Cloud {
         functions,
         routes,
         provider,
-        http: reqwest::Client::new(),
+        http: http.map_err(|error| error.to_string())?,
         gateway_timeout: settings.gateway_timeout,
         metrics,
         journal,

@@ -14,6 +14,7 @@ use crate::{
     status::Status,
 };
 use bytes::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
 use std::{
     io,
     os::unix::process::ExitStatusExt,
@@ -108,6 +109,7 @@ impl Launcher {
         // Before it is executed: what is built meanwhile is noticed.
         let built = definition.program.built();
         let mut child = self.command(status, definition, &api).spawn()?;
+        let (kills, freezes) = status.orders();
         let id = child.id().expect("a process that has not been waited for has an id");
         status.started(id);
         let metrics = self.metrics.clone();
@@ -123,8 +125,17 @@ impl Launcher {
         let (sender, exit) = watch::channel(None);
         // Taken out, because waiting for a child closes its standard input.
         let stdin = child.stdin.take().expect("stdin is piped");
-        let guard =
-            Guard { child, _stdin: stdin, logs, kill: kill.clone(), stop, status: status.clone(), permit };
+        let guard = Guard {
+            child,
+            _stdin: stdin,
+            logs,
+            kill: kill.clone(),
+            stop,
+            status: status.clone(),
+            kills,
+            freezes,
+            permit,
+        };
         tokio::spawn(guard.wait(sender));
         Ok(Process { api, poll: None, exit, kill, built })
     }
@@ -264,16 +275,22 @@ struct Guard {
     kill: Arc<Notify>,
     stop: watch::Receiver<bool>,
     status: Arc<Status>,
+    kills: watch::Receiver<()>,
+    freezes: watch::Receiver<bool>,
     permit: OwnedSemaphorePermit,
 }
 
 impl Guard {
     async fn wait(mut self, exit: watch::Sender<Option<ExitStatus>>) {
-        let (ended, crashed) = select! {
-            ended = self.child.wait() => (ended, true),
-            () = self.status.killed() => (end(&mut self.child).await, true),
-            () = self.kill.notified() => (end(&mut self.child).await, false),
-            () = stopped(&mut self.stop) => (end(&mut self.child).await, false),
+        let (ended, crashed) = loop {
+            select! {
+                ended = self.child.wait() => break (ended, true),
+                Ok(()) = self.kills.changed() => break (end(&mut self.child).await, true),
+                () = self.kill.notified() => break (end(&mut self.child).await, false),
+                () = stopped(&mut self.stop) => break (end(&mut self.child).await, false),
+                // Here, and not by whoever asks: its id is not yet another process's.
+                Ok(()) = self.freezes.changed() => signal(&self.child, *self.freezes.borrow_and_update()),
+            }
         };
         let ended = ended.unwrap_or(ExitStatus::from_raw(9));
         let _ = time::timeout(LAST_WORDS, async {
@@ -292,6 +309,14 @@ impl Guard {
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the launcher is gone: that is a stop too.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// Stops the process, or lets it go on.
+fn signal(child: &Child, freezes: bool) {
+    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let signal = if freezes { Signal::STOP } else { Signal::CONT };
+    // If it has just ended, there is nothing to stop.
+    let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
 async fn end(child: &mut Child) -> io::Result<ExitStatus> {

@@ -58,24 +58,31 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
     headers.remove(header::HOST);
     headers.remove(header::CONTENT_LENGTH);
     let url = format!("{}{}", recorder.endpoint, parts.uri);
-    let sent = recorder.client.request(parts.method, url).headers(headers).body(body).send().await;
-    let answer = async {
-        let answer = sent?;
-        let (status, mut headers) = (answer.status(), answer.headers().clone());
-        headers.remove(header::CONTENT_LENGTH);
-        headers.remove(header::TRANSFER_ENCODING);
-        Ok::<_, reqwest::Error>((status, headers, answer.bytes().await?))
-    };
-    let (status, headers, body) = match answer.await {
-        Ok(answer) => answer,
-        Err(_) => return StatusCode::BAD_GATEWAY.into_response(),
-    };
-    if let Some((operation, request)) = told {
-        recorder.tell(&parts.headers, &operation, &request, status, &body);
+    let request = recorder.client.request(parts.method, url).headers(headers).body(body);
+    // In a task of its own: as with DynamoDB, a call that has begun ends, even if its caller dies.
+    let passed = tokio::spawn(async move {
+        let (status, headers, body) = sent(request).await?;
+        if let Some((operation, request)) = told {
+            recorder.tell(&parts.headers, &operation, &request, status, &body);
+        }
+        Ok::<_, reqwest::Error>((status, headers, body))
+    });
+    match passed.await {
+        Ok(Ok((status, headers, body))) => {
+            let mut response = Response::new(Body::from(body));
+            (*response.status_mut(), *response.headers_mut()) = (status, headers);
+            response
+        }
+        _ => StatusCode::BAD_GATEWAY.into_response(),
     }
-    let mut response = Response::new(Body::from(body));
-    (*response.status_mut(), *response.headers_mut()) = (status, headers);
-    response
+}
+
+async fn sent(request: reqwest::RequestBuilder) -> reqwest::Result<(StatusCode, HeaderMap, Bytes)> {
+    let answer = request.send().await?;
+    let (status, mut headers) = (answer.status(), answer.headers().clone());
+    headers.remove(header::CONTENT_LENGTH);
+    headers.remove(header::TRANSFER_ENCODING);
+    Ok((status, headers, answer.bytes().await?))
 }
 
 /// The request, which asks for its capacity units.
@@ -90,7 +97,8 @@ fn with_capacity(request: &Value) -> Bytes {
 impl Recorder {
     fn tell(&self, headers: &HeaderMap, operation: &str, request: &Value, status: StatusCode, body: &[u8]) {
         let answer = serde_json::from_slice(body).unwrap_or_default();
-        if let Some(call) = Call::of(operation, request, status.is_success(), &answer) {
+        let Some(table) = self.journal.table() else { return };
+        if let Some(call) = Call::of(table, operation, request, status.is_success(), &answer) {
             let request_id = text(headers, "x-amzn-trace-id").and_then(request_id);
             self.journal.stored(request_id.as_deref(), program(headers).unwrap_or("operator"), &call);
         }
@@ -111,4 +119,24 @@ fn program(headers: &HeaderMap) -> Option<&str> {
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_asks_for_its_units_and_a_call_names_its_invocation() {
+        let asked = |request: Value| {
+            let request: Value = serde_json::from_slice(&with_capacity(&request)).unwrap();
+            request["ReturnConsumedCapacity"].clone()
+        };
+        assert_eq!(asked(json!({})), "TOTAL");
+        assert_eq!(asked(json!({ "ReturnConsumedCapacity": "NONE" })), "TOTAL");
+        assert_eq!(asked(json!({ "ReturnConsumedCapacity": "INDEXES" })), "INDEXES");
+        let id = "0123abcd-4567-4abc-8def-0123456789ab";
+        let trace = "Root=1-0123abcd-45674abc8def0123456789ab;Sampled=0";
+        assert_eq!(request_id(trace).as_deref(), Some(id));
+        assert_eq!(request_id("Root=1-x;Sampled=0"), None);
+    }
 }

@@ -8,17 +8,20 @@ use crate::{
     log::{self, Level, Source},
     work::Work,
 };
-use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use tokio::sync::Notify;
+use tokio::sync::watch;
+
+const NO_PROCESS: &str = "it has no process";
 
 /// One environment.
 pub struct Status {
     pub function: &'static str,
     pub number: usize,
     journal: journal::Shared,
-    killed: Notify,
+    kills: watch::Sender<()>,
+    /// Whether its process shall be stopped.
+    frozen: watch::Sender<bool>,
     inner: Mutex<Inner>,
 }
 
@@ -94,7 +97,14 @@ impl Status {
             last_end: None,
         };
         let inner = Mutex::new(Inner { figures, unlogged: None });
-        Self { function, number, journal, killed: Notify::new(), inner }
+        Self {
+            function,
+            number,
+            journal,
+            kills: watch::Sender::default(),
+            frozen: watch::Sender::default(),
+            inner,
+        }
     }
 
     pub fn figures(&self) -> Figures {
@@ -182,12 +192,19 @@ impl Status {
 
     /// It could not be started for this work.
     pub fn not_started(&self, work: &Work, message: &str) {
+        self.journal.took(&self.name(), work);
         self.log_end(&format!("cannot start: {message}"), Some(work));
+        self.journal.is_free(&self.name());
     }
 
-    /// Kills the process, if there is one.
-    pub fn kill(&self) {
-        self.killed.notify_waiters();
+    /// Kills the process.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn kill(&self) -> Result<(), String> {
+        self.lock().figures.pid.ok_or_else(|| NO_PROCESS.to_owned())?;
+        self.kills.send_replace(());
+        Ok(())
     }
 
     /// Stops the process, or lets it go on.
@@ -196,19 +213,18 @@ impl Status {
     /// If there is no process.
     pub fn freeze(&self, freezes: bool) -> Result<(), String> {
         let mut inner = self.lock();
-        let pid = inner.figures.pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
-        let pid = pid.ok_or_else(|| "it has no process".to_owned())?;
-        let signal = if freezes { Signal::STOP } else { Signal::CONT };
-        kill_process(pid, signal).map_err(|error| error.to_string())?;
+        inner.figures.pid.ok_or_else(|| NO_PROCESS.to_owned())?;
         inner.figures.frozen = freezes;
         drop(inner);
+        self.frozen.send_replace(freezes);
         self.journal.happened(&self.name(), if freezes { "is frozen" } else { "goes on" });
         Ok(())
     }
 
-    /// Waits until somebody kills the process.
-    pub async fn killed(&self) {
-        self.killed.notified().await;
+    /// What is asked of a process that starts now: its kills, and whether it shall be stopped.
+    pub fn orders(&self) -> (watch::Receiver<()>, watch::Receiver<bool>) {
+        self.frozen.send_replace(false);
+        (self.kills.subscribe(), self.frozen.subscribe())
     }
 
     pub fn source(&self, pid: u32) -> Source {
@@ -216,7 +232,7 @@ impl Status {
     }
 
     fn log_end(&self, reason: &str, work: Option<&Work>) {
-        let (id, what) = work.map(|work| (work.request_id.clone(), work.what())).unwrap_or_default();
+        let (id, what) = work.map(|work| (work.request_id.clone(), work.what.clone())).unwrap_or_default();
         let fields = [("request", &*id), ("on", &what)];
         self.journal.happened(&self.name(), reason);
         log::say(&self.name(), Level::Error, reason, if work.is_some() { &fields } else { &[] });

@@ -18,13 +18,13 @@ function watch() {
 
 // Parts that wait: nothing changes under a finger, or while somebody types.
 const waiting = new Map();
-let isPressed = false;
-addEventListener("pointerdown", () => { isPressed = true; });
-for (const over of ["pointerup", "pointercancel"]) addEventListener(over, () => { isPressed = false; });
+let pressed = 0;
+addEventListener("pointerdown", () => { pressed = Date.now(); });
+for (const over of ["pointerup", "pointercancel"]) addEventListener(over, () => { pressed = 0; });
 
 // Replaces parts; the focus, what is open, and what was typed stay.
 function replace() {
-  if (isPressed) return;
+  if (Date.now() - pressed < 2000) return;
   for (const [id, html] of waiting) {
     const part = document.getElementById(id);
     const active = part.contains(document.activeElement) ? document.activeElement : undefined;
@@ -62,12 +62,14 @@ document.addEventListener("submit", async (event) => {
   const body = new URLSearchParams(new FormData(event.target, event.submitter));
   try {
     const answer = await fetch(event.target.action, { method: "POST", body });
-    const json = await answer.json();
+    const text = await answer.text();
+    if (answer.status === 422) return say(text);
+    const json = JSON.parse(text);
     if (!answer.ok) return say(json.message);
     say(json.message ?? "");
     if (json.key !== undefined) {
       send.elements.key.value = json.key;
-      send.elements.body.value = json.body;
+      if (json.body) send.elements.body.value = json.body;
       show(json.timeline);
     }
   } catch {

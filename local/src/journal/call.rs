@@ -1,6 +1,6 @@
 //! A call of DynamoDB about records, in the words of this project.
 
-use super::timeline::{Kind, Step};
+use super::timeline::{Cost, Kind, Step};
 use lambda_idempotency::key::RecordKey;
 use serde_json::Value;
 
@@ -10,62 +10,64 @@ const RECORD: &str = "record";
 /// A call, and what came of it.
 #[derive(Debug, PartialEq)]
 pub struct Call {
-    pub operation: String,
     /// The partition keys of the records that it is about.
     pub records: Vec<String>,
     /// The record that it has written.
     pub item: Option<Value>,
     /// What it does, if it does not write the record.
     does: &'static str,
-    /// Why it was refused; with the record's state, if the answer has it.
+    /// Why it was refused.
     refused: Option<String>,
-    /// Capacity units. Of what is refused, the answer has none: as AWS counts it for records of 1 KB.
-    units: f64,
+    pub cost: Cost,
 }
 
 impl Call {
-    /// Reads a request and its answer. `None` if it is not about records.
-    pub fn of(operation: &str, request: &Value, is_accepted: bool, answer: &Value) -> Option<Self> {
-        let parts = match operation {
+    /// Reads a request to this table of records, and its answer. `None` if it is not about records.
+    pub fn of(
+        table: &str,
+        operation: &str,
+        request: &Value,
+        is_accepted: bool,
+        answer: &Value,
+    ) -> Option<Self> {
+        let parts: Vec<_> = match operation {
             "TransactWriteItems" => {
-                request["TransactItems"].as_array().map(Vec::as_slice).unwrap_or_default()
+                let parts = request["TransactItems"].as_array().map(Vec::as_slice).unwrap_or_default();
+                parts.iter().filter_map(|part| part.as_object()?.values().next()).collect()
             }
-            "PutItem" | "UpdateItem" | "DeleteItem" | "GetItem" => std::slice::from_ref(request),
+            "PutItem" | "UpdateItem" | "DeleteItem" | "GetItem" => vec![request],
             _ => return None,
         };
-        let parts = parts.iter().flat_map(|part| match operation {
-            "TransactWriteItems" => part.as_object().map(|part| part.values().collect()).unwrap_or_default(),
-            _ => vec![part],
-        });
-        let (mut records, mut written, mut does, mut count) = (Vec::new(), None, "writes beside it", 0);
-        for part in parts {
-            count += 1;
-            let place = if part["Item"].is_null() { &part["Key"] } else { &part["Item"] };
-            let Some(pk) = place["pk"]["S"].as_str().filter(|pk| RecordKey::from_partition_key(pk).is_some())
-            else {
-                continue;
-            };
+        let reads = operation == "GetItem";
+        let (mut records, mut written) = (Vec::new(), None);
+        let mut does = if reads { "reads beside it" } else { "writes beside it" };
+        for (place, part) in parts.iter().enumerate().filter(|(_, part)| part["TableName"] == table) {
+            let key = if part["Item"].is_null() { &part["Key"] } else { &part["Item"] };
+            let pk = key["pk"]["S"].as_str().filter(|pk| RecordKey::from_partition_key(pk).is_some());
+            let Some(pk) = pk else { continue };
             if !records.iter().any(|record| record == pk) {
                 records.push(pk.to_owned());
             }
-            match place["sk"]["S"].as_str() {
-                Some(RECORD) if part["Item"].is_object() => written = Some(part["Item"].clone()),
-                Some(RECORD) if operation == "GetItem" => does = "reads the record",
-                _ if operation == "GetItem" => does = "reads beside it",
-                _ => {}
+            if key["sk"]["S"] == RECORD {
+                match part["Item"].is_object() {
+                    true => written = Some((place, part["Item"].clone())),
+                    false if reads => does = "reads the record",
+                    false => {}
+                }
             }
         }
         if records.is_empty() {
             return None;
         }
-        let item = written.clone().filter(|_| is_accepted);
-        let refused = (!is_accepted).then(|| refusal(answer));
-        let units = match is_accepted {
+        let place = written.as_ref().map(|(place, _)| *place);
+        let refused = (!is_accepted).then(|| refusal(answer, place));
+        let used = match is_accepted {
             true => capacity(&answer["ConsumedCapacity"]),
-            false if operation == "TransactWriteItems" => f64::from(2 * count),
-            false => 1.0,
+            false => refused_capacity(answer, parts.len()),
         };
-        Some(Self { operation: operation.to_owned(), records, item, does, refused, units })
+        let (reads, writes) = if reads { (used, 0.0) } else { (0.0, used) };
+        let item = written.map(|(_, item)| item).filter(|_| is_accepted);
+        Some(Self { records, item, does, refused, cost: Cost { round_trips: 1, reads, writes } })
     }
 
     /// Its step in a timeline of a record that was `before`.
@@ -75,7 +77,7 @@ impl Call {
             (None, Some(item)) => (Kind::Change, change(before, item)),
             (None, None) => (Kind::Look, self.does.to_owned()),
         };
-        Step { round_trips: 1, units: self.units, ..Step::new(who, kind, &what) }
+        Step { cost: self.cost, ..Step::new(who, kind, &what) }
     }
 }
 
@@ -86,50 +88,103 @@ fn capacity(consumed: &Value) -> f64 {
     }
 }
 
-/// Why a write was refused.
-fn refusal(answer: &Value) -> String {
-    let kind = answer["__type"].as_str().unwrap_or_default();
-    let kind = kind.rsplit('#').next().unwrap_or_default();
-    let found = match answer["CancellationReasons"].as_array() {
-        Some(reasons) => reasons.iter().map(|reason| &reason["Item"]).find(|item| item.is_object()),
-        None => Some(&answer["Item"]),
+/// What AWS counts for a write whose condition failed, which its answer does not say: a unit for each KB of what was found, and two for each
+/// item of a transaction.
+fn refused_capacity(answer: &Value, parts: usize) -> f64 {
+    match kind(answer) {
+        FAILED => (size(&answer["Item"]) as f64 / 1024.0).ceil().max(1.0),
+        CANCELLED => 2.0 * parts as f64,
+        _ => 0.0,
+    }
+}
+
+/// The size of an item, about: its names and values, without the types of DynamoDB's JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => {
+            let member = |(name, value): (&String, &Value)| match (&**name, value) {
+                ("B", Value::String(base64)) => base64.len() * 3 / 4,
+                (name, value) if TYPES.contains(&name) => size(value),
+                (name, value) => name.len() + size(value),
+            };
+            members.iter().map(member).sum()
+        }
+        Value::Array(values) => values.iter().map(size).sum(),
+        Value::String(text) => text.len(),
+        _ => 1,
+    }
+}
+
+/// The types of DynamoDB's JSON.
+const TYPES: [&str; 7] = ["S", "N", "B", "BOOL", "NULL", "L", "M"];
+const FAILED: &str = "ConditionalCheckFailedException";
+const CANCELLED: &str = "TransactionCanceledException";
+
+fn kind(answer: &Value) -> &str {
+    answer["__type"].as_str().unwrap_or_default().rsplit('#').next().unwrap_or_default()
+}
+
+/// Why a write was refused, whose record is at this place of its transaction.
+fn refusal(answer: &Value, place: Option<usize>) -> String {
+    let found = |item: &Value| match item["state"]["S"].as_str() {
+        Some(state) => format!("finds it {}", spoken(state)),
+        None => "is refused: the record has changed".to_owned(),
     };
-    let state = found.and_then(|item| item["state"]["S"].as_str()).map(spoken);
-    match (kind, state) {
-        ("ConditionalCheckFailedException" | "TransactionCanceledException", Some(state)) => {
-            format!("finds it {state}")
+    match kind(answer) {
+        FAILED => found(&answer["Item"]),
+        CANCELLED => {
+            let reasons = answer["CancellationReasons"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let code = |reason: &Value| reason["Code"].as_str().unwrap_or("None").to_owned();
+            let own = place
+                .and_then(|place| reasons.get(place))
+                .filter(|own| code(own) == "ConditionalCheckFailed");
+            let other = reasons.iter().map(code).find(|code| code != "None");
+            match (own, other.as_deref()) {
+                (Some(own), _) => found(&own["Item"]),
+                (None, Some("ConditionalCheckFailed")) => {
+                    "is refused: the condition of a row fails".to_owned()
+                }
+                (None, code) => format!("is refused: {}", code.unwrap_or(CANCELLED)),
+            }
         }
-        ("ConditionalCheckFailedException" | "TransactionCanceledException", None) => {
-            "is refused: the record has changed".to_owned()
-        }
-        (kind, _) => format!("is refused: {kind}"),
+        kind => format!("is refused: {kind}"),
     }
 }
 
 /// What a write makes of a record.
 fn change(before: &Value, after: &Value) -> String {
-    let text = |item: &Value, name: &str| item[name]["S"].as_str().unwrap_or_default().to_owned();
-    let number = |item: &Value, name: &str| item[name]["N"].as_str().unwrap_or("1").to_owned();
-    let (was, is) = (text(before, "state"), text(after, "state"));
+    let text = |item: &Value, name: &str| item[name]["S"].as_str().map(spoken).unwrap_or_default();
+    let number = |name: &str| after[name]["N"].as_str().unwrap_or("0").to_owned();
+    let differs = |name: &str| before[name] != after[name];
     let by = match &*text(after, "settled_by") {
         "" | "worker" => String::new(),
         by => format!(", by {by}"),
     };
-    let is_same = was == is && before["attempt"] == after["attempt"];
-    match &*is {
-        "in_progress" if is_same && before["phases"] != after["phases"] => {
-            "keeps a recovery point".to_owned()
+    let was = if differs("attempt") {
+        "another execution"
+    } else {
+        before["state"]["S"].as_str().unwrap_or_default()
+    };
+    match (was, after["state"]["S"].as_str().unwrap_or_default()) {
+        ("in_progress", "in_progress") if differs("phases") => "keeps a recovery point".to_owned(),
+        ("in_progress", "in_progress") if differs("lease_until") => "extends the lease".to_owned(),
+        ("unknown", "unknown") if differs("cause") => format!("unknown: {}", text(after, "cause")),
+        ("unknown", "unknown") if differs("asked") => {
+            format!("stays unknown: asked {} times", number("asked"))
         }
-        "in_progress" if is_same => "extends the lease".to_owned(),
-        "in_progress" => match &*number(after, "attempts") {
-            "1" => "reserve: in progress".to_owned(),
-            attempts => format!("takes over: in progress, execution {attempts}"),
+        ("completed", "completed") => "changes what is kept of the answer".to_owned(),
+        (was, is) if was == is => "notes what was reported besides".to_owned(),
+        ("unknown", "in_progress") => "is in progress again: its worker lives".to_owned(),
+        ("pending", "in_progress") => format!("claim: in progress, execution {}", number("attempts")),
+        (_, "in_progress") => match (&*number("attempts"), before["state"]["S"].as_str()) {
+            (attempts, Some("pending")) => format!("claim: in progress, execution {attempts}"),
+            ("1", _) => "reserve: in progress".to_owned(),
+            (attempts, _) => format!("take over: in progress, execution {attempts}"),
         },
-        "completed" => format!("complete{by}"),
-        "failed_retryable" => format!("release{by}: the next retry runs it"),
-        "unknown" if is_same => format!("stays unknown: asked {} times", number(after, "asked")),
-        "unknown" => format!("unknown: {}", spoken(&text(after, "cause"))),
-        other => spoken(other),
+        (_, "completed") => format!("complete{by}"),
+        (_, "failed_retryable") => format!("release{by}: the next retry runs it"),
+        (_, "unknown") => format!("unknown: {}", text(after, "cause")),
+        (_, other) => spoken(other),
     }
 }
 
@@ -143,6 +198,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    const TABLE: &str = "t";
+
     fn item(state: &str, attempt: &str, attempts: &str) -> Value {
         json!({
             "pk": { "S": "acme#pay#k" }, "sk": { "S": "record" },
@@ -150,36 +207,53 @@ mod tests {
         })
     }
 
-    fn said(before: &Value, after: Value) -> String {
-        let request = json!({ "TableName": "t", "Item": after });
+    fn with(mut item: Value, name: &str, value: Value) -> Value {
+        item[name] = value;
+        item
+    }
+
+    fn said(before: &Value, after: &Value) -> String {
+        let request = json!({ "TableName": TABLE, "Item": after });
         let answer = json!({ "ConsumedCapacity": { "CapacityUnits": 2.0 } });
-        let call = Call::of("PutItem", &request, true, &answer).expect("it is about a record");
-        assert_eq!((call.records.clone(), call.item.as_ref()), (vec!["acme#pay#k".to_owned()], Some(&after)));
+        let call = Call::of(TABLE, "PutItem", &request, true, &answer).expect("it is about a record");
+        assert_eq!((call.records.clone(), call.item.as_ref()), (vec!["acme#pay#k".to_owned()], Some(after)));
         let step = call.step("pay", before);
-        assert_eq!((step.kind, step.round_trips, step.units), (Kind::Change, 1, 2.0));
+        assert_eq!((step.kind, step.cost), (Kind::Change, Cost { round_trips: 1, reads: 0.0, writes: 2.0 }));
         step.what
     }
 
     #[test]
     fn a_write_is_named_by_what_it_makes_of_the_record() {
         let first = item("in_progress", "a", "1");
-        let with = |mut item: Value, name: &str, value: Value| {
-            item[name] = value;
-            item
-        };
-        let unknown = with(item("unknown", "a", "1"), "cause", json!({ "S": "lease_expired" }));
+        let text = |text: &str| json!({ "S": text });
+        let number = |number: &str| json!({ "N": number });
+        let unknown = with(item("unknown", "a", "1"), "cause", text("lease_expired"));
+        let completed = with(item("completed", "a", "1"), "settled_by", text("worker"));
         for (before, after, expected) in [
-            (&Value::Null, first.clone(), "reserve: in progress"),
-            (&first, first.clone(), "extends the lease"),
-            (&first, with(first.clone(), "phases", json!({ "L": [] })), "keeps a recovery point"),
-            (&first, unknown.clone(), "unknown: lease expired"),
-            (&unknown, with(unknown.clone(), "asked", json!({ "N": "2" })), "stays unknown: asked 2 times"),
-            (&unknown, item("in_progress", "b", "2"), "takes over: in progress, execution 2"),
-            (&first, with(item("completed", "a", "1"), "settled_by", json!({ "S": "worker" })), "complete"),
+            (&Value::Null, &first, "reserve: in progress"),
+            (&first, &with(first.clone(), "lease_until", number("9")), "extends the lease"),
+            (&first, &with(first.clone(), "phases", json!({ "L": [] })), "keeps a recovery point"),
+            (&first, &with(first.clone(), "reported", text("effect")), "notes what was reported besides"),
+            (&first, &unknown, "unknown: lease expired"),
+            (&unknown, &first, "is in progress again: its worker lives"),
+            (&unknown, &with(unknown.clone(), "asked", number("2")), "stays unknown: asked 2 times"),
+            (&unknown, &with(unknown.clone(), "cause", text("held")), "unknown: held"),
+            (
+                &item("failed_retryable", "a", "1"),
+                &item("in_progress", "b", "2"),
+                "take over: in progress, execution 2",
+            ),
+            (&item("pending", "a", "0"), &item("in_progress", "b", "1"), "claim: in progress, execution 1"),
+            (&first, &completed, "complete"),
+            (
+                &completed,
+                &with(completed.clone(), "status", number("200")),
+                "changes what is kept of the answer",
+            ),
             (
                 &unknown,
-                with(item("failed_retryable", "a", "1"), "settled_by", json!({ "S": "provider" })),
-                "release, by provider: the next retry runs it",
+                &with(item("failed_retryable", "a", "1"), "settled_by", text("not_begun")),
+                "release, by not begun: the next retry runs it",
             ),
         ] {
             assert_eq!(said(before, after), expected);
@@ -188,34 +262,66 @@ mod tests {
 
     #[test]
     fn what_is_refused_shows_what_was_found() {
-        let put = json!({ "TableName": "t", "Item": item("in_progress", "b", "1") });
-        let failed = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException";
-        let answer = json!({ "__type": failed, "Item": item("completed", "a", "1") });
-        let call = Call::of("PutItem", &put, false, &answer).unwrap();
-        let step = call.step("pay", &Value::Null);
-        assert_eq!((step.kind, &*step.what, step.units), (Kind::Look, "finds it completed", 1.0));
-        assert_eq!(call.item, None, "nothing was written");
-
-        let row = json!({ "Put": { "TableName": "rows", "Item": { "pk": { "S": "acme" } } } });
+        let put = json!({ "TableName": TABLE, "Item": item("in_progress", "b", "1") });
+        let row = json!({ "Put": { "TableName": "rows", "Item": { "pk": { "S": "acme#order#17" } } } });
         let transaction = json!({ "TransactItems": [{ "Put": put }, row] });
+        let error = |kind: &str| format!("com.amazonaws.dynamodb.v20120810#{kind}");
+        let found = item("completed", "a", "1");
+        let none = json!({ "Code": "None" });
+        let failed = json!({ "Code": "ConditionalCheckFailed" });
         let cancelled =
-            json!({ "__type": "a#TransactionCanceledException", "CancellationReasons": [{}, {}] });
-        let call = Call::of("TransactWriteItems", &transaction, false, &cancelled).unwrap();
-        let step = call.step("pay", &Value::Null);
-        assert_eq!((&*step.what, step.units), ("is refused: the record has changed", 4.0));
+            |reasons: Value| json!({ "__type": error(CANCELLED), "CancellationReasons": reasons });
+        let failed_with = json!({ "Code": "ConditionalCheckFailed", "Item": found });
+        for (operation, request, answer, expected, writes) in [
+            ("PutItem", &put, json!({ "__type": error(FAILED), "Item": found }), "finds it completed", 1.0),
+            ("PutItem", &put, json!({ "__type": error(FAILED) }), "is refused: the record has changed", 1.0),
+            ("PutItem", &put, json!({ "__type": "x#Throttled" }), "is refused: Throttled", 0.0),
+            (TRANSACT, &transaction, cancelled(json!([failed_with, none])), "finds it completed", 4.0),
+            (
+                TRANSACT,
+                &transaction,
+                cancelled(json!([none, failed])),
+                "is refused: the condition of a row fails",
+                4.0,
+            ),
+            (
+                TRANSACT,
+                &transaction,
+                cancelled(json!([none, { "Code": "TransactionConflict" }])),
+                "is refused: TransactionConflict",
+                4.0,
+            ),
+        ] {
+            let call = Call::of(TABLE, operation, request, false, &answer).unwrap();
+            let step = call.step("pay", &Value::Null);
+            assert_eq!((step.kind, &*step.what, step.cost.writes), (Kind::Look, expected, writes));
+            assert_eq!(
+                (call.item, call.records.len()),
+                (None, 1),
+                "nothing was written, and a row is no record"
+            );
+        }
+        let long = with(found.clone(), "body", json!({ "B": "x".repeat(4_000) }));
+        let answer = json!({ "__type": error(FAILED), "Item": long });
+        assert_eq!(Call::of(TABLE, "PutItem", &put, false, &answer).unwrap().cost.writes, 3.0);
         let used = json!({ "ConsumedCapacity": [{ "CapacityUnits": 2.0 }, { "CapacityUnits": 4.0 }] });
-        let call = Call::of("TransactWriteItems", &transaction, true, &used).unwrap();
-        assert_eq!((call.records.len(), call.step("pay", &Value::Null).units), (1, 6.0));
+        assert_eq!(Call::of(TABLE, TRANSACT, &transaction, true, &used).unwrap().cost.writes, 6.0);
     }
+
+    const TRANSACT: &str = "TransactWriteItems";
 
     #[test]
     fn other_calls_are_not_told() {
-        let row = json!({ "TableName": "rows", "Item": { "pk": { "S": "acme" } } });
+        let row =
+            json!({ "TableName": "rows", "Item": { "pk": { "S": "acme#pay#k" }, "sk": { "S": "record" } } });
         for (operation, request) in [("PutItem", row), ("Query", json!({})), ("PutItem", json!(1))] {
-            assert_eq!(Call::of(operation, &request, true, &json!({})), None);
+            assert_eq!(Call::of(TABLE, operation, &request, true, &json!({})), None);
         }
-        let read = json!({ "Key": { "pk": { "S": "acme#pay#k" }, "sk": { "S": "record" } } });
-        let call = Call::of("GetItem", &read, true, &json!({ "ConsumedCapacity": { "CapacityUnits": 1.0 } }));
-        assert_eq!(call.unwrap().step("pay", &Value::Null).what, "reads the record");
+        let key = json!({ "pk": { "S": "acme#pay#k" }, "sk": { "S": "record" } });
+        let read = json!({ "TableName": TABLE, "Key": key });
+        let answer = json!({ "ConsumedCapacity": { "CapacityUnits": 1.0 } });
+        let call = Call::of(TABLE, "GetItem", &read, true, &answer).unwrap();
+        assert_eq!(call.cost, Cost { round_trips: 1, reads: 1.0, writes: 0.0 });
+        assert_eq!(call.step("pay", &Value::Null).what, "reads the record");
     }
 }

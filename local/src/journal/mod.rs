@@ -15,13 +15,14 @@ mod timeline;
 
 pub use call::Call;
 pub use keys::records;
-pub use timeline::{Kind, Step, Timeline};
+pub use timeline::{Cost, Kind, Step, Timeline};
 
 use crate::work::Work;
 use lambda_idempotency::key::RecordKey;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::watch;
 
@@ -34,14 +35,19 @@ const MAX_INVOCATIONS: usize = 2_000;
 #[derive(Default)]
 pub struct Journal {
     inner: Mutex<Inner>,
+    /// The name of the table of records.
+    table: OnceLock<String>,
     /// How often it has changed.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
 struct Inner {
-    next: u64,
+    /// How often a timeline was used.
+    uses: u64,
     timelines: BTreeMap<u64, Timeline>,
+    /// When each timeline was used last.
+    used: HashMap<u64, u64>,
     /// By the client's name and its key.
     by_client: HashMap<(String, String), u64>,
     /// By the record's partition key.
@@ -62,6 +68,16 @@ struct Invocation {
 }
 
 impl Journal {
+    /// Names the table of records. Calls that come before it are not told.
+    pub fn is_about(&self, table: &str) {
+        self.table.get_or_init(|| table.to_owned());
+    }
+
+    /// The table of records, if there is one.
+    pub fn table(&self) -> Option<&str> {
+        self.table.get().map(String::as_str)
+    }
+
     /// A client sends this request with this key.
     pub fn asked(&self, request_id: &str, client: (&str, &str), what: &str) {
         let mut inner = self.change();
@@ -83,16 +99,14 @@ impl Journal {
         let mut inner = self.change();
         inner.working.insert(environment.to_owned(), work.request_id.clone());
         inner.invocation(&work.request_id).environment = environment.to_owned();
-        // A request of a client was told already.
+        // Of records that are known: a stream tells of thousands.
         let mut touched = Vec::new();
-        for record in work.records() {
-            let id = inner.of_record(&record, None);
-            inner.touch(&work.request_id, id);
+        for id in work.records.iter().filter_map(|record| inner.by_record.get(record).copied()) {
             touched.extend(Some(id).filter(|id| !touched.contains(id)));
         }
-        let what = work.what();
         for id in touched {
-            inner.add(id, Step::new(function(environment), Kind::Event, &what));
+            inner.touch(&work.request_id, id);
+            inner.add(id, Step::new(function(environment), Kind::Event, &work.what));
         }
     }
 
@@ -123,7 +137,7 @@ impl Journal {
             let mut step = call.step(&who, inner.timelines[&id].last_seen(record));
             if place > 0 {
                 // The round trip is counted once.
-                (step.round_trips, step.units) = (0, 0.0);
+                step.cost = Cost::default();
             }
             if let Some(timeline) = inner.timelines.get_mut(&id) {
                 timeline.see(record, call.item.as_ref());
@@ -132,12 +146,16 @@ impl Journal {
         }
     }
 
-    /// An environment calls the provider with this key. Returns the timeline, if there is one.
+    /// An environment calls the provider with this key. Returns the timeline, if it is known: a first call belongs to the only key of its
+    /// invocation.
     pub fn called(&self, environment: Option<&str>, key: &str, what: &str) -> Option<u64> {
         let mut inner = self.change();
-        let request_id = environment.and_then(|environment| inner.working.get(environment).cloned());
-        let latest = || request_id.and_then(|id| inner.invocations.get(&id)?.timelines.last().copied());
-        let id = inner.by_call.get(key).copied().or_else(latest)?;
+        let request_id = environment.and_then(|environment| inner.working.get(environment));
+        let only = request_id.and_then(|id| match &inner.invocations.get(id)?.timelines[..] {
+            [only] if inner.timelines.contains_key(only) => Some(*only),
+            _ => None,
+        });
+        let id = inner.by_call.get(key).copied().or(only)?;
         inner.by_call.insert(key.to_owned(), id);
         inner.add(id, Step::new(environment.map_or("somebody", function), Kind::Call, what));
         Some(id)
@@ -206,18 +224,30 @@ impl Inner {
         id
     }
 
+    /// Begins a timeline. If there are too many, the one that was used least recently goes.
     fn begin(&mut self, timeline: Timeline) -> u64 {
-        let id = self.next;
-        self.next += 1;
+        // Not from 0: after a restart, an address of the page must not lead to another key.
+        let since =
+            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+        let id = self.timelines.last_key_value().map_or_else(since, |(last, _)| last + 1);
         self.timelines.insert(id, timeline);
+        self.use_now(id);
         if self.timelines.len() > MAX_TIMELINES {
-            let (gone, _) = self.timelines.pop_first().expect("there are many");
+            let gone =
+                self.used.iter().min_by_key(|(_, used)| **used).map(|(id, _)| *id).expect("there are many");
+            self.timelines.remove(&gone);
+            self.used.remove(&gone);
             let stays = |id: &mut u64| *id != gone;
             self.by_client.retain(|_, id| stays(id));
             self.by_record.retain(|_, id| stays(id));
             self.by_call.retain(|_, id| stays(id));
         }
         id
+    }
+
+    fn use_now(&mut self, timeline: u64) {
+        self.uses += 1;
+        self.used.insert(timeline, self.uses);
     }
 
     fn invocation(&mut self, request_id: &str) -> &mut Invocation {
@@ -243,8 +273,9 @@ impl Inner {
     }
 
     fn add(&mut self, timeline: u64, step: Step) {
-        if let Some(timeline) = self.timelines.get_mut(&timeline) {
-            timeline.add(step);
+        if let Some(kept) = self.timelines.get_mut(&timeline) {
+            kept.add(step);
+            self.use_now(timeline);
         }
     }
 }
@@ -256,3 +287,79 @@ fn function(environment: &str) -> &str {
 
 /// The journal, shared.
 pub type Shared = Arc<Journal>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn work(request_id: &str, event: &serde_json::Value) -> Work {
+        Work::new(request_id.to_owned(), event.to_string().as_bytes())
+    }
+
+    fn write(record: &str) -> Call {
+        let item = json!({
+            "pk": { "S": record }, "sk": { "S": "record" }, "state": { "S": "in_progress" }, "attempts": { "N": "1" },
+        });
+        let request = json!({ "TableName": "t", "Item": item });
+        let answer = json!({ "ConsumedCapacity": { "CapacityUnits": 1.0 } });
+        Call::of("t", "PutItem", &request, true, &answer).expect("it is about a record")
+    }
+
+    fn steps(journal: &Journal, id: u64) -> Vec<String> {
+        let timeline = journal.timeline(id).expect("it is kept");
+        timeline.steps.iter().map(|step| format!("{} {}", step.who, step.what)).collect()
+    }
+
+    #[test]
+    fn a_call_belongs_to_the_only_key_of_its_invocation() {
+        let journal = Journal::default();
+        journal.asked("r-1", ("token", "k"), "POST /pay");
+        journal.took("pay#1", &work("r-1", &json!({ "requestContext": {} })));
+        // The record's tenant is not what the token says.
+        journal.stored(Some("r-1"), "sdk", &write("acme#pay#k"));
+        let id = journal.called(Some("pay#1"), "call-1", "calls").expect("it is known");
+        journal.provider(id, "answers 201");
+        journal.happened("pay#1", "is frozen");
+        journal.is_free("pay#1");
+        journal.happened("pay#1", "works on nothing");
+        journal.answered("r-1", "answers 201");
+        let expected = [
+            "client POST /pay",
+            "pay reserve: in progress",
+            "pay calls",
+            "provider answers 201",
+            "pay#1 is frozen",
+            "gateway answers 201",
+        ];
+        assert_eq!(
+            (steps(&journal, id), journal.timelines().len()),
+            (expected.map(str::to_owned).to_vec(), 1)
+        );
+
+        // Of a batch, a first call is nobody's, and a later one is the first one's.
+        journal.stored(None, "operator", &write("acme#pay#other"));
+        let event = json!({ "Records": [{ "key": "acme#pay#k" }, { "key": "acme#pay#other" }, { "key": "acme#pay#gone" }] });
+        journal.took("reconcile#1", &work("r-2", &event));
+        assert_eq!(journal.called(Some("reconcile#1"), "call-2", "asks"), None);
+        assert_eq!(journal.called(Some("reconcile#1"), "call-1", "asks"), Some(id));
+        assert_eq!(journal.called(None, "call-3", "asks"), None);
+        assert_eq!(journal.timelines().len(), 2, "an event begins no timeline");
+    }
+
+    #[test]
+    fn the_timeline_that_was_used_least_recently_goes() {
+        let journal = Journal::default();
+        let first = journal.of_client(("acme", "0"));
+        for number in 1..MAX_TIMELINES {
+            journal.asked(&format!("r-{number}"), ("acme", &number.to_string()), "POST /");
+        }
+        journal.asked("r-0", ("acme", "0"), "POST /");
+        journal.asked("r-new", ("acme", "new"), "POST /");
+        let names: Vec<_> = journal.timelines().into_iter().map(|(_, name)| name).collect();
+        assert_eq!((names.len(), &*names[0]), (MAX_TIMELINES, "acme · new"));
+        assert!(journal.timeline(first).is_some() && !names.contains(&"acme · 1".to_owned()));
+        let again = journal.of_client(("acme", "1"));
+        assert!(again > first && steps(&journal, again).is_empty(), "it begins anew");
+    }
+}

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
+    ops::AddAssign,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -17,8 +18,26 @@ pub struct Timeline {
     pub steps: Vec<Step>,
     /// How many steps were left out, because there were too many.
     pub left_out: u64,
+    /// All round trips, also of the steps that were left out.
+    pub cost: Cost,
     /// The records of this key, as they were written last.
     records: BTreeMap<String, Value>,
+}
+
+/// Round trips to DynamoDB, and capacity units.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub round_trips: u32,
+    pub reads: f64,
+    pub writes: f64,
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.round_trips += other.round_trips;
+        self.reads += other.reads;
+        self.writes += other.writes;
+    }
 }
 
 /// One step, or several that are the same.
@@ -26,14 +45,14 @@ pub struct Timeline {
 pub struct Step {
     /// Milliseconds since 1970.
     pub at: u64,
+    /// The last time, if it was several times.
+    pub until: u64,
     pub who: String,
     pub kind: Kind,
     pub what: String,
     /// How often, before something else was decided.
     pub times: u32,
-    pub round_trips: u32,
-    /// Capacity units.
-    pub units: f64,
+    pub cost: Cost,
 }
 
 /// What kind of step it is.
@@ -74,8 +93,8 @@ impl Kind {
 
 impl Step {
     pub fn new(who: &str, kind: Kind, what: &str) -> Self {
-        let (who, what) = (who.to_owned(), what.to_owned());
-        Self { at: now(), who, kind, what, times: 1, round_trips: 0, units: 0.0 }
+        let (who, what, now) = (who.to_owned(), what.to_owned(), now());
+        Self { at: now, until: now, who, kind, what, times: 1, cost: Cost::default() }
     }
 }
 
@@ -87,7 +106,8 @@ fn now() -> u64 {
 impl Timeline {
     pub fn new(tenant: &str, key: &str) -> Self {
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
-        Self { tenant, key, steps: Vec::new(), left_out: 0, records: BTreeMap::new() }
+        let (steps, cost, records) = (Vec::new(), Cost::default(), BTreeMap::new());
+        Self { tenant, key, steps, left_out: 0, cost, records }
     }
 
     /// `acme · order-1`.
@@ -102,6 +122,7 @@ impl Timeline {
 
     /// Adds a step. The same as one since the last decision is counted there: of a hundred requests at once, the page shows one line.
     pub fn add(&mut self, step: Step) {
+        self.cost += step.cost;
         if !step.kind.divides() {
             let since = self.steps.iter().rposition(|earlier| earlier.kind.divides()).map_or(0, |at| at + 1);
             let is_same = |earlier: &&mut Step| {
@@ -109,8 +130,8 @@ impl Timeline {
             };
             if let Some(same) = self.steps[since..].iter_mut().find(is_same) {
                 same.times += 1;
-                same.round_trips += step.round_trips;
-                same.units += step.units;
+                same.until = step.at;
+                same.cost += step.cost;
                 return;
             }
         }
@@ -132,13 +153,6 @@ impl Timeline {
             *seen = item.clone();
         }
     }
-
-    /// Its round trips to the table, and its capacity units.
-    pub fn cost(&self) -> (u32, f64) {
-        self.steps
-            .iter()
-            .fold((0, 0.0), |(trips, units), step| (trips + step.round_trips, units + step.units))
-    }
 }
 
 #[cfg(test)]
@@ -148,7 +162,8 @@ mod tests {
     #[test]
     fn the_same_steps_are_one_until_something_is_decided() {
         let mut timeline = Timeline::new("acme", "k");
-        let look = || Step { round_trips: 1, units: 1.0, ..Step::new("pay", Kind::Look, "refused") };
+        let cost = Cost { round_trips: 1, reads: 0.0, writes: 1.0 };
+        let look = || Step { cost, ..Step::new("pay", Kind::Look, "refused") };
         for step in [
             Step::new("client", Kind::Request, "POST /pay"),
             Step::new("client", Kind::Request, "POST /pay"),
@@ -173,8 +188,10 @@ mod tests {
             ("refused", 1),
         ];
         assert_eq!(shown, expected);
-        assert_eq!(timeline.cost(), (3, 3.0));
+        assert_eq!(timeline.cost, Cost { round_trips: 3, reads: 0.0, writes: 3.0 });
         (0..MAX_STEPS).for_each(|_| timeline.add(Step::new("pay", Kind::Call, "charge")));
         assert_eq!((timeline.steps.len(), timeline.left_out), (MAX_STEPS, 7));
+        timeline.add(Step { cost, ..Step::new("pay", Kind::Change, "complete") });
+        assert_eq!((timeline.left_out, timeline.cost.round_trips), (8, 4), "it is counted all the same");
     }
 }

@@ -11,6 +11,7 @@ use lambda_idempotency::{
     Answer, DynamoDbStore, Store,
     internal::{Correction, Operator},
     key::RecordKey,
+    record::Evidence,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -73,10 +74,7 @@ pub async fn environment(
         );
     };
     done(match form.r#do {
-        What::Kill => {
-            status.kill();
-            Ok(())
-        }
+        What::Kill => status.kill(),
         What::Freeze => status.freeze(true),
         What::Thaw => status.freeze(false),
     })
@@ -85,6 +83,8 @@ pub async fn environment(
 #[derive(Deserialize)]
 pub struct Settle {
     record: String,
+    /// As it was shown.
+    revision: String,
     executed: Executed,
     #[serde(default)]
     answer: String,
@@ -103,7 +103,7 @@ pub async fn settle(State(cloud): State<Arc<Cloud>>, Form(form): Form<Settle>) -
 }
 
 async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
-    let table = cloud.stack.outputs.get("TableName").ok_or("there is no table of records")?;
+    let table = cloud.journal.table().ok_or("there is no table of records")?;
     let key = RecordKey::from_partition_key(&form.record).ok_or("there is no such record")?;
     let correction = match form.executed {
         Executed::Yes => {
@@ -114,9 +114,17 @@ async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
         }
         Executed::No => Correction::NotExecuted { retain: None },
     };
-    let store = DynamoDbStore::from_client(cloud.operators.clone(), table.as_str());
+    let store = DynamoDbStore::from_client(cloud.operators.clone(), table);
     let seen = store.load(&key).await.map_err(|error| error.to_string())?;
     let seen = seen.ok_or("there is no such record")?;
+    if seen.revision.to_string() != form.revision {
+        return Err("the record has changed since it was shown: look again".to_owned());
+    }
+    if form.executed == Executed::No && seen.reported == Some(Evidence::Effect) {
+        return Err(
+            "an effect was reported: settle it by the command line, with --overrule-effect".to_owned()
+        );
+    }
     let settled = Operator::new(store).correct(&seen, &correction, WHO, "settled by hand").await;
     settled.map(drop).map_err(|error| error.to_string())
 }

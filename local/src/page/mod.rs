@@ -62,10 +62,11 @@ pub fn router() -> Router<Arc<Cloud>> {
 /// Refuses what another site makes a browser send to this one.
 pub async fn from_here(request: Request, next: Next) -> Response {
     let headers = request.headers();
-    let host = request.uri().host().or_else(|| text(headers, "host")).unwrap_or("localhost");
+    let host = text(headers, "host").unwrap_or("localhost");
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     let site = text(headers, "sec-fetch-site").unwrap_or("none");
-    match ["127.0.0.1", "localhost"].contains(&name) && ["same-origin", "none"].contains(&site) {
+    let is_own = text(headers, "origin").is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
+    match is_own && ["127.0.0.1", "localhost"].contains(&name) && ["same-origin", "none"].contains(&site) {
         true => next.run(request).await,
         false => gateway::message(
             StatusCode::FORBIDDEN,

@@ -1,11 +1,16 @@
 //! The parts of the page, as they are now.
 
 use super::record::{self, Field, Shown as Record};
-use crate::{cloud::Cloud, journal::Timeline, status::Figures, template::Queue};
+use crate::{
+    cloud::Cloud,
+    journal::{Step, Timeline},
+    provider,
+    status::Figures,
+    template::Queue,
+};
 use askama::Template;
 use aws_sdk_sqs::types::QueueAttributeName;
 use futures_util::future::join_all;
-use serde_json::Value;
 use std::time::Duration;
 
 /// Charges that are shown.
@@ -34,7 +39,7 @@ impl Parts {
             keys: shown(&keys),
             timeline: shown(&Steps { timeline: timeline.as_ref() }),
             records: shown(&Records { records: &records }),
-            provider: shown(&Provider::now(cloud).await),
+            provider: shown(&Provider::now(cloud)),
             environments: shown(&Environments { environments }),
             queues: shown(&Queues::now(cloud).await),
         }
@@ -82,10 +87,18 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    /// Seconds since the first step.
-    fn since(&self, at: &u64) -> String {
-        let first = self.timeline.and_then(|timeline| timeline.steps.first()).map_or(*at, |step| step.at);
-        format!("{:.3} s", Duration::from_millis(at.saturating_sub(first)).as_secs_f64())
+    /// Seconds since the first step; from and until, if there were several.
+    fn since(&self, step: &Step) -> String {
+        let first =
+            self.timeline.and_then(|timeline| timeline.steps.first()).map_or(step.at, |first| first.at);
+        let [at, until] =
+            [step.at, step.until].map(|time| Duration::from_millis(time.saturating_sub(first)).as_secs_f64());
+        if step.times == 1 { format!("{at:.3} s") } else { format!("{at:.3} to {until:.3} s") }
+    }
+
+    /// Capacity units; nothing in place of none.
+    fn units(&self, units: &f64) -> String {
+        if *units > 0.0 { units.to_string() } else { String::new() }
     }
 }
 
@@ -119,7 +132,7 @@ struct Charge {
 }
 
 impl Provider {
-    async fn now(cloud: &Cloud) -> Self {
+    fn now(cloud: &Cloud) -> Self {
         let (is_away, delay) = (cloud.provider.is_away(), cloud.provider.slowness.get());
         let condition = match (is_away, delay) {
             (true, _) => "away: it refuses connections".to_owned(),
@@ -134,27 +147,24 @@ impl Provider {
         } else {
             "slow"
         };
-        let charges = cloud.provider.charges().await;
-        let charges = charges["charges"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let (count, charges) = cloud.provider.ledger(CHARGES);
         Self {
             condition,
             others: all.into_iter().filter(|(value, _)| *value != now).collect(),
-            count: charges.len(),
-            charges: charges.iter().rev().take(CHARGES).map(Charge::of).collect(),
+            count,
+            charges: charges.iter().map(Charge::of).collect(),
         }
     }
 }
 
 impl Charge {
-    fn of(charge: &Value) -> Self {
-        let text = |name: &str| charge[name].as_str().unwrap_or_default().to_owned();
-        let cents = charge["amountCents"].as_u64().unwrap_or_default();
-        let at = charge["createdAt"].as_u64().unwrap_or_default() / 1000;
+    fn of(charge: &provider::Charge) -> Self {
+        let (cents, at) = (charge.amount_cents, charge.created_at / 1000);
         Self {
             at: format!("{:02}:{:02}:{:02} UTC", at / 3600 % 24, at / 60 % 60, at % 60),
-            source: text("source"),
-            amount: format!("{}.{:02} {}", cents / 100, cents % 100, text("currency")),
-            key: text("key"),
+            source: charge.source.clone(),
+            amount: format!("{}.{:02} {}", cents / 100, cents % 100, charge.currency),
+            key: charge.key.clone(),
         }
     }
 }

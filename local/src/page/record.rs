@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 pub struct Shown {
     /// Its partition key.
     pub name: String,
+    pub revision: String,
     pub state: String,
     /// What the state means.
     pub says: &'static str,
@@ -28,7 +29,7 @@ pub enum Field {
 
 /// The records with these partition keys, as they are now.
 pub async fn read(cloud: &Cloud, names: &[String]) -> Vec<Shown> {
-    let Some(table) = cloud.stack.outputs.get("TableName") else { return Vec::new() };
+    let Some(table) = cloud.journal.table() else { return Vec::new() };
     let mut shown = Vec::new();
     for name in names {
         let get = cloud.events.client.get_item().table_name(table).consistent_read(true);
@@ -71,7 +72,8 @@ impl Shown {
         fields.extend(expires.map(|seconds| ("expires", Field::Until(seconds * 1000))));
         Self {
             name: name.to_owned(),
-            says: says(&state),
+            says: says(&state, text("settled_by").as_deref()),
+            revision: text("revision").unwrap_or_default(),
             can_be_settled: state == "unknown" && RecordKey::from_partition_key(name).is_some(),
             state,
             fields,
@@ -98,21 +100,33 @@ fn plain(value: &AttributeValue) -> Value {
 }
 
 /// What a state means for whoever sends the request again.
-fn says(state: &str) -> &'static str {
+fn says(state: &str, settled_by: Option<&str>) -> &'static str {
     match state {
         "in_progress" => {
             "A worker has the key, until its lease ends. Whoever sends the request again gets 409, and nothing runs twice. If the worker \
              dies, nobody knows at first how far it came."
         }
         "completed" => {
-            "The effect happened, and its answer is kept. Whoever sends the request again gets this answer."
+            "The outcome is known, and its answer is kept. Whoever sends the request again gets this answer, and nothing runs."
         }
         "unknown" => {
             "Nobody here can know whether the effect happened: the worker died, or heard no answer, after it may have called the provider. To \
              run it again could charge twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
              the provider, who knows, has been asked, or an operator says."
         }
-        "failed_retryable" => "The effect certainly did not happen. The next retry with this key runs it.",
+        "failed_retryable" => match settled_by {
+            Some("provider") => {
+                "The provider says that it did not happen. The next retry with this key runs it."
+            }
+            Some("operator") => {
+                "An operator says that it did not happen. The next retry with this key runs it."
+            }
+            Some("assumption") => {
+                "The provider knows of no effect, and none can be under way any more: it counts as not executed. The next retry with this key \
+                 runs it."
+            }
+            _ => "It certainly did not happen. The next retry with this key runs it.",
+        },
         "between_workers" => "A part is done, and kept. The next retry with this key goes on behind it.",
         "pending" => "The request is accepted, and waits for a worker.",
         _ => "",

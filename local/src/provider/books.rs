@@ -71,13 +71,13 @@ pub struct Refund {
 #[serde(rename_all = "camelCase")]
 pub struct Charge {
     pub id: String,
-    key: String,
-    amount_cents: u64,
-    currency: String,
-    source: String,
+    pub key: String,
+    pub amount_cents: u64,
+    pub currency: String,
+    pub source: String,
     tenant: String,
     /// Milliseconds since 1970.
-    created_at: u64,
+    pub created_at: u64,
     metadata: BTreeMap<String, String>,
 }
 

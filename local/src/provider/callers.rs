@@ -93,7 +93,7 @@ impl Drop for Heard {
 /// The key of a call: that of its header, or the end of its path.
 fn key(headers: &HeaderMap, path: &str) -> Option<String> {
     let header = headers.get("idempotency-key").and_then(|key| key.to_str().ok());
-    let key = header.or_else(|| path.rsplit('/').next())?;
+    let key = header.or_else(|| path.trim_start_matches('/').split_once('/').map(|(_, key)| key))?;
     Some(key.to_owned()).filter(|key| !key.is_empty())
 }
 
@@ -119,6 +119,16 @@ fn take_environment(uri: &mut Uri) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_has_the_key_of_its_header_or_path() {
+        let mut headers = HeaderMap::new();
+        let key = |headers: &HeaderMap, path: &str| super::key(headers, path);
+        assert_eq!(key(&headers, "/charges/k-1").as_deref(), Some("k-1"));
+        assert_eq!((key(&headers, "/charges"), key(&headers, "/charges/")), (None, None));
+        headers.insert("idempotency-key", "k-2".parse().unwrap());
+        assert_eq!(key(&headers, "/charges").as_deref(), Some("k-2"));
+    }
 
     #[test]
     fn an_environment_is_taken_off_the_path() {

@@ -23,7 +23,8 @@ use axum::{
     response::{IntoResponse, Response},
     routing::{get, post},
 };
-use books::{Books, Charge, Order, RefundOrder, Verdict};
+pub(crate) use books::Charge;
+use books::{Books, Order, RefundOrder, Verdict};
 pub(crate) use callers::{Slowness, from};
 use cards::Card;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,7 @@ pub async fn start(front: &str, secret: &str) -> io::Result<Server> {
 
 /// The same, with a journal of its callers.
 pub(crate) async fn start_with(front: &str, secret: &str, journal: journal::Shared) -> io::Result<Server> {
+    let books = Arc::<Mutex<Books>>::default();
     let receiver = Arc::new(Receiver::new(format!("{front}/webhooks/provider"), secret));
     let router = Router::new()
         .route("/charges", post(charge).get(list))
@@ -58,9 +60,9 @@ pub(crate) async fn start_with(front: &str, secret: &str, journal: journal::Shar
         .route("/refunds", post(refund).get(list_refunds))
         .route("/refunds/{key}", get(show_refund))
         .route("/deliver", post(deliver))
-        .with_state(Provider { books: Arc::default(), receiver });
+        .with_state(Provider { books: books.clone(), receiver });
     let slowness = Slowness::default();
-    Server::start(callers::told(router, journal, slowness.clone()), slowness).await
+    Server::start(callers::told(router, journal, slowness.clone()), slowness, books).await
 }
 
 #[derive(Clone)]

@@ -1,23 +1,24 @@
 //! The provider's address, which it can leave and come back to.
 
-use super::Slowness;
-use std::{future, io, net::SocketAddr, time::Duration};
-
-use axum::{
-    Router,
-    body::{Body, to_bytes},
-    http::Request,
+use super::{
+    Slowness,
+    books::{Books, Charge},
 };
-use serde_json::Value;
+use std::{
+    future, io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::Router;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{Mutex, watch},
+    sync::{Mutex as Turns, watch},
     time,
 };
-use tower::ServiceExt;
 
 /// A running provider. While it is away, its port refuses connections; what it knows stays.
-#[derive(Debug)]
 pub struct Server {
     /// The provider's URL.
     pub url: String,
@@ -25,17 +26,22 @@ pub struct Server {
     router: Router,
     is_away: watch::Sender<bool>,
     pub(crate) slowness: Slowness,
+    books: Arc<Mutex<Books>>,
     /// It leaves, or comes back, once at a time.
-    moves: Mutex<()>,
+    moves: Turns<()>,
 }
 
 impl Server {
-    pub(super) async fn start(router: Router, slowness: Slowness) -> io::Result<Self> {
+    pub(super) async fn start(
+        router: Router,
+        slowness: Slowness,
+        books: Arc<Mutex<Books>>,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let url = format!("http://{address}");
         let is_away = watch::Sender::new(false);
-        let server = Self { url, address, router, is_away, slowness, moves: Mutex::default() };
+        let server = Self { url, address, router, is_away, slowness, books, moves: Turns::default() };
         server.serve(listener);
         Ok(server)
     }
@@ -51,12 +57,11 @@ impl Server {
         tokio::spawn(async move { axum::serve(listener, router).with_graceful_shutdown(leaves).await });
     }
 
-    /// Its ledger, even while it is away.
-    pub(crate) async fn charges(&self) -> Value {
-        let Ok(request) = Request::get("/charges").body(Body::empty()) else { return Value::Null };
-        let Ok(response) = self.router.clone().oneshot(request).await;
-        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap_or_default();
-        serde_json::from_slice(&body).unwrap_or_default()
+    /// How many charges its ledger has, and the newest of them, even while it is away.
+    pub(crate) fn ledger(&self, newest: usize) -> (usize, Vec<Charge>) {
+        let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
+        let charges = books.charges();
+        (charges.len(), charges.iter().rev().take(newest).cloned().collect())
     }
 
     /// Whether it refuses connections.

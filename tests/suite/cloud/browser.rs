@@ -126,7 +126,12 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
             &["client POST /payments", "payments reserve: in progress 1 1", "gateway answers 201"],
         )
         .await;
-    browser.sees("records", &["completed", "Whoever sends the request again gets this answer."]).await;
+    browser
+        .sees(
+            "records",
+            &["completed", "Whoever sends the request again gets this answer, and nothing runs."],
+        )
+        .await;
     browser.press("Same key again").await;
     browser.sees("timeline", &["payments finds it completed 1 1", "gateway answers 201, replayed"]).await;
     browser.press("Same key, other body").await;
@@ -150,11 +155,18 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.press("Same key again").await;
     browser.sees("timeline", &["finds it unknown", "answers 409"]).await;
     // What is typed stays, while the page changes around it.
-    browser.on(Locator::Id("answer-1"), Act::Write("not JSON")).await;
+    let key = browser.script("return document.querySelector('[name=key]').value").await;
+    let answer = format!("answer-acme#create-payment#{}", key.as_str().expect("text"));
+    browser.on(Locator::Id(&answer), Act::Write("not JSON")).await;
     browser.sees("timeline", &["stays unknown"]).await;
+    browser.script("document.activeElement.blur()").await;
+    browser.press("Same key again").await;
+    browser.sees("timeline", &["asked 2 times"]).await;
+    let typed = browser.client.find(Locator::Id(&answer)).await.unwrap().prop("value").await.unwrap();
+    assert_eq!(typed.as_deref(), Some("not JSON"));
     browser.press("It was executed: 201, with this answer").await;
     browser.sees("status", &["the answer must be JSON"]).await;
-    browser.on(Locator::Id("answer-1"), Act::Write(r#"{"charge":"found"}"#)).await;
+    browser.on(Locator::Id(&answer), Act::Write(r#"{"charge":"found"}"#)).await;
     browser.press("It was executed: 201, with this answer").await;
     browser.sees("timeline", &["operator complete, by operator"]).await;
     browser.press("Same key again").await;

@@ -52,7 +52,10 @@ async fn a_timeline_has_each_round_trip_and_its_units() {
     page_with(&cloud, &sent["timeline"], &["answers 201", ">complete<"]).await;
     answer(send(&cloud, &[("do", "again")])).await;
     let page = page_with(&cloud, &sent["timeline"], &["answers 201, replayed"]).await;
-    let rows = ["<td>payments</td><td>", "</td><td class=\"number\">1</td><td class=\"number\">1</td>"];
+    let rows = [
+        "<td>payments</td><td>",
+        "</td><td class=\"number\">1</td><td class=\"number\">1</td><td class=\"number\"></td>",
+    ];
     for step in ["reserve: in progress", "finds it completed"] {
         let row = [rows[0], step, rows[1]].concat();
         assert!(page.contains(&row), "{row}:\n{page}");
@@ -81,10 +84,15 @@ async fn an_environment_is_frozen_thawed_and_killed() {
         all.iter().find(|one| one["function"] == "payments").expect("it is warm").clone()
     };
     assert_eq!(answer(act("freeze")).await.0, 200);
-    assert_eq!(of_payments().await["frozen"], true);
+    let frozen = of_payments().await;
+    assert_eq!(frozen["frozen"], true);
+    let stat = format!("/proc/{}/stat", frozen["pid"]);
+    while !fs::read_to_string(&stat).expect("it runs").contains(") T ") {
+        tokio::task::yield_now().await;
+    }
     // It does not answer before it goes on.
     let (_, sent) = answer(send(&cloud, &[])).await;
-    let page = page_with(&cloud, &sent["timeline"], &["POST /payments"]).await;
+    let page = page_with(&cloud, &sent["timeline"], &["<td>client</td><td>POST /payments"]).await;
     assert!(!page.contains("reserve"), "{page}");
     assert_eq!(answer(act("thaw")).await.0, 200);
     page_with(&cloud, &sent["timeline"], &["goes on", "answers 201"]).await;
@@ -96,6 +104,7 @@ async fn an_environment_is_frozen_thawed_and_killed() {
     page_with(&cloud, &slow["timeline"], &["signal: killed", "answers 502"]).await;
     for (path, what, expected) in [
         ("/environments/payments/4", "freeze", StatusCode::CONFLICT),
+        ("/environments/payments/4", "kill", StatusCode::CONFLICT),
         ("/environments/payments/99", "kill", StatusCode::NOT_FOUND),
         ("/environments/none/1", "kill", StatusCode::NOT_FOUND),
         ("/environments/payments/1", "eat", StatusCode::UNPROCESSABLE_ENTITY),
@@ -120,13 +129,17 @@ async fn a_form_that_cannot_be_right_is_refused_and_says_why() {
         let message = refused["message"].as_str().unwrap_or_default();
         assert!(status == 400 && message.contains(named), "{changed:?}: {status} {refused}");
     }
+    let (_, sent) = answer(send(&cloud, &[])).await;
+    page_with(&cloud, &sent["timeline"], &["answers 201"]).await;
     let settle = |fields: &[(&str, &str)]| form(cloud.post("/local/settle"), fields);
     for (fields, named) in [
         ([("record", "no record"), ("executed", "no")], "no such record"),
         ([("record", "acme#create-payment#gone"), ("executed", "no")], "no such record"),
         ([("record", "acme#create-payment#gone"), ("executed", "yes")], "must be JSON"),
+        ([("record", "acme#create-payment#k-1"), ("executed", "no")], "has changed since it was shown"),
     ] {
-        let (status, refused) = answer(settle(&fields)).await;
+        let [record, executed] = fields;
+        let (status, refused) = answer(settle(&[record, executed, ("revision", "0")])).await;
         assert!(
             status == 409 && refused["message"].as_str().unwrap().contains(named),
             "{fields:?}: {refused}"
@@ -141,9 +154,13 @@ async fn a_form_that_cannot_be_right_is_refused_and_says_why() {
 #[tokio::test]
 async fn another_site_changes_nothing() {
     let cloud = LocalCloud::start(&[]).await;
-    for (name, value) in
-        [("sec-fetch-site", "cross-site"), ("sec-fetch-site", "same-site"), ("host", "evil.example")]
-    {
+    for (name, value) in [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("host", "evil.example"),
+        ("origin", "null"),
+        ("origin", "http://127.0.0.1:1"),
+    ] {
         for path in ["/provider/away", "/local/send", "/environments/payments/1", "/bus", "/queues/orders"] {
             let refused = cloud.post(path).header(name, value).send().await.unwrap();
             assert_eq!(refused.status(), 403, "{path} {name}: {value}");
@@ -174,6 +191,7 @@ Resources:
       Events:
         Home: { Type: HttpApi, Properties: { Method: GET, Path: / } }
         Pay: { Type: HttpApi, Properties: { Method: POST, Path: /pay } }
+        Rest: { Type: HttpApi, Properties: { Method: POST, Path: '/{proxy+}' } }
 ";
     fs::write(&template, text).expect("a template");
     // It becomes a function of the sample, which knows none of these paths.
@@ -188,5 +206,8 @@ Resources:
     assert_eq!(home.status(), 404, "its own route comes first");
     let page = cloud.get("/local").send().await.unwrap().text().await.unwrap();
     assert!(page.contains("POST /pay") && page.contains("deferred-reports"), "{page}");
+    let (status, refused) = answer(send(&cloud, &[("route", "none")])).await;
+    assert!(status == 400 && refused["message"].is_string(), "the page takes its forms: {refused}");
+    assert_eq!(cloud.post("/provider/away").send().await.unwrap().status(), 404, "it is the function's");
     assert!(!page.contains("tok_crash_after"), "a card of the sample's functions");
 }
