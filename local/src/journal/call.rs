@@ -170,7 +170,7 @@ fn change(before: &Value, after: &Value) -> String {
         ("in_progress", "in_progress") if differs("lease_until") => "extends the lease".to_owned(),
         ("unknown", "unknown") if differs("cause") => format!("unknown: {}", text(after, "cause")),
         ("unknown", "unknown") if differs("asked") => {
-            format!("stays unknown: asked {} times", number("asked"))
+            format!("stays unknown after question {}", number("asked"))
         }
         ("completed", "completed") => "changes what is kept of the answer".to_owned(),
         (was, is) if was == is => "notes what was reported besides".to_owned(),
@@ -236,7 +236,7 @@ mod tests {
             (&first, &with(first.clone(), "reported", text("effect")), "notes what was reported besides"),
             (&first, &unknown, "unknown: lease expired"),
             (&unknown, &first, "is in progress again: its worker lives"),
-            (&unknown, &with(unknown.clone(), "asked", number("2")), "stays unknown: asked 2 times"),
+            (&unknown, &with(unknown.clone(), "asked", number("2")), "stays unknown after question 2"),
             (&unknown, &with(unknown.clone(), "cause", text("held")), "unknown: held"),
             (
                 &item("failed_retryable", "a", "1"),

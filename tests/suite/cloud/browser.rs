@@ -161,7 +161,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.sees("timeline", &["stays unknown"]).await;
     browser.script("document.activeElement.blur()").await;
     browser.press("Same key again").await;
-    browser.sees("timeline", &["asked 2 times"]).await;
+    browser.sees("timeline", &["stays unknown after question 2"]).await;
     let typed = browser.client.find(Locator::Id(&answer)).await.unwrap().prop("value").await.unwrap();
     assert_eq!(typed.as_deref(), Some("not JSON"));
     browser.press("It was executed: 201, with this answer").await;
