@@ -21,7 +21,8 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// What is guarded. The reconciler gets the same.
 pub fn operation() -> Operation {
-    Operation::new("create-charge")
+    // No longer than the provider remembers an idempotency key: after that, "no such charge" proves nothing, and an operator decides.
+    Operation::new("create-charge").not_found_within(Duration::from_secs(23 * 3600))
 }
 
 /// The router. The claim `sub` of a token, which API Gateway has verified, names the caller.

@@ -13,7 +13,13 @@ use aws_sdk_dynamodb::{
     Client, Config,
     config::{BehaviorVersion, Credentials, Region},
 };
-use axum::{Json, Router, body::Body, extract::State, http::StatusCode, routing::{get, post}};
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::State,
+    http::StatusCode,
+    routing::{get, post},
+};
 use charges::{Provider, app, operation};
 use dynoxide::{Database, server};
 use lambda_idempotency::{
@@ -123,8 +129,50 @@ async fn a_404_that_is_not_the_providers_releases_nothing() {
     let provider = Provider::new(&serve(router).await).unwrap();
     let app = app(store.clone(), provider.clone(), MemoryQueue::new());
     assert_eq!(order(&app, "order-1", 1999).await.0, 502);
+    poll(store, provider).await;
+    assert_eq!(order(&app, "order-1", 1999).await.0, 409, "it is still unknown");
+}
+
+#[tokio::test]
+async fn a_charge_whose_answer_was_lost_is_found() {
+    let charged = json!({ "status": "succeeded", "charge": { "id": "ch_1" } });
+    let (answer, calls) = answer_after_poll(StatusCode::OK, charged).await;
+    // As if the answer had not been lost.
+    assert_eq!((answer, calls), ((201, json!({ "charge": "ch_1" })), 1));
+}
+
+#[tokio::test]
+async fn what_the_provider_did_not_charge_is_charged_by_a_retry() {
+    let not_charged = json!({ "error": "no_such_charge" });
+    let (answer, calls) = answer_after_poll(StatusCode::NOT_FOUND, not_charged).await;
+    assert_eq!((answer, calls), ((201, json!({ "charge": "ch_2" })), 2));
+}
+
+/// What an order gets if its first call of the provider fails, and the provider, asked about the charge, answers so. Also returns how often
+/// the provider was asked to charge.
+async fn answer_after_poll(status: StatusCode, known: Value) -> ((u16, Value), u32) {
+    type Books = (Arc<AtomicU32>, StatusCode, Value);
+    let calls = Arc::new(AtomicU32::new(0));
+    let charge = async |State((calls, ..)): State<Books>| match calls.fetch_add(1, Ordering::SeqCst) + 1 {
+        1 => (StatusCode::INTERNAL_SERVER_ERROR, Json(Value::Null)),
+        number => (StatusCode::CREATED, Json(json!({ "id": format!("ch_{number}") }))),
+    };
+    let find = async |State((_, status, known)): State<Books>| (status, Json(known));
+    let router = Router::new().route("/charges", post(charge)).route("/charges/{key}", get(find));
+    let provider = Provider::new(&serve(router.with_state((calls.clone(), status, known))).await).unwrap();
+    let store = MemoryStore::new();
+    let app = app(store.clone(), provider.clone(), MemoryQueue::new());
+    assert_eq!(order(&app, "order-1", 1999).await.0, 502);
+    assert_eq!(order(&app, "order-1", 1999).await.0, 409, "the provider is asked first");
+    poll(store, provider).await;
+    let answer = order(&app, "order-1", 1999).await;
+    assert_eq!(order(&app, "order-1", 1999).await, answer);
+    (answer, calls.load(Ordering::SeqCst))
+}
+
+/// Asks the provider about what is unknown.
+async fn poll(store: MemoryStore, provider: Provider) {
     let reconciliation = Reconciliation::new(store, MemoryQueue::new()).not_found_grace(Duration::ZERO);
     let reconciliation = reconciliation.operation(operation(), provider);
     reconciliation.poll(Duration::from_secs(5)).await.unwrap();
-    assert_eq!(order(&app, "order-1", 1999).await.0, 409, "it is still unknown");
 }

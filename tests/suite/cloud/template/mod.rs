@@ -38,6 +38,11 @@ fn template(name: &str) -> Value {
     yaml::parse(&text(&format!("infra/{name}.yaml"))).expect("YAML")
 }
 
+/// The template of the starter, which has one small route.
+fn starter() -> Value {
+    yaml::parse(&text("starter/template.yaml")).expect("YAML")
+}
+
 /// A file of the repository.
 fn text(path: &str) -> String {
     let path = format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"));
@@ -202,10 +207,10 @@ fn refers_unconditionally(value: &Value, to: &impl Fn(&str) -> bool) -> bool {
 
 // Functions of other stacks need only the outputs.
 #[test]
-fn every_output_that_the_sample_uses_exists() {
-    let sample = text("infra/sample.yaml");
+fn every_output_that_another_template_uses_exists() {
+    let others = text("infra/sample.yaml") + &text("starter/template.yaml");
     let output = format!("{NESTED}.Outputs.");
-    let taken = sample.split(&output).skip(1);
+    let taken = others.split(&output).skip(1);
     let taken: Vec<_> =
         taken.map(|rest| rest.split(|char: char| !char.is_alphanumeric()).next().expect("a name")).collect();
     assert!(!taken.is_empty());
@@ -230,5 +235,71 @@ fn every_function_names_an_existing_program() {
             let main = if is_packages { "main".to_owned() } else { format!("bin/{program}") };
             assert!(text(&format!("{folder}/src/{main}.rs")).contains("fn main()"), "{function}");
         }
+    }
+}
+
+// It has no tables of its own.
+#[test]
+fn the_starters_roles_are_the_samples_without_its_tables() {
+    let (starter, sample) = (starter(), template(SAMPLE));
+    let rights = |template: &Value, role: &str, left_out: &[&str]| {
+        let role = &template["Resources"][role]["Properties"];
+        assert!(role["ManagedPolicyArns"].is_null(), "managed policies are not in the template");
+        let statements = list(&role["Policies"][0]["PolicyDocument"]["Statement"]).into_iter();
+        let kept = statements.filter(|it| !left_out.contains(&it["Sid"].as_str().expect("a name")));
+        (role["AssumeRolePolicyDocument"].clone(), kept.cloned().collect::<Vec<_>>())
+    };
+    for (of_starter, left_out, of_sample, more) in [
+        ("ReconcileRole", &[][..], "ReconcileRole", &["Payments", "Orders"][..]),
+        ("ChargesRole", &["Logs"], "PaymentsRole", &["Payments", "Accounts", "Logs"]),
+        ("SchedulesRole", &["Polls"], "SchedulesRole", &["PollsAndComparisons"]),
+    ] {
+        let expected = rights(&sample, of_sample, more);
+        assert_eq!(rights(&starter, of_starter, left_out), expected, "{of_starter}");
+    }
+    let mut functions = Vec::new();
+    for (name, function) in members(&starter["Resources"]).filter(|(_, it)| it["Type"] == FUNCTION) {
+        assert!(function["Properties"]["Policies"].is_null(), "{name}");
+        let role = referred(&function["Properties"]["Role"]);
+        let own = format!("{}Logs", role.strip_suffix("Role").expect("a role"));
+        let logs = rights(&starter, &role, &[]).1.into_iter().find(|it| it["Sid"] == "Logs");
+        assert_eq!(referred(&logs.expect("its log")["Resource"]), own);
+        assert_eq!(referred(&function["Properties"]["LoggingConfig"]["LogGroup"]), own);
+        functions.push(name.clone());
+    }
+    assert_eq!(functions, ["ChargesFunction", "ReconcileFunction"]);
+}
+
+// An operator of either reads the same page.
+#[test]
+fn the_starter_has_the_switches_and_outputs_that_operators_use() {
+    let (starter, sample) = (starter(), template(SAMPLE));
+    for parameter in ["NotFoundReleases", "AlarmTopicArn", "ExistingTableName", "ExistingTableStream"] {
+        for property in ["Default", "AllowedValues", "AllowedPattern"] {
+            let of = |template: &Value| template["Parameters"][parameter][property].clone();
+            assert_eq!(of(&starter), of(&sample), "{parameter}");
+        }
+    }
+    let reconcile = |template: &Value| template["Resources"]["ReconcileFunction"]["Properties"].clone();
+    let [ours, theirs] = [reconcile(&starter), reconcile(&sample)];
+    assert_eq!(ours["Environment"]["Variables"]["NOT_FOUND_RELEASES"], json!({ "Ref": "NotFoundReleases" }));
+    assert_eq!(ours["Events"], theirs["Events"]);
+    assert_eq!(ours["EventInvokeConfig"], theirs["EventInvokeConfig"]);
+    let api = |template: &Value| template["Resources"]["HttpApi"]["Properties"].clone();
+    for property in ["DefaultRouteSettings", "AccessLogSettings"] {
+        let expected = api(&sample)[property].clone();
+        assert!(!expected.is_null() && api(&starter)[property] == expected, "{property}");
+    }
+
+    let page = text("docs/operate.md");
+    let (_, table) = page.split_once("| output | variable | option |").expect("the table of outputs");
+    let rows = table.lines().skip(2).map_while(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let outputs: Vec<_> = rows.flat_map(|(outputs, _)| outputs.split('`').skip(1).step_by(2)).collect();
+    assert!(outputs.len() > 15, "{outputs:?}");
+    // Of the nested template alone, and of a webhook, which the starter has not.
+    let others = ["TableName", "idempotency.yaml", "WebhookFunctionName"];
+    for output in outputs.into_iter().filter(|output| !others.contains(output)) {
+        let value = &starter["Outputs"][output]["Value"];
+        assert!(!value.is_null() && *value == sample["Outputs"][output]["Value"], "{output}");
     }
 }
