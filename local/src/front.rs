@@ -13,7 +13,7 @@ use crate::{
 };
 use axum::{
     Json, Router,
-    body::Body,
+    body::{Body, to_bytes},
     extract::{Path, Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header, request::Parts},
     middleware::{Next, from_fn, from_fn_with_state},
@@ -58,16 +58,11 @@ async fn own(State(cloud): State<Arc<Cloud>>, request: Request, next: Next) -> R
     let path = request.uri().path();
     let is_page = path == "/local" || path.starts_with("/local/");
     match cloud.routes.find(request.method(), path) {
-        // A route for everything does not take the page's parts.
-        Some(route) if is_page && takes_everything(&route.key) => next.run(request).await,
+        // Only a route that names it takes a part of the page.
+        Some(route) if is_page && !route.key.contains(" /local") => next.run(request).await,
         Some(route) => answer(&cloud, request, Some(&route)).await,
         None => next.run(request).await,
     }
-}
-
-/// Whether a route is `/{proxy+}`.
-fn takes_everything(key: &str) -> bool {
-    key.split_once(" /{").is_some_and(|(_, rest)| rest.ends_with("+}"))
 }
 
 /// What nothing else takes.
@@ -82,12 +77,16 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
     let (parts, body) = request.into_parts();
     let id = request_id.to_string();
     let mut told = gateway::client(&parts.headers).map(|(client, key)| {
-        cloud.journal.asked(&id, (client, &key), &format!("{} {}", parts.method, parts.uri.path()));
-        Told { journal: &cloud.journal, request_id: &id, answer: "gets no answer: it is gone".to_owned() }
+        let timeline =
+            cloud.journal.asked(&id, (client, &key), &format!("{} {}", parts.method, parts.uri.path()));
+        Told { journal: &cloud.journal, timeline, answer: "has no answer for it: it is gone".to_owned() }
     });
     let mut response = forward(cloud, &parts, body, request_id, route).await;
     if let Some(told) = &mut told {
-        told.answer = gateway::described(&response);
+        let (parts, body) = response.into_parts();
+        let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+        told.answer = gateway::described(&parts, &body);
+        response = Response::from_parts(parts, body.into());
     }
     drop(told);
     let header = HeaderValue::from_str(&id).expect("an id is plain ASCII");
@@ -103,13 +102,13 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
 /// A request of which the journal hears. Its client may leave before it has an answer.
 struct Told<'a> {
     journal: &'a Journal,
-    request_id: &'a str,
+    timeline: u64,
     answer: String,
 }
 
 impl Drop for Told<'_> {
     fn drop(&mut self) {
-        self.journal.answered(self.request_id, &self.answer);
+        self.journal.answered(self.timeline, &self.answer);
     }
 }
 

@@ -6,7 +6,9 @@ use axum::{
     body::Body,
     extract::Query,
     http::{
-        HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts, response::Builder,
+        HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header,
+        request::Parts,
+        response::{self, Builder},
     },
 };
 use bytes::Bytes;
@@ -105,10 +107,13 @@ pub fn client(headers: &HeaderMap) -> Option<(&str, String)> {
     Some((tenant(headers).unwrap_or("nobody"), key))
 }
 
-/// An answer in a few words: `409 outcome-unknown`, `201 replayed`.
-pub fn described(response: &Response<Body>) -> String {
-    let is_replayed = response.headers().get("idempotent-replayed").is_some_and(|value| value == "true");
-    format!("answers {}{}", response.status().as_u16(), if is_replayed { ", replayed" } else { "" })
+/// An answer in a few words: `answers 409 outcome-unknown`, `answers 201, replayed`.
+pub fn described(parts: &response::Parts, body: &[u8]) -> String {
+    let is_replayed = parts.headers.get("idempotent-replayed").is_some_and(|value| value == "true");
+    let problem: Value = serde_json::from_slice(body).unwrap_or_default();
+    let problem = problem["type"].as_str().and_then(|kind| kind.rsplit([':', '/']).next());
+    let problem = problem.map(|problem| format!(" {problem}")).unwrap_or_default();
+    format!("answers {}{problem}{}", parts.status.as_u16(), if is_replayed { ", replayed" } else { "" })
 }
 
 /// The client's response; `None` if API Gateway would not understand the function's answer.
@@ -226,4 +231,46 @@ fn lossy(value: &HeaderValue) -> String {
 fn common_log_time(time: SystemTime) -> String {
     let date = httpdate::fmt_http_date(time);
     format!("{}/{}/{}:{} +0000", &date[5..7], &date[8..11], &date[12..16], &date[17..25])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_known_by_its_token_and_its_key() {
+        let client = |pairs: &[(&'static str, &str)]| {
+            let headers: HeaderMap = pairs
+                .iter()
+                .map(|(name, value)| {
+                    (HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap())
+                })
+                .collect();
+            super::client(&headers).map(|(client, key)| format!("{client} {key}"))
+        };
+        for (key, expected) in [
+            ("k-1", Some("acme k-1")),
+            ("\"k-1\"", Some("acme k-1")),
+            (" \"a \\\"b\\\" \\\\\" ", Some("acme a \"b\" \\")),
+            ("\"", Some("acme \"")),
+            ("\u{e9}", None),
+        ] {
+            let known = client(&[("authorization", "Bearer acme"), ("idempotency-key", key)]);
+            assert_eq!(known.as_deref(), expected, "{key}");
+        }
+        assert_eq!(client(&[("idempotency-key", "k-1")]).as_deref(), Some("nobody k-1"));
+        assert_eq!(client(&[("authorization", "Bearer acme")]), None);
+    }
+
+    #[test]
+    fn an_answer_is_described_by_its_problem() {
+        let parts = |status: u16, replayed: bool| {
+            let builder = Response::builder().status(status);
+            let builder = if replayed { builder.header("idempotent-replayed", "true") } else { builder };
+            builder.body(()).unwrap().into_parts().0
+        };
+        let problem = br#"{"type":"urn:lambda-idempotency:outcome-unknown"}"#;
+        assert_eq!(described(&parts(409, false), problem), "answers 409 outcome-unknown");
+        assert_eq!(described(&parts(201, true), b"text"), "answers 201, replayed");
+    }
 }

@@ -109,9 +109,8 @@ impl Launcher {
         // Before it is executed: what is built meanwhile is noticed.
         let built = definition.program.built();
         let mut child = self.command(status, definition, &api).spawn()?;
-        let (kills, freezes) = status.orders();
         let id = child.id().expect("a process that has not been waited for has an id");
-        status.started(id);
+        let (kills, freezes) = status.started(id);
         let metrics = self.metrics.clone();
         let logs = [
             tokio::spawn(copy(

@@ -115,8 +115,11 @@ impl Status {
         self.lock().figures.state == State::Idle
     }
 
-    pub fn started(&self, pid: u32) {
+    /// A process was started. Returns what is asked of it from now on: its kills, and whether it shall be stopped.
+    pub fn started(&self, pid: u32) -> (watch::Receiver<()>, watch::Receiver<bool>) {
         let mut inner = self.lock();
+        self.frozen.send_replace(false);
+        let orders = (self.kills.subscribe(), self.frozen.subscribe());
         inner.unlogged = None;
         let figures = &mut inner.figures;
         figures.pid = Some(pid);
@@ -125,6 +128,7 @@ impl Status {
         figures.starts += 1;
         drop(inner);
         log::note(&self.name(), Level::Info, "started", &[("pid", &pid.to_string())]);
+        orders
     }
 
     /// It asks for work.
@@ -202,7 +206,8 @@ impl Status {
     /// # Errors
     /// If there is none.
     pub fn kill(&self) -> Result<(), String> {
-        self.lock().figures.pid.ok_or_else(|| NO_PROCESS.to_owned())?;
+        let inner = self.lock();
+        inner.figures.pid.ok_or_else(|| NO_PROCESS.to_owned())?;
         self.kills.send_replace(());
         Ok(())
     }
@@ -215,16 +220,10 @@ impl Status {
         let mut inner = self.lock();
         inner.figures.pid.ok_or_else(|| NO_PROCESS.to_owned())?;
         inner.figures.frozen = freezes;
-        drop(inner);
         self.frozen.send_replace(freezes);
+        drop(inner);
         self.journal.happened(&self.name(), if freezes { "is frozen" } else { "goes on" });
         Ok(())
-    }
-
-    /// What is asked of a process that starts now: its kills, and whether it shall be stopped.
-    pub fn orders(&self) -> (watch::Receiver<()>, watch::Receiver<bool>) {
-        self.frozen.send_replace(false);
-        (self.kills.subscribe(), self.frozen.subscribe())
     }
 
     pub fn source(&self, pid: u32) -> Source {

@@ -53,7 +53,7 @@ function tick() {
 }
 
 function show(timeline) {
-  history.replaceState(null, "", "/?timeline=" + timeline);
+  history.replaceState(null, "", location.pathname + "?timeline=" + timeline);
   watch();
 }
 
@@ -64,8 +64,8 @@ document.addEventListener("submit", async (event) => {
     const answer = await fetch(event.target.action, { method: "POST", body });
     const text = await answer.text();
     if (answer.status === 422) return say(text);
-    const json = JSON.parse(text);
-    if (!answer.ok) return say(json.message);
+    const json = JSON.parse(text || "{}");
+    if (!answer.ok) return say(json.message ?? `It answers ${answer.status}.`);
     say(json.message ?? "");
     if (json.key !== undefined) {
       send.elements.key.value = json.key;
@@ -75,17 +75,6 @@ document.addEventListener("submit", async (event) => {
   } catch {
     say("The local cloud does not answer: is it running?");
   }
-});
-
-// A link to a key shows it without a new page, so that the form stays as it is.
-document.addEventListener("click", (event) => {
-  const link = event.target.closest("nav a");
-  if (!link || event.ctrlKey || event.metaKey) return;
-  event.preventDefault();
-  const [client, ...key] = link.textContent.split(" · ");
-  send.elements.client.value = client;
-  send.elements.key.value = key.join(" · ");
-  show(new URL(link.href).searchParams.get("timeline"));
 });
 
 send.elements.route.addEventListener("change", () => {

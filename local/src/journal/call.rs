@@ -169,9 +169,14 @@ fn change(before: &Value, after: &Value) -> String {
         ("in_progress", "in_progress") if differs("phases") => "keeps a recovery point".to_owned(),
         ("in_progress", "in_progress") if differs("lease_until") => "extends the lease".to_owned(),
         ("unknown", "unknown") if differs("cause") => format!("unknown: {}", text(after, "cause")),
-        ("unknown", "unknown") if differs("asked") => {
-            format!("stays unknown after question {}", number("asked"))
+        ("unknown", "unknown") if differs("reported") => "notes what was reported besides".to_owned(),
+        ("unknown", "unknown") if differs("reconcile_at") && after["reconcile_at"]["N"] == NEVER => {
+            "escalated: an operator must settle it".to_owned()
         }
+        ("unknown", "unknown") if differs("asked") => {
+            format!("stays unknown: question {} settled nothing", number("asked"))
+        }
+        ("between_workers", "between_workers") => "waits for a retry again".to_owned(),
         ("completed", "completed") => "changes what is kept of the answer".to_owned(),
         (was, is) if was == is => "notes what was reported besides".to_owned(),
         ("unknown", "in_progress") => "is in progress again: its worker lives".to_owned(),
@@ -182,11 +187,17 @@ fn change(before: &Value, after: &Value) -> String {
             (attempts, _) => format!("take over: in progress, execution {attempts}"),
         },
         (_, "completed") => format!("complete{by}"),
+        (_, "failed_retryable") if text(after, "settled_by") == "not begun" => {
+            "refused before it began: the key is free".to_owned()
+        }
         (_, "failed_retryable") => format!("release{by}: the next retry runs it"),
         (_, "unknown") => format!("unknown: {}", text(after, "cause")),
         (_, other) => spoken(other),
     }
 }
+
+/// When an escalated record is asked about.
+const NEVER: &str = "18446744073709551615";
 
 /// `in_progress` as it is spoken.
 fn spoken(name: &str) -> String {
@@ -236,7 +247,16 @@ mod tests {
             (&first, &with(first.clone(), "reported", text("effect")), "notes what was reported besides"),
             (&first, &unknown, "unknown: lease expired"),
             (&unknown, &first, "is in progress again: its worker lives"),
-            (&unknown, &with(unknown.clone(), "asked", number("2")), "stays unknown after question 2"),
+            (
+                &unknown,
+                &with(unknown.clone(), "asked", number("2")),
+                "stays unknown: question 2 settled nothing",
+            ),
+            (
+                &unknown,
+                &with(with(unknown.clone(), "asked", number("2")), "reconcile_at", number(NEVER)),
+                "escalated: an operator must settle it",
+            ),
             (&unknown, &with(unknown.clone(), "cause", text("held")), "unknown: held"),
             (
                 &item("failed_retryable", "a", "1"),
@@ -253,7 +273,7 @@ mod tests {
             (
                 &unknown,
                 &with(item("failed_retryable", "a", "1"), "settled_by", text("not_begun")),
-                "release, by not begun: the next retry runs it",
+                "refused before it began: the key is free",
             ),
         ] {
             assert_eq!(said(before, after), expected);

@@ -15,7 +15,7 @@ mod timeline;
 
 pub use call::Call;
 pub use keys::records;
-pub use timeline::{Cost, Kind, Step, Timeline};
+pub use timeline::{Cost, Kind, Sent, Step, Timeline};
 
 use crate::work::Work;
 use lambda_idempotency::key::RecordKey;
@@ -78,20 +78,18 @@ impl Journal {
         self.table.get().map(String::as_str)
     }
 
-    /// A client sends this request with this key.
-    pub fn asked(&self, request_id: &str, client: (&str, &str), what: &str) {
+    /// A client sends this request with this key. Returns its timeline.
+    pub fn asked(&self, request_id: &str, client: (&str, &str), what: &str) -> u64 {
         let mut inner = self.change();
         let id = inner.of_client(client);
         inner.touch(request_id, id);
         inner.add(id, Step::new("client", Kind::Request, what));
+        id
     }
 
-    /// The client gets this answer.
-    pub fn answered(&self, request_id: &str, what: &str) {
-        let mut inner = self.change();
-        for id in inner.of_invocation(request_id) {
-            inner.add(id, Step::new("gateway", Kind::Answer, what));
-        }
+    /// The client of this timeline gets this answer.
+    pub fn answered(&self, timeline: u64, what: &str) {
+        self.change().add(timeline, Step::new("gateway", Kind::Answer, what));
     }
 
     /// An environment takes this work.
@@ -128,6 +126,7 @@ impl Journal {
     pub fn stored(&self, request_id: Option<&str>, program: &str, call: &Call) {
         let mut inner = self.change();
         let environment = request_id.map(|id| inner.invocation(id).environment.clone());
+        let environment = environment.filter(|environment| !environment.is_empty());
         let who = environment.as_deref().map_or(program, function).to_owned();
         for (place, record) in call.records.iter().enumerate() {
             let id = inner.of_record(record, request_id);
@@ -177,9 +176,14 @@ impl Journal {
         self.lock().timelines.get(&id).cloned()
     }
 
-    /// The timeline of this client's key; it begins now, if there is none.
-    pub fn of_client(&self, client: (&str, &str)) -> u64 {
-        self.change().of_client(client)
+    /// The timeline of this client's key, which the page sends first; it begins now, if there is none.
+    pub fn of_page(&self, client: (&str, &str), sent: Sent) -> u64 {
+        let mut inner = self.change();
+        let id = inner.of_client(client);
+        if let Some(timeline) = inner.timelines.get_mut(&id) {
+            timeline.sent.get_or_insert(sent);
+        }
+        id
     }
 
     /// Changes of the journal.
@@ -210,17 +214,15 @@ impl Inner {
 
     /// The timeline of a record. That of the client whose request has led to it comes before one of its own.
     fn of_record(&mut self, record: &str, request_id: Option<&str>) -> u64 {
-        if let Some(id) = self.by_record.get(record) {
-            return *id;
-        }
         let parsed = RecordKey::from_partition_key(record);
         let key = parsed.as_ref().map(|parsed| parsed.idempotency_key().as_str()).unwrap_or(record);
         let asked = request_id.and_then(|id| self.invocations.get(id)).map(|found| found.timelines.clone());
         let asked =
             asked.into_iter().flatten().find(|id| self.timelines.get(id).is_some_and(|of| of.key == key));
+        let known = asked.or_else(|| self.by_record.get(record).copied());
         let tenant = parsed.as_ref().map(|parsed| parsed.tenant().as_str()).unwrap_or_default();
-        let id = asked.unwrap_or_else(|| self.of_client((tenant, key)));
-        self.by_record.insert(record.to_owned(), id);
+        let id = known.unwrap_or_else(|| self.of_client((tenant, key)));
+        self.by_record.entry(record.to_owned()).or_insert(id);
         id
     }
 
@@ -314,7 +316,7 @@ mod tests {
     #[test]
     fn a_call_belongs_to_the_only_key_of_its_invocation() {
         let journal = Journal::default();
-        journal.asked("r-1", ("token", "k"), "POST /pay");
+        let asked = journal.asked("r-1", ("token", "k"), "POST /pay");
         journal.took("pay#1", &work("r-1", &json!({ "requestContext": {} })));
         // The record's tenant is not what the token says.
         journal.stored(Some("r-1"), "sdk", &write("acme#pay#k"));
@@ -323,7 +325,7 @@ mod tests {
         journal.happened("pay#1", "is frozen");
         journal.is_free("pay#1");
         journal.happened("pay#1", "works on nothing");
-        journal.answered("r-1", "answers 201");
+        journal.answered(asked, "answers 201");
         let expected = [
             "client POST /pay",
             "pay reserve: in progress",
@@ -350,7 +352,8 @@ mod tests {
     #[test]
     fn the_timeline_that_was_used_least_recently_goes() {
         let journal = Journal::default();
-        let first = journal.of_client(("acme", "0"));
+        let first = journal.asked("r", ("acme", "0"), "POST /");
+        journal.stored(None, "sdk", &write("acme#pay#1"));
         for number in 1..MAX_TIMELINES {
             journal.asked(&format!("r-{number}"), ("acme", &number.to_string()), "POST /");
         }
@@ -359,7 +362,12 @@ mod tests {
         let names: Vec<_> = journal.timelines().into_iter().map(|(_, name)| name).collect();
         assert_eq!((names.len(), &*names[0]), (MAX_TIMELINES, "acme · new"));
         assert!(journal.timeline(first).is_some() && !names.contains(&"acme · 1".to_owned()));
-        let again = journal.of_client(("acme", "1"));
-        assert!(again > first && steps(&journal, again).is_empty(), "it begins anew");
+        journal.stored(None, "sdk", &write("acme#pay#1"));
+        let (again, name) = journal.timelines().remove(0);
+        assert_eq!(
+            (again > first, &*name, steps(&journal, again).len()),
+            (true, "acme · 1", 1),
+            "it begins anew"
+        );
     }
 }

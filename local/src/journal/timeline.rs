@@ -15,6 +15,8 @@ const MAX_STEPS: usize = 300;
 pub struct Timeline {
     pub tenant: String,
     pub key: String,
+    /// What the page sent with this key.
+    pub sent: Option<Sent>,
     pub steps: Vec<Step>,
     /// How many steps were left out, because there were too many.
     pub left_out: u64,
@@ -38,6 +40,14 @@ impl AddAssign for Cost {
         self.reads += other.reads;
         self.writes += other.writes;
     }
+}
+
+/// A request of the page.
+#[derive(Clone)]
+pub struct Sent {
+    pub route: String,
+    pub client: String,
+    pub body: String,
 }
 
 /// One step, or several that are the same.
@@ -107,7 +117,7 @@ impl Timeline {
     pub fn new(tenant: &str, key: &str) -> Self {
         let (tenant, key) = (tenant.to_owned(), key.to_owned());
         let (steps, cost, records) = (Vec::new(), Cost::default(), BTreeMap::new());
-        Self { tenant, key, steps, left_out: 0, cost, records }
+        Self { tenant, key, sent: None, steps, left_out: 0, cost, records }
     }
 
     /// `acme · order-1`.

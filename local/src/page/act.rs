@@ -83,8 +83,8 @@ pub async fn environment(
 #[derive(Deserialize)]
 pub struct Settle {
     record: String,
-    /// As it was shown.
-    revision: String,
+    /// The execution that was shown as unknown.
+    attempt: String,
     executed: Executed,
     #[serde(default)]
     answer: String,
@@ -117,8 +117,8 @@ async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
     let store = DynamoDbStore::from_client(cloud.operators.clone(), table);
     let seen = store.load(&key).await.map_err(|error| error.to_string())?;
     let seen = seen.ok_or("there is no such record")?;
-    if seen.revision.to_string() != form.revision {
-        return Err("the record has changed since it was shown: look again".to_owned());
+    if seen.attempt.to_string() != form.attempt {
+        return Err("there was another execution since it was shown: look again".to_owned());
     }
     if form.executed == Executed::No && seen.reported == Some(Evidence::Effect) {
         return Err(

@@ -14,7 +14,7 @@ mod parts;
 mod record;
 mod send;
 
-use crate::{cloud::Cloud, gateway};
+use crate::{cloud::Cloud, gateway, journal::Sent};
 use askama::Template;
 use axum::{
     Router,
@@ -56,7 +56,7 @@ pub fn router() -> Router<Arc<Cloud>> {
         .route("/local/send", post(send::send))
         .route("/local/settle", post(act::settle))
         .route("/local/provider", post(act::provider))
-        .route("/environments/{function}/{number}", post(act::environment))
+        .route("/local/environments/{function}/{number}", post(act::environment))
 }
 
 /// Refuses what another site makes a browser send to this one.
@@ -84,22 +84,21 @@ struct Shown {
 #[template(path = "page.html")]
 struct Page<'a> {
     routes: &'a [(String, String)],
-    route: &'a str,
     key: &'a str,
-    body: &'a str,
+    sent: &'a Sent,
     cards: &'a [(&'static str, &'static str)],
     parts: Parts,
 }
 
 async fn page(State(cloud): State<Arc<Cloud>>, Query(shown): Query<Shown>) -> Response {
     let routes = send::routes(&cloud);
-    let (route, body) = routes.first().map_or(("", ""), |(route, body)| (&**route, &**body));
-    let key = shown.timeline.and_then(|id| cloud.journal.timeline(id)).map(|timeline| timeline.key);
+    let (route, body) = routes.first().cloned().unwrap_or_default();
+    let first = Sent { route, client: "acme".to_owned(), body };
+    let timeline = shown.timeline.and_then(|id| cloud.journal.timeline(id));
     let page = Page {
         routes: &routes,
-        route,
-        key: key.as_deref().unwrap_or_default(),
-        body,
+        key: timeline.as_ref().map(|timeline| &*timeline.key).unwrap_or_default(),
+        sent: timeline.as_ref().and_then(|timeline| timeline.sent.as_ref()).unwrap_or(&first),
         cards: &send::cards(&cloud),
         parts: Parts::now(&cloud, shown.timeline).await,
     };

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 pub struct Shown {
     /// Its partition key.
     pub name: String,
-    pub revision: String,
+    pub attempt: String,
     pub state: String,
     /// What the state means.
     pub says: &'static str,
@@ -62,18 +62,26 @@ impl Shown {
         ] {
             fields.extend(text(attribute).map(|value| (spoken, Field::Text(value))));
         }
+        let due = if state == "unknown" { "is asked about" } else { "is escalated" };
+        let pending = (state == "pending").then_some(("claim_by", "must be taken"));
         for (attribute, spoken) in
-            [("lease_until", "lease ends"), ("reconcile_at", "is asked about"), ("claim_by", "must be taken")]
+            [("lease_until", "lease ends"), ("reconcile_at", due)].into_iter().chain(pending)
         {
             let time = text(attribute).and_then(|value| value.parse().ok());
-            fields.extend(time.map(|time| (spoken, Field::Until(time))));
+            fields.extend(time.map(|time| match time {
+                // Escalated: nobody asks any more.
+                u64::MAX => {
+                    (spoken, Field::Text("never: it is escalated, and an operator must settle it".to_owned()))
+                }
+                time => (spoken, Field::Until(time)),
+            }));
         }
         let expires = text("expires_at").and_then(|value| value.parse::<u64>().ok());
         fields.extend(expires.map(|seconds| ("expires", Field::Until(seconds * 1000))));
         Self {
             name: name.to_owned(),
             says: says(&state, text("settled_by").as_deref()),
-            revision: text("revision").unwrap_or_default(),
+            attempt: text("attempt").unwrap_or_default(),
             can_be_settled: state == "unknown" && RecordKey::from_partition_key(name).is_some(),
             state,
             fields,
@@ -112,7 +120,7 @@ fn says(state: &str, settled_by: Option<&str>) -> &'static str {
         "unknown" => {
             "Nobody here can know whether the effect happened: the worker died, or heard no answer, after it may have called the provider. To \
              run it again could charge twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
-             the provider, who knows, has been asked, or an operator says."
+             the provider, who knows, has been asked, or an operator says. \"Not found\" counts only once no lost request can still arrive."
         }
         "failed_retryable" => match settled_by {
             Some("provider") => {

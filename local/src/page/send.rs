@@ -1,10 +1,10 @@
 //! Requests that the page sends, as a client would.
 
-use crate::{cloud::Cloud, gateway, route::DEFAULT};
+use crate::{cloud::Cloud, gateway, journal::Sent, route::DEFAULT};
 use axum::{
     Form, Json,
     extract::State,
-    http::{HeaderValue, Method, StatusCode},
+    http::{Method, StatusCode},
     response::{IntoResponse, Response},
 };
 use futures_util::future::join_all;
@@ -105,18 +105,18 @@ pub async fn send(State(cloud): State<Arc<Cloud>>, Form(wanted): Form<Wanted>) -
         (None, Do::Other) => other(&wanted.body),
         (None, _) => wanted.body.clone(),
     };
-    let client = wanted.client.trim();
-    let is_in_header = |text: &str| HeaderValue::from_str(text).is_ok();
-    if client.is_empty() || !is_in_header(client) || !is_in_header(&key) {
-        return bad("client and key must be text that a header can have");
-    }
     let request = cloud.http.request(method, format!("{}{path}", cloud.url)).body(body.clone());
-    let request = request.bearer_auth(client).header("idempotency-key", &key);
-    let request = match request.header("content-type", "application/json").build() {
-        Ok(request) => request,
-        Err(error) => return bad(&error.to_string()),
+    let request = request.bearer_auth(wanted.client.trim()).header("idempotency-key", &key);
+    let request = request.header("content-type", "application/json").build().ok();
+    // As the function will see them.
+    let seen = request.as_ref().and_then(|request| gateway::client(request.headers()));
+    let (Some(request), Some((client, seen_key)), false) = (&request, &seen, wanted.client.trim().is_empty())
+    else {
+        return bad("client and key must be text that a header can have");
     };
-    let timeline = cloud.journal.of_client((client, &key));
+    let request = request.try_clone().expect("its body is text");
+    let sent = Sent { route: wanted.route.clone(), client: (*client).to_owned(), body: body.clone() };
+    let timeline = cloud.journal.of_page((client, seen_key), sent);
     let times = if wanted.r#do == Do::Crowd { CROWD } else { 1 };
     let http = cloud.http.clone();
     // The timeline has the answers.

@@ -6,7 +6,7 @@
 //! 2. A charge that has begun is made, even if the caller has gone away.
 //! 3. Its query API returns the truth, even if the answer to the charge was lost.
 //! 4. Each decision and each refund has a webhook. It is held until its delivery is requested and the receiver acknowledges it.
-//! 5. `POST /provider/slow` of the local cloud makes it answer late. A charge that has begun is made all the same.
+//! 5. The local cloud's page makes it answer late. A charge that has begun is made all the same.
 //! 6. A charge is given back once for each key, and not only once, so that a caller who changes keys is seen.
 
 mod books;

@@ -7,9 +7,6 @@ use saphyr_parser::Parser;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Words that YAML 1.1 reads as truth values.
-const TRUTH_VALUES: [&str; 4] = ["yes", "no", "on", "off"];
-
 /// The one document in this text.
 ///
 /// # Errors
@@ -32,20 +29,22 @@ pub fn parse(text: &str) -> Result<Value, String> {
 
 fn json(yaml: &Yaml<'_>) -> Result<Value, String> {
     Ok(match yaml {
-        Yaml::Representation(text, style, tag) => {
-            let value = scalar(text, *style, tag.as_ref())?;
-            match tag.as_ref().filter(|tag| !tag.is_yaml_core_schema()) {
-                Some(tag) => call(tag, value),
-                None => value,
-            }
-        }
+        Yaml::Representation(text, style, tag) => match tag.as_ref().filter(|tag| !tag.is_yaml_core_schema())
+        {
+            // Of `!Sub 1.10` too, the argument is text.
+            Some(tag) => call(tag, json!(text)),
+            None => scalar(text, *style, tag.as_ref())?,
+        },
         Yaml::Sequence(values) => values.iter().map(json).collect::<Result<_, _>>()?,
         Yaml::Mapping(members) => {
             let mut object = Map::new();
             for (name, value) in members {
-                let Yaml::Representation(name, ..) = name else {
+                let Yaml::Representation(name, style, _) = name else {
                     return Err(format!("a member's name is no text: {name:?}"));
                 };
+                if *style == ScalarStyle::Plain && is_truth_value(name) {
+                    return Err(format!("SAM reads the name {name} as true or false: put it in quotes"));
+                }
                 if name == "<<" {
                     return Err("the local cloud merges no members with <<: write them out".to_owned());
                 }
@@ -67,8 +66,14 @@ fn call(tag: &Tag, argument: Value) -> Value {
 }
 
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<Value, String> {
+    let is_plain = style == ScalarStyle::Plain && tag.is_none();
+    if is_plain
+        && is_truth_value(text)
+        && !["true", "false"].iter().any(|word| word.eq_ignore_ascii_case(text))
+    {
+        return Err(format!("SAM reads {text} as true or false: write that, or put it in quotes"));
+    }
     let differs = || Err(format!("SAM may not read {text} as it is written: put it in quotes"));
-    let is_plain = style == ScalarStyle::Plain && tag.is_none_or(|tag| !tag.is_yaml_core_schema());
     if is_plain && is_read_differently(text) {
         return differs();
     }
@@ -77,21 +82,35 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Cow<'_, Tag>>) -> Result<
         Some(Scalar::Boolean(value)) => Ok(json!(value)),
         Some(Scalar::Integer(value)) => Ok(json!(value)),
         Some(Scalar::String(value)) => Ok(json!(value)),
-        // Without a point, it is text in YAML 1.1: the start of a commit's hash may look so.
-        Some(Scalar::FloatingPoint(value)) if value.is_finite() && text.contains('.') => {
-            Ok(json!(value.into_inner()))
-        }
+        Some(Scalar::FloatingPoint(value)) if value.is_finite() => Ok(json!(value.into_inner())),
         _ => differs(),
     }
 }
 
-/// Whether YAML 1.1 reads a plain value differently: a truth value, or a number that is octal, in base 60, or has `_`.
+/// Whether YAML 1.1 reads this as a truth value. Source: <https://yaml.org/type/bool.html>; PyYAML knows no single letters.
+fn is_truth_value(text: &str) -> bool {
+    ["true", "false", "yes", "no", "on", "off"].iter().any(|word| word.eq_ignore_ascii_case(text))
+}
+
+/// Whether the two versions may read a plain value differently: times, and numbers that are octal, binary, in base 60, or have `_` or
+/// an exponent. Source: <https://yaml.org/type/int.html>, `float.html`, `timestamp.html`.
 fn is_read_differently(text: &str) -> bool {
     let digits = text.trim_start_matches(['+', '-']);
-    let is_number = digits.starts_with(|first: char| first.is_ascii_digit())
-        && digits.bytes().all(|byte| byte.is_ascii_digit() || b"_:".contains(&byte));
-    let is_plain_number = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
-    TRUTH_VALUES.iter().any(|word| word.eq_ignore_ascii_case(text)) || (is_number && !is_plain_number)
+    let only = |also: &[u8]| digits.bytes().all(|byte| byte.is_ascii_digit() || also.contains(&byte));
+    let begins = digits.trim_start_matches('.').starts_with(|first: char| first.is_ascii_digit());
+    let is_integer = text.parse::<i64>().is_ok_and(|number| number.to_string() == text);
+    let is_decimal = digits.split_once('.').is_some_and(|(whole, part)| {
+        let is_digits = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+        !whole.is_empty() && is_digits(whole) && is_digits(part)
+    });
+    let is_based = ["0x", "0o", "0b"].iter().any(|base| digits.to_ascii_lowercase().starts_with(base));
+    let has_exponent = text.parse::<f64>().is_ok() && digits.contains(['e', 'E']);
+    // Addresses and versions have more points.
+    let is_float = digits.matches('.').count() == 1 && only(b"._:");
+    let is_time = text.contains(':') && only(b"-:.TtZz+ ") && text.split('-').count() >= 3;
+    let is_number = only(b"_:") || has_exponent || is_float;
+    let is_special = [".inf", ".nan"].iter().any(|name| name.eq_ignore_ascii_case(digits));
+    is_special || begins && (is_based || is_time || is_number && !is_integer && !is_decimal)
 }
 
 #[cfg(test)]
@@ -119,13 +138,40 @@ mod tests {
                 json!([true, -3, 1.5, null, "2010-09-09", "arn:aws:sqs"]),
             ),
             ("['no', \"0123\", !!str 012]", json!(["no", "0123", "012"])),
-            ("{ 90: a, on: b }", json!({ "90": "a", "on": "b" })),
+            ("{ 90: a, 'on': b }", json!({ "90": "a", "on": "b" })),
+            (
+                "[!Sub 1.10, !Ref no, !Sub '']",
+                json!([{ "Fn::Sub": "1.10" }, { "Ref": "no" }, { "Fn::Sub": "" }]),
+            ),
+            (
+                "[10.0.0.1, 1.2.3, 2001:db8::1, 0a1b, 7e, 012-345]",
+                json!(["10.0.0.1", "1.2.3", "2001:db8::1", "0a1b", "7e", "012-345"]),
+            ),
         ] {
             assert_eq!(parse(text), Ok(expected), "{text}");
         }
-        for text in
-            ["no", "On", "0123", "1_000", "12:30", "99999999999999999999", "123e4567", ".inf", "!!int x"]
-        {
+        for text in [
+            "no",
+            "On",
+            "YES",
+            "0123",
+            "1_000",
+            "12:30",
+            "99999999999999999999",
+            "123e4567",
+            "1.5e3",
+            "-.5",
+            "1_000.5",
+            "0o17",
+            "0b101",
+            "0x1_F",
+            "12:30:45.6",
+            "2020-01-01T00:00:00Z",
+            "2020-01-01 00:00:00",
+            ".inf",
+            "-.INF",
+            "!!int x",
+        ] {
             let error = parse(text).expect_err("it is read differently");
             assert!(error.contains("quotes"), "{text}: {error}");
         }
@@ -133,6 +179,7 @@ mod tests {
             ("a: &a { b: 1 }\nc: { <<: *a }", "<<"),
             ("{ a: 1, 'a': 2 }", "two members a"),
             ("{ [a]: 1 }", "no text"),
+            ("{ On: 1 }", "the name On"),
             ("---\na\n---\nb", "2 YAML documents"),
             ("a: [", "line"),
         ] {

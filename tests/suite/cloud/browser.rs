@@ -1,7 +1,8 @@
 //! The page of the local cloud in a browser, as somebody sees it who opens it for the first time.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     process::Stdio,
     time::Duration,
 };
@@ -36,7 +37,23 @@ enum Act<'a> {
 
 struct Browser {
     client: Client,
-    _driver: Process,
+    driver: Process,
+    /// Where the driver listens.
+    address: String,
+}
+
+impl Drop for Browser {
+    /// Ends the browser too: without this, it would outlive its driver.
+    fn drop(&mut self) {
+        let shutdown = TcpStream::connect(&self.address).and_then(|mut stream| {
+            stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+            write!(stream, "GET /shutdown HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.address)?;
+            stream.read_to_end(&mut Vec::new())
+        });
+        if let Err(error) = shutdown {
+            eprintln!("chromedriver {} was not asked to end: {error}", self.driver.id());
+        }
+    }
 }
 
 impl Browser {
@@ -54,12 +71,14 @@ impl Browser {
         std::thread::spawn(move || lines.for_each(drop));
         let options = json!({ "args": ARGUMENTS });
         let capabilities = [("goog:chromeOptions".to_owned(), options)].into_iter().collect();
-        let driver_url = format!("http://127.0.0.1:{}", port.expect("it says its port"));
+        let address = format!("127.0.0.1:{}", port.expect("it says its port"));
+        let driver_url = format!("http://{address}");
         let connect =
             ClientBuilder::new(HttpConnector::new()).capabilities(capabilities).connect(&driver_url).await;
         let client = connect.expect("a browser");
-        client.goto(url).await.expect("the page");
-        Self { client, _driver: driver }
+        let browser = Self { client, driver, address };
+        browser.client.goto(url).await.expect("the page");
+        browser
     }
 
     /// Presses the button with this text.
@@ -115,7 +134,7 @@ impl Browser {
 #[tokio::test]
 #[cfg_attr(not(browser), ignore = "the page needs Chromium and chromedriver")]
 async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
-    let cloud = LocalCloud::start(&[("PROVIDER_TIMEOUT_MS", "1500")]).await;
+    let cloud = LocalCloud::start(&[]).await;
     let browser = Browser::open(cloud.url()).await;
 
     // Once, again, and with another body.
@@ -135,7 +154,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.press("Same key again").await;
     browser.sees("timeline", &["payments finds it completed 1 1", "gateway answers 201, replayed"]).await;
     browser.press("Same key, other body").await;
-    browser.sees("timeline", &["gateway answers 422"]).await;
+    browser.sees("timeline", &["gateway answers 422 key-reused"]).await;
     browser.sees("provider", &["1 charge in its ledger"]).await;
 
     // A hundred at once are one charge.
@@ -153,7 +172,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
         .sees("records", &["unknown", "Nobody here can know whether the effect happened", "is asked about"])
         .await;
     browser.press("Same key again").await;
-    browser.sees("timeline", &["finds it unknown", "answers 409"]).await;
+    browser.sees("timeline", &["finds it unknown", "answers 409 outcome-unknown"]).await;
     // What is typed stays, while the page changes around it.
     let key = browser.script("return document.querySelector('[name=key]').value").await;
     let answer = format!("answer-acme#create-payment#{}", key.as_str().expect("text"));
@@ -161,7 +180,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.sees("timeline", &["stays unknown"]).await;
     browser.script("document.activeElement.blur()").await;
     browser.press("Same key again").await;
-    browser.sees("timeline", &["stays unknown after question 2"]).await;
+    browser.sees("timeline", &["question 2 settled nothing"]).await;
     let typed = browser.client.find(Locator::Id(&answer)).await.unwrap().prop("value").await.unwrap();
     assert_eq!(typed.as_deref(), Some("not JSON"));
     browser.press("It was executed: 201, with this answer").await;

@@ -77,7 +77,7 @@ async fn a_timeline_has_each_round_trip_and_its_units() {
 #[tokio::test]
 async fn an_environment_is_frozen_thawed_and_killed() {
     let cloud = LocalCloud::start(&[]).await;
-    let act = |what: &str| form(cloud.post("/environments/payments/1"), &[("do", what)]);
+    let act = |what: &str| form(cloud.post("/local/environments/payments/1"), &[("do", what)]);
     let of_payments = async || {
         let all: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
         let all = all["environments"].as_array().expect("a list");
@@ -103,13 +103,46 @@ async fn an_environment_is_frozen_thawed_and_killed() {
     assert_eq!(answer(act("kill")).await.0, 200);
     page_with(&cloud, &slow["timeline"], &["signal: killed", "answers 502"]).await;
     for (path, what, expected) in [
-        ("/environments/payments/4", "freeze", StatusCode::CONFLICT),
-        ("/environments/payments/4", "kill", StatusCode::CONFLICT),
-        ("/environments/payments/99", "kill", StatusCode::NOT_FOUND),
-        ("/environments/none/1", "kill", StatusCode::NOT_FOUND),
-        ("/environments/payments/1", "eat", StatusCode::UNPROCESSABLE_ENTITY),
+        ("/local/environments/payments/4", "freeze", StatusCode::CONFLICT),
+        ("/local/environments/payments/4", "kill", StatusCode::CONFLICT),
+        ("/local/environments/payments/99", "kill", StatusCode::NOT_FOUND),
+        ("/local/environments/none/1", "kill", StatusCode::NOT_FOUND),
+        ("/local/environments/payments/1", "eat", StatusCode::UNPROCESSABLE_ENTITY),
     ] {
         assert_eq!(answer(form(cloud.post(path), &[("do", what)])).await.0, expected, "{path} {what}");
+    }
+}
+
+#[tokio::test]
+async fn a_slow_provider_and_a_client_that_leaves_are_told() {
+    let cloud = LocalCloud::start(&[("PROVIDER_TIMEOUT_MS", "300")]).await;
+    let provider = |state: &str| form(cloud.post("/local/provider"), &[("provider", state)]);
+    assert_eq!(answer(provider("slow")).await.0, 200);
+    let (_, slow) = answer(send(&cloud, &[])).await;
+    page_with(
+        &cloud,
+        &slow["timeline"],
+        &["answers after 8 s", "caller is gone", "answers 504 charge-unknown"],
+    )
+    .await;
+    assert_eq!(answer(provider("up")).await.0, 200);
+
+    let order = json!({ "customerId": "c-1", "amountCents": 1, "currency": "EUR", "source": "tok_slow_200" });
+    let request = cloud.post("/payments").bearer_auth("acme").header("idempotency-key", "left").json(&order);
+    let left = request.timeout(Duration::from_millis(50)).send().await;
+    assert!(left.is_err_and(|error| error.is_timeout()));
+    let keys = cloud.get("/").send().await.unwrap().text().await.unwrap();
+    let (_, link) = keys.split_once("href=\"?timeline=").expect("a key");
+    let timeline = json!(link.split('"').next().unwrap().parse::<u64>().unwrap());
+    page_with(&cloud, &timeline, &["acme · left", "it is gone", ">complete<"]).await;
+
+    // The form is what was sent with the key, so that it can be sent again.
+    let changed =
+        [("key", "\"quoted\""), ("client", "beta"), ("route", "POST /orders"), ("body", "{\"no\":1}")];
+    let (_, sent) = answer(send(&cloud, &changed)).await;
+    let page = page_with(&cloud, &sent["timeline"], &["beta · quoted", "answers 4"]).await;
+    for value in ["value=\"POST /orders\"", "value=\"beta\"", "value=\"quoted\"", "{&#34;no&#34;:1}"] {
+        assert!(page.contains(value), "{value}: {page}");
     }
 }
 
@@ -122,6 +155,7 @@ async fn a_form_that_cannot_be_right_is_refused_and_says_why() {
         (("route", "GET/ /payments"), "no such method"),
         (("route", "POST /operations/{key}"), "parameters"),
         (("key", "line\nbreak"), "header"),
+        (("key", "\u{e9}"), "header"),
         (("client", "line\nbreak"), "header"),
         (("client", " "), "header"),
     ] {
@@ -136,10 +170,10 @@ async fn a_form_that_cannot_be_right_is_refused_and_says_why() {
         ([("record", "no record"), ("executed", "no")], "no such record"),
         ([("record", "acme#create-payment#gone"), ("executed", "no")], "no such record"),
         ([("record", "acme#create-payment#gone"), ("executed", "yes")], "must be JSON"),
-        ([("record", "acme#create-payment#k-1"), ("executed", "no")], "has changed since it was shown"),
+        ([("record", "acme#create-payment#k-1"), ("executed", "no")], "another execution since it was shown"),
     ] {
         let [record, executed] = fields;
-        let (status, refused) = answer(settle(&[record, executed, ("revision", "0")])).await;
+        let (status, refused) = answer(settle(&[record, executed, ("attempt", "0")])).await;
         assert!(
             status == 409 && refused["message"].as_str().unwrap().contains(named),
             "{fields:?}: {refused}"
@@ -161,7 +195,9 @@ async fn another_site_changes_nothing() {
         ("origin", "null"),
         ("origin", "http://127.0.0.1:1"),
     ] {
-        for path in ["/provider/away", "/local/send", "/environments/payments/1", "/bus", "/queues/orders"] {
+        for path in
+            ["/provider/away", "/local/send", "/local/environments/payments/1", "/bus", "/queues/orders"]
+        {
             let refused = cloud.post(path).header(name, value).send().await.unwrap();
             assert_eq!(refused.status(), 403, "{path} {name}: {value}");
         }
@@ -192,6 +228,8 @@ Resources:
         Home: { Type: HttpApi, Properties: { Method: GET, Path: / } }
         Pay: { Type: HttpApi, Properties: { Method: POST, Path: /pay } }
         Rest: { Type: HttpApi, Properties: { Method: POST, Path: '/{proxy+}' } }
+        Tenants: { Type: HttpApi, Properties: { Method: GET, Path: '/{tenant}/{id}' } }
+        Own: { Type: HttpApi, Properties: { Method: GET, Path: /local/own } }
 ";
     fs::write(&template, text).expect("a template");
     // It becomes a function of the sample, which knows none of these paths.
@@ -208,6 +246,14 @@ Resources:
     assert!(page.contains("POST /pay") && page.contains("deferred-reports"), "{page}");
     let (status, refused) = answer(send(&cloud, &[("route", "none")])).await;
     assert!(status == 400 && refused["message"].is_string(), "the page takes its forms: {refused}");
+    assert_eq!(cloud.get("/local/style.css").send().await.unwrap().status(), 200);
+    assert_eq!(
+        cloud.get("/local/own").send().await.unwrap().status(),
+        404,
+        "it is the function's, which knows no such path"
+    );
     assert_eq!(cloud.post("/provider/away").send().await.unwrap().status(), 404, "it is the function's");
+    let killed = form(cloud.post("/local/environments/pay/1"), &[("do", "kill")]);
+    assert_eq!(answer(killed).await.0, 200);
     assert!(!page.contains("tok_crash_after"), "a card of the sample's functions");
 }
