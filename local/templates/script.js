@@ -16,7 +16,7 @@ function watch() {
   live.onerror = () => say("The local cloud does not answer: is it running?");
 }
 
-// Parts that wait: nothing changes under a finger, or while somebody types.
+// Parts that wait: nothing changes under a finger.
 const waiting = new Map();
 let pressed = 0;
 addEventListener("pointerdown", () => { pressed = Date.now(); });
@@ -28,14 +28,16 @@ function replace() {
   for (const [id, html] of waiting) {
     const part = document.getElementById(id);
     const active = part.contains(document.activeElement) ? document.activeElement : undefined;
-    if (active?.matches("input")) continue;
+    const caret = active?.matches("input") ? [active.selectionStart, active.selectionEnd] : undefined;
     waiting.delete(id);
     const open = [...part.querySelectorAll("details[open]")].map((details) => details.id);
     const typed = new Map([...part.querySelectorAll("input[id]")].map((input) => [input.id, input.value]));
     part.innerHTML = html;
     open.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
     typed.forEach((value, id) => { const input = document.getElementById(id); if (input) input.value = value; });
-    if (active?.id) document.getElementById(active.id)?.focus();
+    const again = active?.id ? document.getElementById(active.id) : undefined;
+    again?.focus();
+    if (caret) again?.setSelectionRange(...caret);
   }
 }
 

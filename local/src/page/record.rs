@@ -62,7 +62,7 @@ impl Shown {
         ] {
             fields.extend(text(attribute).map(|value| (spoken, Field::Text(value))));
         }
-        let due = if state == "unknown" { "is asked about" } else { "is escalated" };
+        let due = if state == "unknown" { "next question" } else { "is escalated" };
         let pending = (state == "pending").then_some(("claim_by", "must be taken"));
         for (attribute, spoken) in
             [("lease_until", "lease ends"), ("reconcile_at", due)].into_iter().chain(pending)

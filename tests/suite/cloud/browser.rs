@@ -102,7 +102,7 @@ impl Browser {
                 }
             };
             match done.await {
-                Err(error) if error.is_stale_element_reference() => {}
+                Err(error) if error.is_stale_element_reference() || error.is_element_not_interactable() => {}
                 done => return done.unwrap_or_else(|error| panic!("{locator:?}: {error}")),
             }
         }
@@ -158,7 +158,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.sees("provider", &["1 charge in its ledger"]).await;
 
     // A hundred at once are one charge.
-    browser.press("A new key, 100 at once").await;
+    browser.press("A new key, 100 at once, with this body").await;
     browser.sees("timeline", &["×", "payments complete", "replayed"]).await;
     browser.sees("provider", &["2 charges in its ledger"]).await;
 
@@ -169,7 +169,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.sees("provider", &["It is away"]).await;
     browser.sees("timeline", &["caller is gone", "unknown: perhaps executed", "gateway answers 504"]).await;
     browser
-        .sees("records", &["unknown", "Nobody here can know whether the effect happened", "is asked about"])
+        .sees("records", &["unknown", "Nobody here can know whether the effect happened", "next question"])
         .await;
     browser.press("Same key again").await;
     browser.sees("timeline", &["finds it unknown", "answers 409 outcome-unknown"]).await;
