@@ -14,10 +14,12 @@ use serde_json::{Value, json};
 use crate::support::{local_cloud::LocalCloud, process::Process};
 
 /// Chromium needs no network but the loopback, and no sandbox of its own where it may not make one.
-const ARGUMENTS: [&str; 7] = [
+const ARGUMENTS: [&str; 8] = [
     "--headless",
     "--no-sandbox",
     "--disable-gpu",
+    // Containers have little of it.
+    "--disable-dev-shm-usage",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
