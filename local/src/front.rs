@@ -76,19 +76,23 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
     let id = request_id.to_string();
-    let mut told = gateway::client(&parts.headers).map(|(client, key)| {
+    let mut open = gateway::client(&parts.headers).map(|(client, key)| {
         let timeline =
             cloud.journal.asked(&id, (client, &key), &format!("{} {}", parts.method, parts.uri.path()));
-        Told { journal: &cloud.journal, timeline, answer: "has no answer for it: it is gone".to_owned() }
+        OpenRequest {
+            journal: &cloud.journal,
+            timeline,
+            answer: "has no answer for it: it is gone".to_owned(),
+        }
     });
     let mut response = forward(cloud, &parts, body, request_id, route).await;
-    if let Some(told) = &mut told {
+    if let Some(open) = &mut open {
         let (parts, body) = response.into_parts();
         let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
-        told.answer = gateway::described(&parts, &body);
+        open.answer = gateway::described(&parts, &body);
         response = Response::from_parts(parts, body.into());
     }
-    drop(told);
+    drop(open);
     let header = HeaderValue::from_str(&id).expect("an id is plain ASCII");
     response.headers_mut().insert(HeaderName::from_static("apigw-requestid"), header);
     let status = response.status();
@@ -99,14 +103,14 @@ async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Res
     response
 }
 
-/// A request of which the journal hears. Its client may leave before it has an answer.
-struct Told<'a> {
+/// A request that the journal has, until it is answered. Its client may leave before it has an answer.
+struct OpenRequest<'a> {
     journal: &'a Journal,
     timeline: u64,
     answer: String,
 }
 
-impl Drop for Told<'_> {
+impl Drop for OpenRequest<'_> {
     fn drop(&mut self) {
         self.journal.answered(self.timeline, &self.answer);
     }

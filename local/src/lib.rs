@@ -241,7 +241,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         is_sample: settings.template.is_none(),
         all_routes: settings.routes.iter().chain(&stack.routes).cloned().collect(),
         claims: settings.claims.clone(),
-        operators: store.told_client().await,
+        operators: store.recorded_client().await,
         operate,
         queues,
         stack,

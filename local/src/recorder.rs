@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use std::{io, sync::Arc};
 use tokio::net::TcpListener;
 
-/// The operations that are told. Others are passed on as they are.
-const TOLD: [&str; 5] = ["DeleteItem", "GetItem", "PutItem", "TransactWriteItems", "UpdateItem"];
+/// The operations that are recorded. Others are passed on as they are.
+const RECORDED: [&str; 5] = ["DeleteItem", "GetItem", "PutItem", "TransactWriteItems", "UpdateItem"];
 /// DynamoDB's own limit is 16 MB.
 const LIMIT: usize = 17 * 1024 * 1024;
 
@@ -46,11 +46,11 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
     };
     let operation =
         text(&parts.headers, "x-amz-target").and_then(|target| target.strip_prefix("DynamoDB_20120810."));
-    let told = operation.filter(|operation| TOLD.contains(operation)).and_then(|operation| {
+    let known = operation.filter(|operation| RECORDED.contains(operation)).and_then(|operation| {
         let request = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object)?;
         Some((operation.to_owned(), request))
     });
-    let body = match &told {
+    let body = match &known {
         Some((_, request)) => with_capacity(request),
         None => body,
     };
@@ -62,8 +62,8 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
     // In a task of its own: as with DynamoDB, a call that has begun ends, even if its caller dies.
     let passed = tokio::spawn(async move {
         let (status, headers, body) = sent(request).await?;
-        if let Some((operation, request)) = told {
-            recorder.tell(&parts.headers, &operation, &request, status, &body);
+        if let Some((operation, request)) = known {
+            recorder.record(&parts.headers, &operation, &request, status, &body);
         }
         Ok::<_, reqwest::Error>((status, headers, body))
     });
@@ -95,7 +95,7 @@ fn with_capacity(request: &Value) -> Bytes {
 }
 
 impl Recorder {
-    fn tell(&self, headers: &HeaderMap, operation: &str, request: &Value, status: StatusCode, body: &[u8]) {
+    fn record(&self, headers: &HeaderMap, operation: &str, request: &Value, status: StatusCode, body: &[u8]) {
         let answer = serde_json::from_slice(body).unwrap_or_default();
         let Some(table) = self.journal.table() else { return };
         if let Some(call) = Call::of(table, operation, request, status.is_success(), &answer) {

@@ -14,8 +14,8 @@ use std::{collections::HashMap, env};
 /// A DynamoDB.
 pub struct Store {
     pub endpoint: String,
-    /// The endpoint for functions and operators: the embedded store's tells the journal of their calls.
-    pub told: String,
+    /// The endpoint for functions and operators: that of the embedded store records their calls.
+    pub recorded: String,
     pub embedded: bool,
     pub region: String,
     /// Whether made-up credentials are used: an embedded store must never see real ones.
@@ -26,7 +26,7 @@ impl Store {
     pub async fn start(settings: &Settings, journal: &journal::Shared) -> Result<Self, String> {
         let mut store = Self {
             endpoint: String::new(),
-            told: String::new(),
+            recorded: String::new(),
             embedded: settings.dynamodb_endpoint.is_none(),
             region: env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".to_owned()),
             local_credentials: settings.dynamodb_endpoint.is_none()
@@ -36,7 +36,7 @@ impl Store {
             Some(endpoint) => endpoint.clone(),
             None => embedded::start().await.map_err(|error| format!("embedded DynamoDB: {error}"))?,
         };
-        store.told = match store.embedded {
+        store.recorded = match store.embedded {
             true => {
                 let started = recorder::start(&store.endpoint, journal.clone()).await;
                 started.map_err(|error| format!("embedded DynamoDB: {error}"))?
@@ -77,9 +77,9 @@ impl Store {
         self.client_of(&self.endpoint).await
     }
 
-    /// A client whose calls the journal hears of.
-    pub async fn told_client(&self) -> aws_sdk_dynamodb::Client {
-        self.client_of(&self.told).await
+    /// A client whose calls are recorded.
+    pub async fn recorded_client(&self) -> aws_sdk_dynamodb::Client {
+        self.client_of(&self.recorded).await
     }
 
     async fn client_of(&self, endpoint: &str) -> aws_sdk_dynamodb::Client {

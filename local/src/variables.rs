@@ -29,7 +29,7 @@ impl Variables {
         stack: &Stack,
         provider: &str,
     ) -> Self {
-        let dynamodb = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.told);
+        let dynamodb = settings.function_dynamodb_endpoint.as_ref().unwrap_or(&store.recorded);
         let sqs = settings.function_sqs_endpoint.as_ref().unwrap_or(&queues.endpoint);
         let mut services = store.environment(dynamodb);
         services.extend(endpoints(sqs, bus));
@@ -41,7 +41,7 @@ impl Variables {
 
     /// Shell commands that set what the operators' command line needs, without the proxies of the functions.
     pub fn operate(&self, store: &Store, queues: &Queues, bus: &Bus) -> String {
-        let services = store.environment(&store.told).into_iter().chain(endpoints(&queues.endpoint, bus));
+        let services = store.environment(&store.recorded).into_iter().chain(endpoints(&queues.endpoint, bus));
         let resources = self.resources.iter().map(|(name, value)| (&**name, value.clone()));
         services.chain(resources).map(|(name, value)| format!("export {name}='{value}'\n")).collect()
     }

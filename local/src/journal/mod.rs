@@ -22,7 +22,6 @@ use lambda_idempotency::key::RecordKey;
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
-    time::{SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::watch;
 
@@ -68,7 +67,7 @@ struct Invocation {
 }
 
 impl Journal {
-    /// Names the table of records. Calls that come before it are not told.
+    /// Names the table of records. Calls that come before it are not recorded.
     pub fn is_about(&self, table: &str) {
         self.table.get_or_init(|| table.to_owned());
     }
@@ -229,9 +228,7 @@ impl Inner {
     /// Begins a timeline. If there are too many, the one that was used least recently goes.
     fn begin(&mut self, timeline: Timeline) -> u64 {
         // Not from 0: after a restart, an address of the page must not lead to another key.
-        let since =
-            || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
-        let id = self.timelines.last_key_value().map_or_else(since, |(last, _)| last + 1);
+        let id = self.timelines.last_key_value().map_or_else(timeline::now, |(last, _)| last + 1);
         self.timelines.insert(id, timeline);
         self.use_now(id);
         if self.timelines.len() > MAX_TIMELINES {

@@ -36,26 +36,26 @@ pub fn from(url: &str, function: &str, number: usize) -> String {
     format!("{url}/from/{function}/{number}")
 }
 
-/// The provider, which answers late, and whose calls the journal hears of.
-pub fn told(provider: Router, journal: Shared, slowness: Slowness) -> Router {
-    Router::new().fallback(call).with_state(Told { provider, journal, slowness })
+/// The provider, which answers late, and whose calls are recorded in the journal.
+pub fn recorded(provider: Router, journal: Shared, slowness: Slowness) -> Router {
+    Router::new().fallback(call).with_state(Recorded { provider, journal, slowness })
 }
 
 #[derive(Clone)]
-struct Told {
+struct Recorded {
     provider: Router,
     journal: Shared,
     slowness: Slowness,
 }
 
-async fn call(State(told): State<Told>, mut request: Request) -> Response {
+async fn call(State(state): State<Recorded>, mut request: Request) -> Response {
     let environment = take_environment(request.uri_mut());
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let heard = key(request.headers(), &path).and_then(|key| {
-        let timeline = told.journal.called(environment.as_deref(), &key, &asked(&method, &path))?;
-        Some(Heard { journal: told.journal.clone(), timeline, is_answered: false })
+    let open = key(request.headers(), &path).and_then(|key| {
+        let timeline = state.journal.called(environment.as_deref(), &key, &asked(&method, &path))?;
+        Some(OpenCall { journal: state.journal.clone(), timeline, is_answered: false })
     });
-    let Told { provider, slowness, .. } = told;
+    let Recorded { provider, slowness, .. } = state;
     let delay = slowness.get();
     let answer = match method == Method::POST && !delay.is_zero() {
         // In a task of its own: what has begun is done, even if its caller leaves.
@@ -68,21 +68,21 @@ async fn call(State(told): State<Told>, mut request: Request) -> Response {
         false => provider.oneshot(request).await,
     };
     let answer = answer.into_response();
-    if let Some(mut heard) = heard {
-        heard.is_answered = true;
-        heard.journal.provider(heard.timeline, &format!("answers {}", answer.status().as_u16()));
+    if let Some(mut open) = open {
+        open.is_answered = true;
+        open.journal.provider(open.timeline, &format!("answers {}", answer.status().as_u16()));
     }
     answer
 }
 
-/// A call that the journal has heard of.
-struct Heard {
+/// A call that the journal has, until it is answered.
+struct OpenCall {
     journal: Shared,
     timeline: u64,
     is_answered: bool,
 }
 
-impl Drop for Heard {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         if !self.is_answered {
             self.journal.provider(self.timeline, "has not answered: its caller is gone");

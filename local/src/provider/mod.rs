@@ -62,7 +62,7 @@ pub(crate) async fn start_with(front: &str, secret: &str, journal: journal::Shar
         .route("/deliver", post(deliver))
         .with_state(Provider { books: books.clone(), receiver });
     let slowness = Slowness::default();
-    Server::start(callers::told(router, journal, slowness.clone()), slowness, books).await
+    Server::start(callers::recorded(router, journal, slowness.clone()), slowness, books).await
 }
 
 #[derive(Clone)]
