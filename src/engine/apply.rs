@@ -136,7 +136,10 @@ impl Retries {
             }
             Self::All => true,
             // No more requests to a store that throttles or refuses.
-            Self::Quietly => matches!(error, StoreErrorKind::Unavailable | StoreErrorKind::Contended),
+            Self::Quietly => matches!(
+                error,
+                StoreErrorKind::Unavailable | StoreErrorKind::Contended | StoreErrorKind::InProgress
+            ),
         }
     }
 
@@ -284,7 +287,7 @@ impl Engine {
             if effort.retries == Retries::All {
                 tracing::warn!(?kind, cause = error.cause(), "a record could not be written yet");
                 // A store that answers that others write the same item does not fail: one hot row would look like an outage.
-                if kind != StoreErrorKind::Contended {
+                if !kind.is_contention() {
                     Count::StoreError.add(change.record.key.operation());
                 }
             }
@@ -293,7 +296,7 @@ impl Engine {
                 let error = unanswered.unwrap_or(error);
                 return Err(Unapplied { error, tried: None, denied: Vec::new(), refused });
             }
-            if matches!(kind, StoreErrorKind::Unavailable | StoreErrorKind::Throttled) {
+            if kind.leaves_open() {
                 unanswered.get_or_insert(error);
             }
         }

@@ -299,7 +299,7 @@ impl Executor {
         let applied = self.engine.apply(Start::Absent, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
         // A conflict or a refused write is the answer of a healthy store.
-        let is_answer = |kind| matches!(kind, StoreErrorKind::Contended | StoreErrorKind::Refused);
+        let is_answer = |kind: StoreErrorKind| kind.is_contention() || kind == StoreErrorKind::Refused;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         // If it was too late, the store was not asked.
         if !matches!(applied, Ok(Applied::Stopped(Ok(()), _))) {
@@ -387,7 +387,7 @@ impl Executor {
         }
         // Even if the last try was refused, an earlier one, or one inside the SDK, may have been applied.
         Count::Unconfirmed.add(operation);
-        if kind != StoreErrorKind::Contended {
+        if !kind.is_contention() {
             Count::StoreError.add(operation);
         }
         SingleTransactionOutcome::Unconfirmed

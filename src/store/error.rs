@@ -18,12 +18,31 @@ pub enum StoreErrorKind {
     /// The item is part of a transaction in flight, or other writers change it before every try. Not written.
     #[error("the record is in a transaction, or others keep changing it")]
     Contended,
+    /// An earlier try of the same transaction is still being applied. It may have been applied.
+    #[error("an earlier try of the transaction is in progress")]
+    InProgress,
+    /// Credentials or signature are refused: they have expired, such as while the process was frozen, or are wrong. This try was not
+    /// applied; an earlier one may have been.
+    #[error("the store refuses the credentials")]
+    Unauthenticated,
     /// The current item is not a record that this version can read. Not written.
     #[error("the record cannot be read")]
     Unreadable,
     /// The store refuses the request: there is no such table, or a permission is missing. Not written, and no retry helps.
     #[error("the store refuses the request")]
     Refused,
+}
+
+impl StoreErrorKind {
+    /// Whether others hold the record, or our own earlier try does: a store that says so does not fail.
+    pub(crate) fn is_contention(self) -> bool {
+        matches!(self, Self::Contended | Self::InProgress)
+    }
+
+    /// Whether this try, or an earlier one of it that the store's client has made, may have been applied.
+    pub(crate) fn leaves_open(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Throttled | Self::InProgress | Self::Unauthenticated)
+    }
 }
 
 /// An error of a store: its kind, and its source.

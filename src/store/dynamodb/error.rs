@@ -31,6 +31,7 @@ where
 pub(super) fn kind(code: Option<&str>) -> StoreErrorKind {
     match code {
         Some("TransactionConflictException" | "TransactionConflict") => StoreErrorKind::Contended,
+        Some("TransactionInProgressException") => StoreErrorKind::InProgress,
         Some(
             "ProvisionedThroughputExceededException"
             | "ProvisionedThroughputExceeded"
@@ -38,14 +39,17 @@ pub(super) fn kind(code: Option<&str>) -> StoreErrorKind {
             | "ThrottlingError"
             | "RequestLimitExceeded",
         ) => StoreErrorKind::Throttled,
+        // A process that was frozen sends its first request with a signature that has expired (aws-sdk-js-v3#7605).
         Some(
-            "ResourceNotFoundException"
-            | "AccessDeniedException"
-            | "UnrecognizedClientException"
+            "ExpiredTokenException"
             | "IncompleteSignatureException"
             | "InvalidSignatureException"
             | "MissingAuthenticationTokenException"
-            | "ExpiredTokenException"
+            | "UnrecognizedClientException",
+        ) => StoreErrorKind::Unauthenticated,
+        Some(
+            "ResourceNotFoundException"
+            | "AccessDeniedException"
             | "ValidationException"
             | "ValidationError"
             | "ItemCollectionSizeLimitExceeded"
@@ -64,7 +68,7 @@ impl ConfigError {
         if let Some(cause) = causes(error).find(|cause| cause.is::<CredentialsError>()) {
             return Some(Self::NoCredentials { table: table.to_owned(), reason: error_chain(cause) });
         }
-        if error.kind() != StoreErrorKind::Refused {
+        if !matches!(error.kind(), StoreErrorKind::Refused | StoreErrorKind::Unauthenticated) {
             return None;
         }
         Some(Self::Refused {
@@ -107,6 +111,22 @@ mod tests {
         let request = ConnectorError::other("for Request { pk: acme#pay#k }".into(), None);
         let away = StoreError::from(SdkError::<PutItemError>::dispatch_failure(request));
         assert!(!away.cause().contains("acme"), "{}", away.cause());
+    }
+
+    #[test]
+    fn an_expired_signature_may_pass_and_fails_the_start() {
+        for code in ["ExpiredTokenException", "InvalidSignatureException", "UnrecognizedClientException"] {
+            let error = StoreError::new(kind(Some(code)), std::io::Error::other("signed too long ago"));
+            assert!(error.is_passing() && error.kind().leaves_open(), "{code}");
+            assert!(ConfigError::of("orders", &error).is_some(), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_transaction_in_progress_is_contention_that_may_have_been_applied() {
+        let kind = kind(Some("TransactionInProgressException"));
+        assert!(kind.is_contention() && kind.leaves_open());
+        assert!(!StoreErrorKind::Contended.leaves_open());
     }
 
     /// Includes its cause, as the SDK's errors do.

@@ -39,6 +39,7 @@ async fn a_reservation_that_the_store_does_not_accept_runs_nothing(endpoint: &st
         (Fault::DropRequest, 3),
         (Fault::BlackHole, 3),
         (Fault::AccessDenied, 1),
+        (Fault::ExpiredSignature, 1),
     ] {
         // A new executor with a fresh breaker.
         let (executor, request) = (guarded.executor(), request());
@@ -166,7 +167,13 @@ async fn a_completion_that_meets_a_transaction_is_written_after_it(endpoint: &st
 #[apply(on_each_store)]
 async fn a_completion_waits_for_a_store_that_comes_back(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let faults = [Fault::Status(500), Fault::Throttle, Fault::DropRequest, Fault::AccessDenied];
+    let faults = [
+        Fault::Status(500),
+        Fault::Throttle,
+        Fault::DropRequest,
+        Fault::AccessDenied,
+        Fault::ExpiredSignature,
+    ];
     for (round, fault) in (1..).zip(faults) {
         let (executor, request) = (guarded.executor(), request());
         let ours = owned(executor.reserve(&request).await);

@@ -54,6 +54,10 @@ pub enum Fault {
     /// A transaction is cancelled because another one holds one of its items.
     TransactionCancelled,
     AccessDenied,
+    /// The request was signed too long ago.
+    ExpiredSignature,
+    /// The first try of a transaction is still being applied.
+    TransactionInProgress,
 }
 
 /// A write that lands late. Its caller gets no answer, and the store gets it when the test decides.
@@ -287,6 +291,16 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             400,
             "com.amazon.coral.service#AccessDeniedException",
             "User: tests is not authorized to perform this action because no policy allows it",
+        )),
+        Fault::ExpiredSignature => Ok(error(
+            400,
+            "com.amazon.coral.service#InvalidSignatureException",
+            "Signature expired: 20261127T073000Z is now earlier than 20261127T074000Z",
+        )),
+        Fault::TransactionInProgress => Ok(error(
+            400,
+            "com.amazonaws.dynamodb.v20120810#TransactionInProgressException",
+            "The transaction with the given request token is already in progress",
         )),
     }
 }

@@ -901,6 +901,22 @@ async fn a_refused_try_counts_among_unanswered_ones(endpoint: &str) {
     assert_eq!(bank.queue.take().len(), 1);
 }
 
+// A signature that has expired, or a first try that is still being applied, says nothing about the tries before it.
+#[apply(on_each_store)]
+async fn a_passing_refusal_proves_nothing_about_earlier_tries(endpoint: &str) {
+    for fault in [Fault::ExpiredSignature, Fault::TransactionInProgress] {
+        let (bank, request) = (Bank::on(endpoint).await, request());
+        let executor = bank.executor().defer_reports_to(bank.queue.clone());
+        let ours = owned(executor.reserve(&request).await);
+        ours.execution().write(bank.book("b-1")).unwrap();
+        bank.guarded.faults.script(TRANSACTION, [Fault::DropAnswer]);
+        bank.guarded.faults.for_all(TRANSACTION, fault.clone());
+        let ended = bank.guarded.clock.passing(executor.finish(ours, completed("ok"))).await;
+        assert!(matches!(ended, FinishOutcome::Deferred), "{fault:?}: {ended:?}");
+        assert_eq!((bank.cents("b-1").await, bank.queue.take().len()), (Some(1), 1), "{fault:?}");
+    }
+}
+
 #[apply(on_each_store)]
 async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());

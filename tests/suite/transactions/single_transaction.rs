@@ -20,7 +20,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     record::{Answer, Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
-    telemetry::{COMPLETION_DENIED, TRANSACTION_UNCONFIRMED},
+    telemetry::{COMPLETION_DENIED, STORE_ERROR, TRANSACTION_UNCONFIRMED},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ async fn a_transaction_whose_answer_was_lost_is_recognised(endpoint: &str) {
 async fn a_transaction_in_conflict_is_resent_byte_for_byte(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let faults =
-        [Fault::TransactionCancelled, Fault::TransactionConflict, Fault::Throttle, Fault::DropRequest];
+        [Fault::TransactionCancelled, Fault::TransactionInProgress, Fault::Throttle, Fault::DropRequest];
     bank.guarded.faults.script(TRANSACTION, faults);
     committed(&bank.taken(&request, 30).await);
     let sent = bank.guarded.faults.bodies(TRANSACTION);
@@ -160,11 +160,13 @@ async fn a_lasting_conflict_is_not_confirmed_and_leaves_the_breaker_closed(endpo
     let (bank, request) = (Bank::on(endpoint).await, request());
     let executor = bank.executor();
     let taken = || bank.transact(&executor, &request, "taken", bank.take(30));
-    bank.guarded.faults.for_all(TRANSACTION, Fault::TransactionCancelled);
-    for _ in 0..8 {
-        let (outcome, counts) = counting(taken()).await;
-        unconfirmed(&outcome);
-        assert_eq!(counts[TRANSACTION_UNCONFIRMED], 1);
+    for fault in [Fault::TransactionCancelled, Fault::TransactionInProgress] {
+        bank.guarded.faults.for_all(TRANSACTION, fault);
+        for _ in 0..8 {
+            let (outcome, counts) = counting(taken()).await;
+            unconfirmed(&outcome);
+            assert_eq!((counts[TRANSACTION_UNCONFIRMED], counts[STORE_ERROR]), (1, 0));
+        }
     }
     bank.guarded.faults.clear();
     committed(&taken().await);
