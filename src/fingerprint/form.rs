@@ -1,11 +1,11 @@
 //! The canonical form of a form body (`application/x-www-form-urlencoded`): its names and values decoded, sorted by name as
 //! [`URLSearchParams.sort`](https://url.spec.whatwg.org/#dom-urlsearchparams-sort) sorts them. Values of one name keep their order.
 //!
-//! 1. Only what a serializer writes has fields: pairs `name=value`, joined by `&`, in the bytes of [`is_written`]. So JSON, base64 and
-//!    prose under a form's type have none, nor has what parsers read differently: a name without `=`, an empty pair, a `%` without
-//!    two hex digits.
-//! 2. Nor has a form that does not decode to UTF-8 or holds U+FFFD, to which different bytes decode; nor one whose
-//!    order a reader may use ([`in_any_order`]), or with more than [`MAX_FIELDS`] fields.
+//! 1. Only what a serializer writes has fields: pairs `name=value`, joined by `&`, in the bytes of [`is_written`]. All else is compared by
+//!    its bytes: JSON, base64 and prose under a form's type, and what parsers read differently (a name without `=`, an empty pair, a
+//!    `%` without two hex digits).
+//! 2. A form is compared by its bytes too if it does not decode to UTF-8, if it holds U+FFFD (different bytes decode to it), if a reader
+//!    may use the order of its names ([`in_any_order`]), or if it has more than [`MAX_FIELDS`] fields.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -55,9 +55,9 @@ fn is_written(mut pair: &[u8]) -> bool {
     equals == 1
 }
 
-/// Whether the order of differently named fields means nothing to a reader. That holds for names of letters, digits, `-` and `_`: they are
-/// looked up. Of other names, some readers make lists and objects in the order of all fields (`a[][x]`, `a.b`), and some take
-/// two for one (`a.b` and `a_b`, or `A` and `a`).
+/// Whether the order of differently named fields means nothing to a reader. That holds for names of letters, digits, `-` and `_`: a
+/// reader looks such fields up. Of other names, some readers make lists and objects in the order of all fields (`a[][x]`, `a.b`), and
+/// some take two for one (`a.b` and `a_b`, or `A` and `a`).
 pub(crate) fn in_any_order<'a>(names: impl Iterator<Item = &'a str>) -> bool {
     let names: BTreeSet<_> = names.collect();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');

@@ -18,7 +18,7 @@ pub(super) struct MediaType<'a> {
     pub(super) essence: Cow<'a, str>,
     /// Sorted by name. If they are not well-formed, all of them as the value of an empty name.
     pub(super) parameters: Vec<Parameter>,
-    /// Whether it is one media type, as RFC 9110 has it. What is not has no type, whatever it begins with.
+    /// Whether the header is one media type by RFC 9110. If not, the body has no type, whatever the header begins with.
     pub(super) is_well_formed: bool,
 }
 

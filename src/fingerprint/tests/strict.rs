@@ -1,4 +1,4 @@
-//! Bodies that would be one, were they read as something that they are not, or that not all readers take them for.
+//! Bodies that only look equal: they are not what their type says, or readers disagree about them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Bodies that are not what their type says, or that not all readers take for it: two of them are never one request.
+//! Bodies that are not what their type says, or about which readers disagree: two different ones are never one request.
 
 use axum::{
     Router,
