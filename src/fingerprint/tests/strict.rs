@@ -105,7 +105,7 @@ fn text_in_another_charset_counts_by_its_bytes() {
 
 // T70
 #[test]
-fn a_body_whose_type_is_not_surely_its_own_counts_by_its_bytes() {
+fn a_body_of_a_doubtful_type_counts_by_its_bytes() {
     for content_type in [
         "",
         "json",
