@@ -1,14 +1,17 @@
 //! Reads a body by its meaning: unpacked, and in canonical form, in fields or in parts.
+//!
+//! A body has a canonical form only if it is strictly valid in its own type. Every other one counts by its bytes: a client may have
+//! named the wrong type, and a handler may not look at it.
 
 use std::{borrow::Cow, io::Read};
 
-use flate2::read::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use super::{
     canonical::{self, JsonPointer},
     content::{Content, is_json},
     form::{self, Field},
-    media_type::{self, Parameter},
+    media_type::{MediaType, Parameter},
     multipart,
 };
 
@@ -18,10 +21,7 @@ const MAX_UNPACKED: u64 = 6 * 1024 * 1024;
 
 /// A body without its gzip packing, whose header holds the time at which it was made.
 pub(super) struct Unpacked<'a> {
-    /// Without its parameters.
-    pub(super) media_type: Cow<'a, str>,
-    /// The media type's parameters.
-    parameters: Vec<Parameter>,
+    pub(super) media_type: MediaType<'a>,
     /// The content coding that is left; empty if there is none.
     pub(super) coding: String,
     body: Cow<'a, [u8]>,
@@ -43,9 +43,7 @@ impl<'a> Unpacked<'a> {
             Some(body) => (String::new(), Cow::Owned(body)),
             None => (coding, Cow::Borrowed(content.body)),
         };
-        let content_type = content.content_type();
-        let media_type = media_type::essence(&content_type);
-        Self { media_type, parameters: media_type::parameters(&content_type), coding, body }
+        Self { media_type: MediaType::of(&content.content_type()), coding, body }
     }
 
     /// The media type's parameters, except for those that the form makes redundant.
@@ -55,36 +53,37 @@ impl<'a> Unpacked<'a> {
             Form::Multipart(_) => Some("boundary"),
             Form::Fields(_) | Form::Bytes(_) => None,
         };
-        self.parameters.iter().filter(move |(name, _)| Some(&**name) != redundant)
-    }
-
-    /// The boundary of a multipart body. None if there are several: parsers do not agree on which counts.
-    fn boundary(&self) -> Option<&str> {
-        let mut named = self.parameters.iter().filter(|(name, _)| name == "boundary");
-        match (named.next(), named.next()) {
-            (Some((_, boundary)), None) if self.media_type.starts_with("multipart/") => {
-                Some(&**boundary).filter(|boundary| !boundary.is_empty())
-            }
-            _ => None,
-        }
+        self.media_type.parameters.iter().filter(move |(name, _)| Some(&**name) != redundant)
     }
 
     /// The form in which the body is hashed, without these members of a JSON document.
     pub(super) fn form(&self, left_out: &[JsonPointer]) -> Form<'_> {
-        let body = &*self.body;
-        let form = if is_json(&self.media_type) {
-            canonical::canonical_json(body, left_out).map(Form::Json)
-        } else if form::is_form(&self.media_type) {
-            form::fields(body).map(Form::Fields)
-        } else {
-            self.boundary().and_then(|boundary| multipart::pieces(body, boundary)).map(Form::Multipart)
-        };
-        form.unwrap_or(Form::Bytes(body))
+        self.canonical(left_out).unwrap_or(Form::Bytes(&self.body))
+    }
+
+    /// The canonical form; `None` if the body is not what its type says, or may not be.
+    fn canonical(&self, left_out: &[JsonPointer]) -> Option<Form<'_>> {
+        let Self { media_type, coding, body } = self;
+        let is_readable = coding.is_empty() && media_type.is_well_formed;
+        match &*media_type.essence {
+            _ if !is_readable => None,
+            json if is_json(json) && media_type.is_utf_8() => {
+                canonical::canonical_json(body, left_out).map(Form::Json)
+            }
+            form if form::is_form(form) && media_type.is_utf_8() => form::fields(body).map(Form::Fields),
+            _ => {
+                let boundary = media_type.boundary().filter(|boundary| multipart::is_boundary(boundary))?;
+                multipart::parts(body, boundary).map(Form::Multipart)
+            }
+        }
     }
 }
 
+/// The content of a single gzip member. Of several members, or of anything behind the first, unpackers read different bodies.
 fn gunzip(body: &[u8]) -> Option<Vec<u8>> {
     let mut unpacked = Vec::new();
-    let read = MultiGzDecoder::new(body).take(MAX_UNPACKED + 1).read_to_end(&mut unpacked);
-    (read.is_ok() && unpacked.len() as u64 <= MAX_UNPACKED).then_some(unpacked)
+    let mut member = GzDecoder::new(body);
+    let read = member.by_ref().take(MAX_UNPACKED + 1).read_to_end(&mut unpacked);
+    let is_whole = unpacked.len() as u64 <= MAX_UNPACKED && member.into_inner().is_empty();
+    (read.is_ok() && is_whole).then_some(unpacked)
 }

@@ -18,6 +18,8 @@ pub struct Content<'a> {
     pub path: &'a [u8],
     /// The query's parameters, decoded and sorted by name; those of one name keep their order.
     pub query: &'a [(Cow<'a, str>, Cow<'a, str>)],
+    /// The query as it was sent, if the sorted parameters may not tell all of it, and the front passes it on.
+    pub raw_query: Option<&'a str>,
     /// Finds a header by its name in lower case. Several lines are joined by a comma, as gateways join them.
     pub header: &'a (dyn Fn(&str) -> Option<Cow<'a, str>> + Sync),
     /// The body as it came.
@@ -27,7 +29,7 @@ pub struct Content<'a> {
 impl<'a> Content<'a> {
     /// A request with this method, path and body, and without query or headers, which are fields to set.
     pub fn new(method: &'a str, path: &'a str, body: &'a [u8]) -> Self {
-        Self { method, path: path.as_bytes(), query: &[], header: &|_| None, body }
+        Self { method, path: path.as_bytes(), query: &[], raw_query: None, header: &|_| None, body }
     }
 
     /// The same, with these headers.

@@ -3,14 +3,63 @@
 //! 1. The type counts in lower case.
 //! 2. Parameters count in any order: names in lower case, values as sent, but without quotes. Parameters of one name keep their
 //!    order.
-//! 3. Parameters that are not well-formed count as they were sent.
+//! 3. Parameters that are not well-formed count as they were sent. So do two lines of the header, which gateways join with a comma.
 
 use std::borrow::Cow;
 
-use mediatype::{MediaType, ReadParams};
+use mediatype::ReadParams;
 
 /// A name and a value.
 pub(super) type Parameter = (String, String);
+
+/// A media type with its parameters.
+pub(super) struct MediaType<'a> {
+    /// The type in lower case, without the parameters; empty if there is none.
+    pub(super) essence: Cow<'a, str>,
+    /// Sorted by name. If they are not well-formed, all of them as the value of an empty name.
+    pub(super) parameters: Vec<Parameter>,
+    /// Whether the header is one media type by RFC 9110. If not, the body has no type, whatever the header begins with.
+    pub(super) is_well_formed: bool,
+}
+
+impl<'a> MediaType<'a> {
+    pub(super) fn of(content_type: &Cow<'a, str>) -> Self {
+        let essence = essence(content_type);
+        let parsed = mediatype::MediaType::parse(content_type.trim()).ok();
+        // `x=` is no parameter, and must not be taken for `x=""`. Not all parsers read escapes.
+        let is_plain =
+            |value: mediatype::Value<'_>| !value.as_str().is_empty() && !value.as_str().contains('\\');
+        let parsed = parsed.filter(|parsed| parsed.params().all(|(_, value)| is_plain(value)));
+        let Some(parsed) = parsed else {
+            let sent = content_type.split_once(';').map(|(_, sent)| (String::new(), sent.trim().to_owned()));
+            return Self { essence, parameters: sent.into_iter().collect(), is_well_formed: false };
+        };
+        let parameter = |(name, value): (mediatype::Name<'_>, mediatype::Value<'_>)| {
+            (name.as_str().to_ascii_lowercase(), value.unquoted_str().into_owned())
+        };
+        let mut parameters: Vec<_> = parsed.params().map(parameter).collect();
+        parameters.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self { essence, parameters, is_well_formed: true }
+    }
+
+    /// The values of the parameters of this name.
+    fn values(&self, name: &'static str) -> impl Iterator<Item = &str> {
+        self.parameters.iter().filter(move |(named, _)| named == name).map(|(_, value)| &**value)
+    }
+
+    /// Whether no charset but UTF-8 is named.
+    pub(super) fn is_utf_8(&self) -> bool {
+        self.values("charset")
+            .all(|charset| charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("utf8"))
+    }
+
+    /// The boundary of a multipart type. None if there are several: parsers do not agree on which counts.
+    pub(super) fn boundary(&self) -> Option<&str> {
+        let mut named = self.values("boundary");
+        let boundary = named.next().filter(|_| self.essence.starts_with("multipart/"));
+        boundary.filter(|_| named.next().is_none())
+    }
+}
 
 /// The media type in lower case, without its parameters; empty if there is none.
 pub(super) fn essence<'a>(content_type: &Cow<'a, str>) -> Cow<'a, str> {
@@ -21,25 +70,13 @@ pub(super) fn essence<'a>(content_type: &Cow<'a, str>) -> Cow<'a, str> {
     }
 }
 
-/// The parameters, sorted by name. If they are not well-formed, all of them as the value of an empty name.
-pub(super) fn parameters(content_type: &str) -> Vec<Parameter> {
-    let Some((_, sent)) = content_type.split_once(';').filter(|(_, sent)| !sent.trim().is_empty()) else {
-        return Vec::new();
-    };
-    let Ok(parsed) = MediaType::parse(content_type.trim()) else {
-        return vec![(String::new(), sent.trim().to_owned())];
-    };
-    let parameter = |(name, value): (mediatype::Name<'_>, mediatype::Value<'_>)| {
-        (name.as_str().to_ascii_lowercase(), value.unquoted_str().into_owned())
-    };
-    let mut parameters: Vec<_> = parsed.params().map(parameter).collect();
-    parameters.sort_by(|(a, _), (b, _)| a.cmp(b));
-    parameters
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parameters(content_type: &str) -> Vec<Parameter> {
+        MediaType::of(&Cow::Borrowed(content_type)).parameters
+    }
 
     #[test]
     fn a_media_type_is_read_in_lower_case_without_its_parameters() {
@@ -84,6 +121,7 @@ mod tests {
             "a/b; x=a",
             "a/b; x",
             "a/b; x=",
+            "a/b; x=\"\"",
             "a/b; =x",
             "a/b; x=\"open",
             "a/b; x=\"\\",

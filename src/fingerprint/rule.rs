@@ -23,9 +23,9 @@ const CONDITIONAL: [&str; 6] =
 /// How requests become fingerprints: which parts of a request are the caller's intent.
 ///
 /// JSON bodies count by their value (RFC 8785, with numbers compared by their exact decimal value), forms by their fields,
-/// multipart bodies by their parts, gzip by the unpacked body, everything else by its bytes and its content coding. Members such as
-/// client timestamps and trace ids can be left out. The media type counts, and so do `If-*` conditions and `Content-Range`; other
-/// headers that your API declares to be intent can be included.
+/// multipart bodies by their parts, gzip by the unpacked body. A body that is not strictly valid in its type, and every other body,
+/// counts by its bytes and its content coding. Members such as client timestamps and trace ids can be left out of JSON. The media type
+/// counts, and so do `If-*` conditions and `Content-Range`; other headers that your API declares to be intent can be included.
 ///
 /// ```
 /// use lambda_idempotency::fingerprint::FingerprintRule;
@@ -92,7 +92,7 @@ impl FingerprintRule {
         Self { id, intent: Some(Arc::new(intent)), ..Self::new() }
     }
 
-    /// Leaves the value at `pointer`, an RFC 6901 JSON Pointer, out of JSON bodies.
+    /// Leaves the value at `pointer`, an RFC 6901 JSON Pointer, out of JSON bodies. A body that counts by its bytes counts whole.
     ///
     /// # Panics
     /// If `pointer` is invalid, or the rule is [custom](Self::custom): a mistake in the program, found at start-up.
@@ -150,13 +150,18 @@ impl FingerprintRule {
                 part(&mut hash, bytes);
             }
             pairs(&mut hash, content.query.iter());
+            if let Some(raw) = content.raw_query {
+                // A header's value, which comes next, begins with 0 or 1.
+                hash.update([2]);
+                part(&mut hash, raw.as_bytes());
+            }
             for name in CONDITIONAL.into_iter().chain(self.headers.iter().map(String::as_str)) {
                 let value = (content.header)(name);
                 hash.update([u8::from(value.is_some())]);
                 part(&mut hash, value.unwrap_or_default().as_bytes());
             }
             let form = body.form(&self.left_out);
-            part(&mut hash, body.media_type.as_bytes());
+            part(&mut hash, body.media_type.essence.as_bytes());
             pairs(&mut hash, body.parameters(&form));
             part(&mut hash, body.coding.as_bytes());
             match form {

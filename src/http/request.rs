@@ -102,6 +102,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         method: parts.method.as_str(),
         path: &path,
         query: &query,
+        raw_query: target::raw_query(parts, &query),
         header: &|name| header(&parts.headers, name),
         body: body.as_ref(),
     };

@@ -8,6 +8,8 @@
 //! 3. HTTP APIs put a named stage before the path at their own domain, but not at a custom one. The stage does not count.
 //! 4. Query parameters count decoded and sorted by name, because REST APIs and load balancers pass them on in no order.
 //!    Parameters of one name keep their order.
+//! 5. The query as it was sent counts too if its parameters may not tell all of it, as a form then counts by its bytes. REST APIs
+//!    and load balancers do not pass it on.
 //!
 //! Observed in events captured from live services
 //! ([hotsock/voker](https://github.com/hotsock/voker/tree/main/vokerhttp/testdata)).
@@ -16,6 +18,8 @@ use std::borrow::Cow;
 
 use http::{Uri, request::Parts};
 use lambda_http::{RequestExt, request::RequestContext};
+
+use crate::fingerprint::in_any_order;
 
 type Query<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
@@ -103,22 +107,34 @@ impl Stage<'_> {
 
 /// The query's parameters, decoded, in the order of their names.
 pub(super) fn query(parts: &Parts) -> Query<'_> {
-    let raw = original_uri(parts).query();
-    let from_event = !parts.raw_http_path().is_empty();
     let mut query: Query<'_> = match parts.query_string_parameters_ref() {
         Some(parameters) => parameters.iter().map(|(name, value)| (name.into(), value.into())).collect(),
         // What looks like the URI's query is then a decoded part of the path.
-        None if from_event => Vec::new(),
-        None => form_urlencoded::parse(raw.unwrap_or_default().as_bytes()).collect(),
+        None if is_from_event(parts) => Vec::new(),
+        None => form_urlencoded::parse(original_uri(parts).query().unwrap_or_default().as_bytes()).collect(),
     };
     query.sort_by(|(a, _), (b, _)| a.cmp(b));
-    // Different queries that are not UTF-8 decode alike. If the query is there as it was sent, it counts too.
-    let as_sent = !from_event || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
-    let lossy = query.iter().any(|(name, value)| [name, value].iter().any(|text| text.contains('\u{FFFD}')));
-    if let (true, true, Some(raw)) = (as_sent, lossy, raw) {
-        query.push(("\u{FFFD}".into(), raw.into()));
-    }
     query
+}
+
+/// The query as it was sent, if it is there, and these parameters may not tell all of it: if a reader may use their order, if different
+/// queries decode to U+FFFD, or if parsers disagree about a `%` without two hex digits.
+pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<&'a str> {
+    let passes_it_on =
+        !is_from_event(parts) || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
+    let raw = original_uri(parts).query().filter(|_| passes_it_on)?;
+    let is_escape = |after: &str| matches!(after.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    let lossy = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| {
+        name.contains('\u{FFFD}') || value.contains('\u{FFFD}')
+    };
+    let tells_all = in_any_order(query.iter().map(|(name, _)| &**name))
+        && !query.iter().any(lossy)
+        && raw.split('%').skip(1).all(is_escape);
+    (!tells_all).then_some(raw)
+}
+
+fn is_from_event(parts: &Parts) -> bool {
+    !parts.raw_http_path().is_empty()
 }
 
 /// The URI before nested routers strip its prefix, which tells `/accounts/1/payments` from `/accounts/2/payments`.

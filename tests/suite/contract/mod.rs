@@ -2,6 +2,7 @@
 
 mod addressing;
 mod bodies;
+mod body_types;
 mod clients;
 mod delivered;
 mod fronts;

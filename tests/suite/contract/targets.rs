@@ -195,7 +195,12 @@ fn sent(random: &mut Random) -> Sent {
         Some("application/x-www-form-urlencoded"),
         Some("text/plain; charset=utf-8"),
     ];
-    let names = [text(random), text(random)];
+    // Two names that have no order, or one that is special somewhere.
+    let special = text(random);
+    let names = match random.below(2) {
+        0 => ["a".to_owned(), "b-1".to_owned()],
+        _ => [special.clone(), special],
+    };
     Sent {
         method: random.of(&methods),
         path: (0..1 + random.below(3)).map(|_| format!("p{}", text(random))).collect(),
