@@ -27,9 +27,12 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Fewer than a poll asks at once, so that no question of the one waits for a question of the other.
 const OUTCOMES: usize = 6;
 
+/// Where both polls meet at a question, and how often it was asked.
+type Asked = (Arc<Barrier>, usize);
+
 /// A provider that answers a question once it has been asked it by both polls.
 #[derive(Clone, Default)]
-struct Provider(Arc<Mutex<HashMap<String, (Arc<Barrier>, usize)>>>);
+struct Provider(Arc<Mutex<HashMap<String, Asked>>>);
 
 impl Provider {
     /// Returns once both polls have asked.
