@@ -155,11 +155,13 @@ pub fn decide(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::{
         operation::OnLeaseExpiry,
         record::{
-            AttemptId,
+            AttemptId, Phase,
             tests::{accepted, answer, reservation, reservation_for},
         },
     };
@@ -171,6 +173,15 @@ mod tests {
         Operation::new("pay")
     }
 
+    /// Interrupted behind a phase.
+    fn between_workers() -> Record {
+        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
+        let reserved = Record::reserve(&resumes, Revision::mint(), NOW);
+        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), NOW).unwrap().into();
+        kept.release(kept.attempt, Revision::mint(), NOW).unwrap().into()
+    }
+
     /// One record in each state, all of the same request.
     fn in_each_state() -> Vec<Record> {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
@@ -180,6 +191,7 @@ mod tests {
             reserved.complete(&reserved, Revision::mint(), answer(), NOW).unwrap().into(),
             reserved.release(owner, Revision::mint(), NOW).unwrap().into(),
             reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap().into(),
+            between_workers(),
             reserved,
         ]
     }

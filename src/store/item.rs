@@ -534,6 +534,21 @@ mod tests {
         reserved.complete(&reserved, Revision::mint(), answer, NOW).unwrap().into()
     }
 
+    /// In progress, with a kept phase.
+    fn resumed() -> Record {
+        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(1)), ..reservation("k") };
+        let resumed = Record::reserve(&resumes, Revision::mint(), NOW);
+        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        resumed.keep(&resumed, 0, &charge, Revision::mint(), NOW).unwrap().into()
+    }
+
+    fn between_workers() -> Record {
+        let resumed = resumed();
+        let between_workers = resumed.release(resumed.attempt, Revision::mint(), NOW).unwrap();
+        assert_eq!(between_workers.state.name(), "between_workers");
+        between_workers.into()
+    }
+
     fn attributes(record: &Record) -> serde_dynamo::Item {
         serde_dynamo::to_item(Item::from(record)).unwrap()
     }
@@ -545,7 +560,7 @@ mod tests {
         assert_eq!(item["expires_at"], AttributeValue::N("1800086401".into()));
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let unknown = reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap();
-        for open in [accepted("k", NOW), reserved, unknown.into()] {
+        for open in [accepted("k", NOW), reserved, unknown.into(), between_workers()] {
             assert!(!attributes(&open).contains_key("expires_at"), "{}", open.state.name());
         }
     }
@@ -590,14 +605,7 @@ mod tests {
             reserved.mark_unknown(&reserved, Revision::mint(), NOW).unwrap()
         };
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(1)), ..reservation("k") };
-        let resumed = Record::reserve(&resumes, Revision::mint(), NOW);
-        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
-        let resumed = resumed.keep(&resumed, 0, &charge, Revision::mint(), NOW).unwrap();
-        let between_workers = resumed.release(resumed.attempt, Revision::mint(), NOW).unwrap();
-        assert_eq!(between_workers.state.name(), "between_workers");
-        for record in [completed(answer()), unknown.into(), reserved, resumed.into(), between_workers.into()]
-        {
+        for record in [completed(answer()), unknown.into(), reserved, resumed(), between_workers()] {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
             let optional = ["origin", "last_failure", "settled_note", "phases"];

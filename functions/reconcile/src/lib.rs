@@ -21,7 +21,7 @@ use lambda_idempotency::{
 };
 use orders::policy::create_order;
 use payments::{Config, Ledger, Provider, policy::create_payment};
-use reports::create_report;
+use reports::policy::create_report;
 
 pub use events::PaymentEvents;
 pub use order::OrderReconciler;

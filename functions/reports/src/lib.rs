@@ -10,52 +10,25 @@
 #![deny(missing_docs)]
 
 mod accept;
+pub mod policy;
 mod report;
+pub mod routes;
 mod row;
 
 use std::time::Duration;
 
 use aws_config::BehaviorVersion;
-use axum::{Router, routing::post};
+use axum::Router;
 use lambda_idempotency::{
-    DynamoDbStore, Idempotency, JwtClaim,
+    DynamoDbStore,
     domain::Table,
     event::{Consumer, SqsSource},
     lambda::{self, Error},
-    operation::{OnLeaseExpiry, Operation},
-    queue::{Queue, SqsQueue},
-    store::Store,
+    queue::SqsQueue,
 };
-
-/// The operation of `POST /reports`.
-pub const CREATE_REPORT: &str = "create-report";
-
-/// How long a report waits for a worker.
-const BOUND: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often a report is continued. A page takes a second at most, and each worker has time for some.
 const MAX_RESUMED: u32 = 100;
-
-/// The operation with its settings.
-pub fn create_report() -> Operation {
-    Operation::new(CREATE_REPORT).asynchronous(BOUND).on_lease_expiry(OnLeaseExpiry::Resume(BOUND))
-}
-
-/// The API. `reports` is the table of reports; deferred reports of workers go to `deferred_reports`.
-pub fn router(
-    store: impl Store,
-    operation: Operation,
-    reports: Table,
-    deferred_reports: impl Queue,
-) -> Router {
-    let table = reports.clone();
-    let guard = Idempotency::new(store, operation)
-        .profile(payments::policy::profile())
-        .defer_reports_to(deferred_reports)
-        .accept(move |transaction, _, body| accept::accept(table.clone(), transaction, body))
-        .tenant(JwtClaim("sub"));
-    Router::new().route("/reports", post(report::create).route_layer(guard).with_state(reports))
-}
 
 /// Runs the function `reports` until Lambda ends it.
 ///
@@ -90,6 +63,7 @@ async fn configured() -> Result<(DynamoDbStore, Router), Error> {
     let deferred_reports = SqsQueue::from_env(&aws, "DEFERRED_REPORTS_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
     let reports = Table::new(table, "pk").sort_key("sk");
-    let router = router(store.clone(), create_report().grace(grace), reports, deferred_reports);
+    let router =
+        routes::router(store.clone(), policy::create_report().grace(grace), reports, deferred_reports);
     Ok((store, router))
 }

@@ -8,6 +8,7 @@ mod main_job;
 mod own_functions;
 mod page;
 mod payments_routes;
+mod reports_routes;
 mod rest;
 mod start_up;
 mod template;

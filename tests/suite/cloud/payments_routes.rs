@@ -1,9 +1,6 @@
 //! The payments function: every route that changes state is guarded, and every answer is true.
 
-use axum::{
-    body::Body,
-    http::{Method, Request},
-};
+use axum::{body::Body, http::Request};
 use lambda_idempotency::{http::IDEMPOTENCY_KEY, record::Note, store::Store};
 use macro_rules_attribute::apply;
 use payments::policy::CREATE_PAYMENT;
@@ -12,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{
     http::{Answer, record_key},
     on_each_store,
-    payments_api::{PaymentsApi, TestProvider, order},
+    payments_api::{PaymentsApi, TestProvider, assert_guarded, order},
 };
 
 const NO_PROVIDER: &str = "http://127.0.0.1:1";
@@ -29,34 +26,7 @@ fn problem(answer: &Answer) -> (u16, String) {
 #[tokio::test]
 async fn every_route_that_changes_something_is_guarded_and_refuses_a_keyless_request() {
     let api = PaymentsApi::on(crate::support::embedded::endpoint(), NO_PROVIDER).await;
-    let routes = api.routes();
-    let changes = |method: &Method| ![Method::GET, Method::HEAD, Method::OPTIONS].contains(method);
-    let changing: Vec<_> = routes.iter().filter(|route| changes(&route.method)).collect();
-    assert!(!changing.is_empty(), "the list of routes is not the router's");
-    for route in changing {
-        let called = format!("{} {}", route.method, route.path);
-        assert!(route.operation.is_some(), "{called} changes something and is not guarded");
-        let path = route.path.replace("{id}", "pay_1").replace("{*key}", "order-1");
-        let keyless = || Request::builder().method(&route.method).uri(&path);
-        let json = |request: axum::http::request::Builder| request.header("content-type", "application/json");
-        let refused = api.send("acme", json(keyless()).body(order("tok").into()).unwrap()).await;
-        assert_eq!(problem(&refused), (400, "key-missing".to_owned()), "{called}");
-        let twice = json(keyless()).header(IDEMPOTENCY_KEY, "a").header(IDEMPOTENCY_KEY, "b");
-        let refused = api.send("acme", twice.body(order("tok").into()).unwrap()).await;
-        assert_eq!(problem(&refused), (400, "key-malformed".to_owned()), "{called}");
-    }
-}
-
-#[tokio::test]
-async fn every_route_refuses_an_unverified_caller() {
-    let api = PaymentsApi::on(crate::support::embedded::endpoint(), NO_PROVIDER).await;
-    for route in api.routes() {
-        let path = route.path.replace("{id}", "pay_1").replace("{*key}", "order-1");
-        let request = Request::builder().method(&route.method).uri(&path).header(IDEMPOTENCY_KEY, "order-1");
-        let request = request.header("authorization", "Bearer acme").body(Body::from(order("tok"))).unwrap();
-        let refused = crate::support::http::send(&api.app, request).await;
-        assert_eq!(problem(&refused), (401, "tenant-missing".to_owned()), "{} {path}", route.method);
-    }
+    assert_guarded(&api.app, &api.routes(), &order("tok")).await;
 }
 
 #[apply(on_each_store)]

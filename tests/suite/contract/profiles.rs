@@ -86,10 +86,17 @@ async fn another_request_under_the_same_key_is_a_mismatch_in_every_state(endpoin
             send(&app, pay_other(&key(name))).await.assert_code(mismatch, reused);
             assert_eq!(record(&store, &key(name)).await, before, "a mismatch changes nothing");
         }
-        // A pending operation is accepted but not begun; its record is written here as a front would write it.
+        // A pending operation is accepted but not begun; its record is written here as a front would write it. One between workers was
+        // interrupted behind a phase.
         let pending = pending(&store, &key("in_progress"), &key("pending")).await;
-        store.put(None, &pending, &[]).await.unwrap();
-        send(&app, pay_other(&key("pending"))).await.assert_code(mismatch, reused);
+        let mut begun = record(&store, &key("in_progress")).await.unwrap();
+        begun.key = record_key(TENANT, PAY, &key("between_workers"));
+        let interrupted = samples::between_workers(&begun, &[("charge", "1")], begun.created_at);
+        for record in [pending, interrupted] {
+            store.put(None, &record, &[]).await.unwrap();
+            let key = record.key.idempotency_key().as_str();
+            send(&app, pay_other(key)).await.assert_code(mismatch, reused);
+        }
         assert_eq!(runs.count(), 4);
         gate.open();
         assert_eq!(first.await.unwrap().status, 200);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{http::Outcome, internal::Report, operation::OnLeaseExpiry};
+use lambda_idempotency::{Operation, http::Outcome, internal::Report, operation::OnLeaseExpiry};
 use macro_rules_attribute::apply;
 
 use crate::support::{
@@ -14,7 +14,7 @@ use crate::support::{
         GRACE, Guarded, LEASE, body_of, completed, operation, outcome_of, owned, replayed, replayed_text,
         request, written,
     },
-    http::{Counter, Gate, api, dynamodb, execution, guard, pay, send},
+    http::{Counter, Gate, PAY, api, dynamodb, execution, guard, guard_of, pay, record, send},
     on_each_store,
 };
 
@@ -294,6 +294,29 @@ async fn a_reservation_with_a_lost_answer_is_taken_back_for_a_retry(endpoint: &s
     guarded.clock.advance(Duration::from_millis(50));
     in_time(async { while guarded.state(&request).await != "failed_retryable" {} }).await;
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 2);
+}
+
+// T31: also the 202 of what is accepted.
+#[apply(on_each_store)]
+async fn no_answer_leaves_before_its_record_is_written(endpoint: &str) {
+    for (mode, number, status, state) in [
+        ("reserved", 2, 200, "completed"),
+        ("in a single transaction", 1, 200, "completed"),
+        ("accepted", 1, 202, "pending"),
+    ] {
+        let guarded = Guarded::on(endpoint).await;
+        let operation = Operation::new(PAY);
+        let guard = |operation| guard_of(guarded.store(), operation).world(guarded.clock.clone());
+        let guard = match mode {
+            "in a single transaction" => guard(operation).single_transaction(),
+            "accepted" => guard(operation.asynchronous(LEASE)),
+            _ => guard(operation),
+        };
+        let app = api(guard, |_, _| async { "paid" });
+        let answer = guarded.ends_written(number, send(&app, pay("order-1"))).await;
+        let record = record(&guarded.undisturbed_store(), "order-1").await.expect("a record");
+        assert_eq!((answer.status, record.state.name()), (status, state), "{mode}");
+    }
 }
 
 // T31

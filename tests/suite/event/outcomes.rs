@@ -38,6 +38,18 @@ async fn a_message_that_comes_ten_times_runs_once(endpoint: &str) {
     assert!(queue.take_dead().is_empty() && queue.take_hidden().is_empty());
 }
 
+// T31: SQS deletes what is acknowledged.
+#[apply(on_each_store)]
+async fn no_message_is_acknowledged_before_its_record_is_completed(endpoint: &str) {
+    let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let messages = [message("m-1", parcel("p-1"))];
+    let handed_back = guarded.ends_written(2, deliver(&consumer, &messages)).await;
+    assert!(handed_back.expect("an answer").is_empty());
+    let record = guarded.record(&record_key(&["p-1"])).await.expect("a record");
+    assert_eq!((record.state.name(), runs.count()), ("completed", 1));
+}
+
 #[apply(on_each_store)]
 async fn a_message_that_did_nothing_comes_again_later_each_time(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());

@@ -194,6 +194,17 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
     assert!(matches!(again, Ok(1)), "{again:?}");
 }
 
+// T31
+#[apply(on_each_store)]
+async fn no_function_returns_before_its_result_is_kept(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let guard = guard(&guarded);
+    let shipped = || guard.run(KEY, 1, async |_, _: u8| Ok::<_, Failure>("shipped".to_owned()));
+    let result = guarded.ends_written(2, shipped()).await;
+    assert!(matches!(&result, Ok(shipped) if shipped == "shipped"), "{result:?}");
+    assert_eq!(state(&guarded).await, "completed");
+}
+
 #[apply(on_each_store)]
 async fn a_function_runs_only_if_the_store_has_its_key(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());

@@ -38,6 +38,16 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
             );
             return request;
         }
+        "between_workers" => {
+            let (key, fingerprints) = (request.key.clone(), request.fingerprints.clone());
+            let begun = samples::in_progress(key, fingerprints, guarded.now(), guarded.now().plus(LEASE));
+            let interrupted = samples::between_workers(&begun, &[("charge", "1")], guarded.now());
+            assert_eq!(
+                guarded.store().put(None, &interrupted, &[]).await.expect("an answer"),
+                WriteOutcome::Written
+            );
+            return request;
+        }
         "in_progress" => None,
         "completed" => Some(completed("{}")),
         "failed_retryable" => Some(Report::NotExecuted),
@@ -51,9 +61,11 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
     request
 }
 
-const STATES: [(&str, &str); 5] = [
+/// Each state, with the answer to a retry of an operation that does not resume.
+const STATES: [(&str, &str); 6] = [
     ("pending", "in flight"),
     ("in_progress", "in flight"),
+    ("between_workers", "unknown"),
     ("completed", "replay"),
     ("failed_retryable", "owned"),
     ("unknown", "unknown"),

@@ -2,6 +2,7 @@
 
 mod deferred_reports;
 pub mod ledger_comparison;
+mod polls_at_once;
 mod provider_report;
 mod reconciliation;
 mod sealed_metadata;

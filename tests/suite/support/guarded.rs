@@ -2,7 +2,8 @@
 
 use super::client::{Connect, client, connect};
 use super::clock::WatchedClock;
-use super::faults::Faults;
+use super::faults::{ANY, Fault, Faults};
+use super::http::until;
 use super::meter::Meter;
 use super::tables::idempotency_table;
 use aws_sdk_dynamodb::Client;
@@ -22,7 +23,10 @@ use lambda_idempotency::{
     internal::Fingerprints,
 };
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Barrier;
 use uuid::Uuid;
 
 pub type Item = HashMap<String, AttributeValue>;
@@ -137,6 +141,26 @@ impl Guarded {
 
     pub async fn record(&self, key: &RecordKey) -> Option<Record> {
         self.undisturbed_store().load(key).await.expect("the store answers")
+    }
+
+    /// The result of `work`, whose `number`-th request to the store writes what it ends with. Fails if it ends before that is written.
+    pub async fn ends_written<T>(&self, number: usize, work: impl Future<Output = T>) -> T {
+        let (gate, before) = (Arc::new(Barrier::new(2)), self.faults.asked(ANY));
+        let passing = std::iter::repeat_n(Fault::Pass, number - 1);
+        self.faults.script(ANY, passing.chain([Fault::Meet(gate.clone())]));
+        let mut work = pin!(work);
+        let held = async {
+            until(|| self.faults.asked(ANY) == before + number).await;
+            // Whatever does not wait for the store ends meanwhile.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::select! {
+            _ = &mut work => panic!("it ended before its record was written"),
+            () = held => {}
+        }
+        tokio::join!(work, gate.wait()).0
     }
 
     /// The record's state, or `absent`.

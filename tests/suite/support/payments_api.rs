@@ -10,7 +10,7 @@ use axum::{
     Json, Router,
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, Request, StatusCode},
+    http::{HeaderMap, Method, Request, StatusCode},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -23,7 +23,7 @@ use lambda_idempotency::{
 use payments::{
     Accounts, Config, Ledger, Provider, SealingKeys,
     policy::{Services, create_payment},
-    routes,
+    routes::{self, Route},
 };
 use reconcile::{PaymentEvents, PaymentReconciler};
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ impl PaymentsApi {
     }
 
     /// Every route.
-    pub fn routes(&self) -> Vec<routes::Route> {
+    pub fn routes(&self) -> Vec<Route> {
         let services = services(&self.ledger, &self.accounts, "http://127.0.0.1:1");
         routes::routes(self.store.clone(), services, create_payment(), MemoryQueue::new())
     }
@@ -120,6 +120,33 @@ pub async fn send_as(app: &Router, tenant: &str, request: Request<Body>) -> Answ
     let event = lambda_http::request::from_str(&event.to_string()).expect("an event");
     let context: RequestContext = event.request_context_ref().expect("its context").clone();
     send(app, request.with_request_context(context)).await
+}
+
+/// Fails unless each route of this API refuses an unverified caller, and each one that changes something is guarded.
+pub async fn assert_guarded(app: &Router, routes: &[Route], body: &str) {
+    let changes = |route: &Route| ![Method::GET, Method::HEAD, Method::OPTIONS].contains(&route.method);
+    assert!(routes.iter().any(changes), "the list of routes is not the router's");
+    for route in routes {
+        let called = format!("{} {}", route.method, route.path);
+        let steps = route.path.split('/').map(|step| if step.starts_with('{') { "id-1" } else { step });
+        let path = steps.collect::<Vec<_>>().join("/");
+        let request = || {
+            let request = Request::builder().method(&route.method).uri(&path);
+            request.header("content-type", "application/json")
+        };
+        let keyed = || request().header(IDEMPOTENCY_KEY, "k");
+        let unverified = keyed().header("authorization", "Bearer acme").body(body.to_owned().into()).unwrap();
+        send(app, unverified).await.assert_problem(401, "tenant-missing");
+        if changes(route) {
+            assert!(route.operation.is_some(), "{called} changes something and is not guarded");
+            for (request, refused) in
+                [(request(), "key-missing"), (keyed().header(IDEMPOTENCY_KEY, "l"), "key-malformed")]
+            {
+                let request = request.body(body.to_owned().into()).unwrap();
+                send_as(app, "acme", request).await.assert_problem(400, refused);
+            }
+        }
+    }
 }
 
 fn services(ledger: &Ledger, accounts: &Accounts, provider_url: &str) -> Services {

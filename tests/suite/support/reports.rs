@@ -1,7 +1,17 @@
-//! A client of the reports API in the local cloud.
+//! A client of the reports API in the local cloud, and the API in this process.
 
-use super::{books::Books, local_cloud::LocalCloud, payments::Answer};
-use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
+use super::{books::Books, client::client, local_cloud::LocalCloud, payments::Answer, tables};
+use axum::Router;
+use lambda_idempotency::{
+    domain::Table,
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    queue::MemoryQueue,
+    store::dynamodb::DynamoDbStore,
+};
+use reports::{
+    policy::create_report,
+    routes::{Route, router, routes},
+};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -72,4 +82,14 @@ pub async fn assert_written_once(books: &Books, answered: &[(Report, Answer)]) {
         (id, 1)
     });
     assert_eq!(books.reports().await, expected.collect());
+}
+
+/// The reports function's API in this process, with separate tables: the router, and every route.
+pub async fn reports_api(endpoint: &str) -> (Router, Vec<Route>) {
+    let client = client(endpoint);
+    let table = Table::new(tables::idempotency_table(&client).await, "pk").sort_key("sk");
+    let records = tables::idempotency_table(&client).await;
+    let store = DynamoDbStore::from_client(client, records);
+    let router = router(store.clone(), create_report(), table.clone(), MemoryQueue::new());
+    (router, routes(store, create_report(), table, MemoryQueue::new()))
 }

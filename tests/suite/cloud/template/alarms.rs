@@ -475,14 +475,45 @@ fn no_alarm_looks_back_further_than_cloudwatch_does() {
 // T50
 #[test]
 fn a_schedule_that_does_not_run_raises_an_alarm_in_time() {
-    let window = |name| {
+    let window = |name, counts| {
         let alarm = resource(ALARM, name);
-        metrics(&alarm)[0].period * periods(&alarm)
+        let [metric] = &metrics(&alarm)[..] else { panic!("{name} watches one metric") };
+        // A function that does not run counts nothing.
+        assert_eq!((&*metric.name, &*metric.statistic), (counts, "Sum"), "{name}");
+        let comes = ["ComparisonOperator", "TreatMissingData"].map(|property| text(&alarm[property]));
+        assert_eq!(comes, ["LessThanThreshold", "breaching"], "{name}");
+        assert_eq!(number(&alarm["Threshold"]), 1, "{name}");
+        metric.period * periods(&alarm)
     };
-    assert_eq!(window("PollMissing"), 5 * 60);
-    for daily in ["SweepMissing", "CompareMissing"] {
+    assert_eq!(window("PollMissing", telemetry::RECONCILE_POLL), 5 * 60);
+    for (daily, counts) in [
+        ("SweepMissing", telemetry::SWEEP_COMPLETED),
+        ("CompareMissing", ledgers::metrics::COMPARE_COMPLETED),
+    ] {
         // Longer than the time to the next run, shorter than the time to the one after it.
-        assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily)), "{daily}");
+        assert!((24 * 3600 + 1..48 * 3600).contains(&window(daily, counts)), "{daily}");
+    }
+}
+
+// T50: without operations there is no batch to read.
+#[test]
+fn a_stream_that_nothing_reads_raises_an_alarm() {
+    for (name, expression) in [
+        (
+            "OutboxStreamSilent",
+            "IF(FILL(published, 0) + FILL(accepted, 0) > 0 AND FILL(batches, 0) < 1, 1, 0)",
+        ),
+        ("StreamSilent", "IF(FILL(created, 0) > 0 AND FILL(batches, 0) < 1, 1, 0)"),
+    ] {
+        let alarm = resource(ALARM, name);
+        let expressions: Vec<_> =
+            list(&alarm["Metrics"]).into_iter().filter_map(|metric| metric["Expression"].as_str()).collect();
+        assert_eq!((expressions, number(&alarm["EvaluationPeriods"])), (vec![expression], 2), "{name}");
+        assert_eq!(
+            (text(&alarm["ComparisonOperator"]), number(&alarm["Threshold"])),
+            ("GreaterThanThreshold".to_owned(), 0)
+        );
+        assert!(metrics(&alarm).iter().all(|metric| metric.period == 900), "{name}");
     }
 }
 
@@ -582,19 +613,6 @@ fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
         }
     }
     assert_eq!(tolerating, tolerate.map(str::to_owned).into());
-    for (name, expression) in [
-        (
-            "OutboxStreamSilent",
-            "IF(FILL(published, 0) + FILL(accepted, 0) > 0 AND FILL(batches, 0) < 1, 1, 0)",
-        ),
-        ("StreamSilent", "IF(FILL(created, 0) > 0 AND FILL(batches, 0) < 1, 1, 0)"),
-    ] {
-        let alarm = resource(ALARM, name);
-        let expressions: Vec<_> =
-            list(&alarm["Metrics"]).into_iter().filter_map(|metric| metric["Expression"].as_str()).collect();
-        assert_eq!((expressions, number(&alarm["EvaluationPeriods"])), (vec![expression], 2), "{name}");
-        assert!(metrics(&alarm).iter().all(|metric| metric.period == 900), "{name}");
-    }
 }
 
 /// The rows of the page about alarms: the alarm, what it means, and what to do.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{FUNCTION, members, resources, template};
+use super::{FUNCTION, IDEMPOTENCY, SAMPLE, members, referred, resources, starter, template};
 use crate::support::{embedded, function::Function, sample::Sample};
 use crate::{reconcile::ledger_comparison::payments_table, support::payments_api::TestProvider};
 
@@ -24,6 +24,83 @@ const MORE: &[(&str, &str)] = &[
     ("SHIPMENTS_QUEUE_URL", "http://127.0.0.1:9/shipments"),
     ("WORK_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/work-dead-letters"),
     ("WORK_QUEUE_URL", "http://127.0.0.1:9/work"),
+];
+
+/// What several functions decide by, or what is secret: the variable, what its value refers to, and who reads it, in the sample and in the
+/// starter. Nobody else has it.
+const DECIDED_BY: &[(&str, &str, &[&str], &[&str])] = &[
+    (
+        "DEFERRED_REPORTS_QUEUE_URL",
+        "DeferredReportsQueue",
+        &[
+            "OrderQueueFunction",
+            "OrdersFunction",
+            "PaymentsFunction",
+            "ReconcileFunction",
+            "ReportWorkerFunction",
+            "ReportsFunction",
+        ],
+        &["ChargesFunction", "ReconcileFunction"],
+    ),
+    (
+        "IDEMPOTENCY_TABLE",
+        "IdempotencyTable",
+        &[
+            "OrderQueueFunction",
+            "OrdersFunction",
+            "OutboxFunction",
+            "PaymentsFunction",
+            "ReconcileFunction",
+            "ReportWorkerFunction",
+            "ReportsFunction",
+            "ShippingFunction",
+            "StaleFunction",
+            "WebhookFunction",
+        ],
+        &["ChargesFunction", "ReconcileFunction"],
+    ),
+    (
+        "NOT_FOUND_RELEASES",
+        "NotFoundReleases",
+        &["ReconcileFunction", "WebhookFunction"],
+        &["ReconcileFunction"],
+    ),
+    ("OUTBOX_TOPICS", "OutboxTopics", &["OrderQueueFunction", "OrdersFunction", "OutboxFunction"], &[]),
+    (
+        "PROVIDER_URL",
+        "ProviderUrl",
+        &[
+            "CompareFunction",
+            "OrderQueueFunction",
+            "OrdersFunction",
+            "PaymentsFunction",
+            "ReconcileFunction",
+            "WebhookFunction",
+        ],
+        &["ChargesFunction", "ReconcileFunction"],
+    ),
+    (
+        "SEALING_KEYS",
+        "{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}",
+        &["CompareFunction", "OrderQueueFunction", "OrdersFunction", "PaymentsFunction", "WebhookFunction"],
+        &[],
+    ),
+    (
+        "WEBHOOK_SECRETS",
+        "{{resolve:secretsmanager:${WebhookSecret}:SecretString:::${WebhookSecretVersion}}}",
+        &["WebhookFunction"],
+        &[],
+    ),
+];
+
+/// Settings that no template sets: their defaults are the same for all functions.
+const DEFAULTS: [&str; 6] = [
+    "LEASE_GRACE_MS",
+    "MAX_UNKNOWN_AGE_MS",
+    "NOT_FOUND_GRACE_MS",
+    "RECONCILE_ASKS",
+    "RECONCILE_FIRST_BACKOFF_MS",
+    "RECONCILE_MAX_BACKOFF_MS",
 ];
 
 /// What every function has: for its log and its metrics, which is read before there is a log.
@@ -69,11 +146,43 @@ async fn each_function_starts_with_the_variables_of_its_template() {
         let set = set.into_keys().map(str::to_owned).filter(|name| !OF_LOGS.contains(&&**name)).collect();
         functions.push((function.name, set, read(&started)));
     }
+    for (variable, _, readers, _) in DECIDED_BY {
+        let reads = functions.iter().filter(|(_, _, read)| read.contains(*variable));
+        let reads: BTreeSet<_> = reads.map(|(name, ..)| &**name).collect();
+        assert_eq!(reads, readers.iter().copied().collect(), "{variable}");
+    }
     // Also those with a default: what is set for one function alone would be stopped there alone.
     let set_somewhere: BTreeSet<_> = functions.iter().flat_map(|(_, set, _)| set.clone()).collect();
+    let all_read: BTreeSet<_> = functions.iter().flat_map(|(_, _, read)| read.clone()).collect();
+    let set_nowhere = all_read.difference(&set_somewhere).map(|name| &**name);
+    assert_eq!(set_nowhere.filter(|name| !OF_LOGS.contains(name)).collect::<Vec<_>>(), DEFAULTS);
     for (name, set, read) in functions {
         let is_needed = |read: &&String| set.contains(*read) || *read != OF_ONE_FUNCTION;
         let needed: BTreeSet<_> = read.intersection(&set_somewhere).filter(is_needed).cloned().collect();
         assert_eq!(set, needed, "{name}: what its template sets, and what it reads");
+    }
+}
+
+/// The functions of a template that have this variable, with what its value refers to.
+fn having(template: &Value, variable: &str) -> Vec<(String, String)> {
+    let of_all = &template["Globals"]["Function"]["Environment"]["Variables"][variable];
+    let functions = members(&template["Resources"]).filter(|(_, resource)| resource["Type"] == FUNCTION);
+    let values = functions.map(|(name, function)| {
+        let own = &function["Properties"]["Environment"]["Variables"][variable];
+        (name.clone(), if own.is_null() { of_all } else { own })
+    });
+    values.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name, referred(value))).collect()
+}
+
+// T56: during an incident, a webhook without the switch would go on to release what is not found.
+#[test]
+fn what_functions_decide_by_reaches_each_of_them_alike() {
+    let sample = [template(IDEMPOTENCY), template(SAMPLE)];
+    for (variable, refers_to, of_sample, of_starter) in DECIDED_BY {
+        for (templates, readers) in [(&sample[..], of_sample), (&[starter()], of_starter)] {
+            let set = templates.iter().flat_map(|template| having(template, variable));
+            let expected = readers.iter().map(|name| ((*name).to_owned(), (*refers_to).to_owned()));
+            assert_eq!(set.collect::<BTreeMap<_, _>>(), expected.collect(), "{variable}");
+        }
     }
 }
