@@ -5,5 +5,6 @@ pub mod ledger_comparison;
 mod provider_report;
 mod reconciliation;
 mod sealed_metadata;
+mod silent;
 mod tenants_in_turn;
 mod webhook;
