@@ -18,11 +18,12 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     backoff::{Backoff, Retry},
     key::RecordKey,
+    queue::QueueError,
     record::{Record, Revision, Transition},
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::Count,
     time::{Instant, Timestamp},
-    time_budget::{STORE_TIMEOUT, STORE_TRY},
+    time_budget::{SEND_TIMEOUT, STORE_TIMEOUT, STORE_TRY},
     world::World,
 };
 
@@ -326,6 +327,15 @@ impl Engine {
         let bound = left.map_or(STORE_TIMEOUT, |left| left.min(STORE_TIMEOUT));
         let answer = self.world.within(bound, call).await;
         answer.unwrap_or_else(|| Err(StoreError::no_answer_in_time(bound < STORE_TRY)))
+    }
+
+    /// Bounds the sending of a message, whatever its queue is.
+    pub(crate) async fn sent(
+        &self,
+        sending: impl Future<Output = Result<(), QueueError>> + Send,
+    ) -> Result<(), QueueError> {
+        let sent = self.world.within(SEND_TIMEOUT, sending).await;
+        sent.unwrap_or_else(|| Err(QueueError::new("no answer in time")))
     }
 }
 

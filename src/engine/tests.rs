@@ -14,6 +14,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 mod phases;
+mod rows;
 
 use super::*;
 use crate::{
@@ -108,14 +109,7 @@ impl Faulty {
 
     /// Time passes until this work is done.
     async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                biased;
-                done = &mut work => return done,
-                () = tokio::task::yield_now() => self.world.advance(Duration::from_millis(5)),
-            }
-        }
+        self.world.passing(work).await
     }
 
     /// This time passes, and tasks in the background go on.

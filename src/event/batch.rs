@@ -17,12 +17,13 @@ use crate::{
     error_chain::error_chain,
     key::IdempotencyKey,
     lambda::trigger::{BatchFailures, Event, refuse, time},
+    queue::QueueError,
     telemetry::{
         MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_BURIED, MESSAGE_NOT_HIDDEN,
         count_message,
     },
     time::Instant,
-    time_budget::{HANDED_BACK, NO_NEW_WORK},
+    time_budget::{HANDED_BACK, NO_NEW_WORK, SEND_TIMEOUT},
 };
 
 /// A message of the batch, and what is to be done about it.
@@ -38,6 +39,15 @@ enum Plan {
     See(Disposition),
     /// It is from another source: it is handed back as it is.
     Foreign,
+}
+
+/// The bounds of an invocation.
+#[derive(Clone, Copy)]
+struct Ends {
+    /// No message begins after this.
+    begin: Instant,
+    /// No call of the queue takes longer than until this.
+    call: Instant,
 }
 
 /// What becomes of a message that is handed back.
@@ -58,9 +68,9 @@ impl Consumer {
     ) -> Result<BatchFailures, Error> {
         let records = event.records()?;
         let time = time(&*self.world, &context);
-        let until = self.world.instant().plus(time);
+        let begin = self.world.instant().plus(time);
         // The rest is for the answer: without it, all messages come again.
-        let hide_until = until.plus((NO_NEW_WORK / 2).min(time / 2));
+        let ends = Ends { begin, call: begin.plus((NO_NEW_WORK / 2).min(time / 2)) };
         let context = Arc::new(context);
         let mut lanes: Vec<Vec<Planned>> = Vec::new();
         let mut known = HashMap::new();
@@ -86,9 +96,10 @@ impl Consumer {
             }
         }
         // Boxed, because each would be as large as the largest function.
-        let lanes = lanes.into_iter().map(|lane| self.lane(lane, until, &context, work).boxed());
+        let run = |lane| self.lane(lane, ends, &context, work).boxed();
+        let lanes = lanes.into_iter().map(run);
         let back: Vec<Vec<Back>> = stream::iter(lanes).buffer_unordered(self.at_once).collect().await;
-        self.hand_back(back.into_iter().flatten().collect(), hide_until).await
+        self.hand_back(back.into_iter().flatten().collect(), ends.call).await
     }
 
     /// What is to be done about a message, before anything is done.
@@ -126,23 +137,17 @@ impl Consumer {
     }
 
     /// Runs messages one after another. Returns those that are handed back.
-    async fn lane(
-        &self,
-        lane: Vec<Planned>,
-        until: Instant,
-        context: &Arc<Context>,
-        work: &Work,
-    ) -> Vec<Back> {
+    async fn lane(&self, lane: Vec<Planned>, ends: Ends, context: &Arc<Context>, work: &Work) -> Vec<Back> {
         let mut back: Vec<Back> = Vec::new();
         for Planned { received, plan } in lane {
             let Received { message, receipt, .. } = received;
             // The rest of a group waits behind the one that was handed back, which blocks it as long as it is hidden (T66).
             let behind = message.group.is_some() && !back.is_empty();
-            let late = until.since(self.world.instant()).is_zero();
+            let late = ends.begin.since(self.world.instant()).is_zero();
             let after = match plan {
                 Plan::Foreign => None,
                 _ if behind || late => Some(Duration::ZERO),
-                plan => match self.end(plan, &message, context, work).await {
+                plan => match self.end(plan, &message, ends.call, context, work).await {
                     None => continue,
                     Some(after) => Some(after),
                 },
@@ -157,6 +162,7 @@ impl Consumer {
         &self,
         plan: Plan,
         received: &Message,
+        calls_end: Instant,
         context: &Arc<Context>,
         work: &Work,
     ) -> Option<Duration> {
@@ -209,7 +215,9 @@ impl Consumer {
                         .filter(|_| self.key.has_deduplication_id()),
                     reason,
                 };
-                match self.source.bury(dead).await {
+                let left = calls_end.since(self.world.instant()).min(SEND_TIMEOUT);
+                let buried = self.world.within(left, self.source.bury(dead)).await;
+                match buried.unwrap_or_else(|| Err(QueueError::new("no answer in time"))) {
                     Ok(()) => {
                         tracing::error!(message_id = id, "a message is dead: it went to the dead letters");
                         count_message(MESSAGE_DEAD, &self.queue);
@@ -234,11 +242,11 @@ impl Consumer {
     ///
     /// # Errors
     /// If one of them has no id: then all messages come again. What is done is found done.
-    async fn hand_back(&self, back: Vec<Back>, hide_until: Instant) -> Result<BatchFailures, Error> {
+    async fn hand_back(&self, back: Vec<Back>, calls_end: Instant) -> Result<BatchFailures, Error> {
         let hidden = back.iter().filter_map(|back| Some((back.receipt.clone()?, back.after?)));
         let hidden: Vec<_> = hidden.collect();
         if !hidden.is_empty() {
-            let left = hide_until.since(self.world.instant());
+            let left = calls_end.since(self.world.instant());
             let failed = match self.world.within(left, self.source.hide(&hidden)).await {
                 Some(hidden) => hidden.err().map(|error| error_chain(&error)),
                 None => Some("too little time is left".to_owned()),
@@ -261,5 +269,76 @@ fn lane_of(planned: &Planned) -> Option<String> {
         (Some(group), _) => Some(format!("group {group}")),
         (None, Plan::Run { key, .. }) => Some(format!("key {}", key.as_str())),
         (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use async_trait::async_trait;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        event::{DeadMessage, KeyFrom, Source},
+        function::RunError,
+        time::Timestamp,
+        world::{ManualWorld, World},
+    };
+
+    /// A queue that never answers.
+    struct Silent;
+
+    #[async_trait]
+    impl Source for Silent {
+        fn name(&self) -> &str {
+            "parcels"
+        }
+
+        async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
+            pending().await
+        }
+
+        async fn bury(&self, _: DeadMessage) -> Result<(), QueueError> {
+            pending().await
+        }
+    }
+
+    // Without an answer all messages come again, those that are done too.
+    #[tokio::test]
+    async fn a_batch_is_answered_though_its_queue_never_answers() {
+        const TIME: Duration = Duration::from_secs(30);
+        let world = ManualWorld::at(Timestamp::from_secs(1_000));
+        let consumer = Consumer::new(Silent, KeyFrom::body("/does")).world(world.clone());
+        let work: Work = Arc::new(|job| {
+            let done = match job.key.as_str().contains("dead") {
+                true => Done::refused("no such address"),
+                false if job.key.as_str().contains("nothing") => {
+                    Done { ended: Err(RunError::NotExecuted(None)), attempts: Some(1) }
+                }
+                false => Done { ended: Ok(()), attempts: Some(1) },
+            };
+            Box::pin(async { done })
+        });
+        let message = |does: &str| {
+            json!({
+                "messageId": does,
+                "receiptHandle": does,
+                "body": json!({ "does": does }).to_string(),
+                "attributes": { "ApproximateReceiveCount": "1" },
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-east-2:123456789012:parcels",
+            })
+        };
+        let messages = ["is dead", "ships", "does nothing"].map(message);
+        let event = serde_json::from_value(json!({ "Records": messages })).expect("an event");
+        let deadline = world.now().plus(TIME).as_millis();
+        let mut context = Context::default();
+        context.deadline = deadline;
+        let answer = world.passing(consumer.batch(&event, context, &work)).await.expect("an answer");
+        assert_eq!(answer.identifiers(), ["does nothing", "is dead"]);
+        assert!(world.running() < TIME, "{:?}", world.running());
     }
 }

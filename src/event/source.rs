@@ -23,7 +23,7 @@ pub trait Source: Send + Sync + 'static {
     /// If it fails for any of them.
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError>;
 
-    /// Sends a message to the dead letters.
+    /// Sends a message to the dead letters, within [`SEND_TIMEOUT`](crate::time_budget::SEND_TIMEOUT).
     ///
     /// # Errors
     /// If it was perhaps not accepted.

@@ -15,6 +15,7 @@ use super::{
     route::done,
 };
 use crate::{
+    engine::Engine,
     function::RunError,
     http::read_accepted,
     key::RecordKey,
@@ -58,18 +59,18 @@ impl Consumer {
         S::Error: fmt::Display + Send,
         R: Send + 'static,
     {
-        let store: Arc<dyn Store> = Arc::new(store);
+        let engine = Engine { store: Arc::new(store), world: self.world.clone() };
         let max_attempts = self.max_attempts;
         let work: Work = Arc::new(move |job| {
-            let (store, service) = (store.clone(), service.clone());
-            Box::pin(async move { executed(&*store, service, job, max_attempts).await })
+            let (engine, service) = (engine.clone(), service.clone());
+            Box::pin(async move { executed(&engine, service, job, max_attempts).await })
         });
         // The record counts executions that did nothing, and ends after the last one.
         self.max_attempts(u32::MAX).function(work)
     }
 }
 
-async fn executed<S, R>(store: &dyn Store, service: S, job: Job, max_attempts: u32) -> Done
+async fn executed<S, R>(engine: &Engine, service: S, job: Job, max_attempts: u32) -> Done
 where
     S: Service<Request<Body>, Response = Response<R>>,
     S::Error: fmt::Display,
@@ -79,11 +80,11 @@ where
         return Done::refused("the message asks for no accepted work");
     };
     let span = telemetry::record_span(&key);
-    claimed(store, service, (key, id), &context, max_attempts).instrument(span).await
+    claimed(engine, service, (key, id), &context, max_attempts).instrument(span).await
 }
 
 async fn claimed<S, R>(
-    store: &dyn Store,
+    engine: &Engine,
     mut service: S,
     (key, id): (RecordKey, BodyId),
     context: &Context,
@@ -93,10 +94,10 @@ where
     S: Service<Request<Body>, Response = Response<R>>,
     S::Error: fmt::Display,
 {
-    let kept = match store.load_body(&key, id, Place::BodyItem).await {
+    let kept = match engine.bounded(None, engine.store.load_body(&key, id, Place::BodyItem)).await {
         Ok(Some(kept)) => kept,
         Ok(None) => {
-            return match waits(store, &key, id).await {
+            return match waits(engine, &key, id).await {
                 // Written together, and not read together. If it is lost, the record ends when its time to wait is over.
                 Ok(true) => {
                     tracing::error!("the request of accepted work is missing: the message comes again");
@@ -133,10 +134,10 @@ where
     let Done { ended, attempts } = done(response.extensions(), response.status());
     match ended {
         // Its report may still be in a queue, and may be refused: then the request is needed again.
-        Ok(()) => match waits(store, &key, id).await {
+        Ok(()) => match waits(engine, &key, id).await {
             Ok(false) => {
                 // If this fails, a sweep deletes it.
-                if let Err(error) = store.delete_body(&key, id).await {
+                if let Err(error) = engine.bounded(None, engine.store.delete_body(&key, id)).await {
                     let cause = error.cause();
                     tracing::warn!(cause, "the request of accepted work could not be deleted yet");
                 }
@@ -146,7 +147,7 @@ where
             Err(error) => unavailable(&error),
         },
         Err(RunError::Interrupted(error)) if attempts.is_some_and(|attempts| attempts >= max_attempts) => {
-            match waits(store, &key, id).await {
+            match waits(engine, &key, id).await {
                 Ok(true) => {}
                 // Its last execution ended it.
                 Ok(false) => return Done { ended: Ok(()), attempts },
@@ -168,11 +169,99 @@ fn asked_for(body: &str) -> Option<(RecordKey, BodyId)> {
 }
 
 /// Whether what was accepted with this request is not settled yet.
-async fn waits(store: &dyn Store, key: &RecordKey, id: BodyId) -> Result<bool, StoreError> {
-    Ok(store.load(key).await?.is_some_and(|record| record.needs_request(id)))
+async fn waits(engine: &Engine, key: &RecordKey, id: BodyId) -> Result<bool, StoreError> {
+    let record = engine.bounded(None, engine.store.load(key)).await?;
+    Ok(record.is_some_and(|record| record.needs_request(id)))
 }
 
 fn unavailable(error: &StoreError) -> Done {
     tracing::error!(cause = error.cause(), "accepted work could not be read");
     Done { ended: Err(RunError::Unavailable), attempts: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::pending};
+
+    use async_trait::async_trait;
+    use lambda_runtime::{LambdaEvent, service_fn};
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        event::MemorySource,
+        record::{Record, Revision, tests::reservation},
+        store::{AuditLine, Companion, WriteOutcome},
+        time::Timestamp,
+        time_budget::STORE_TIMEOUT,
+        world::{ManualWorld, World},
+    };
+
+    type Stored<T> = Result<T, StoreError>;
+
+    /// A store that never answers, except that it has no bodies if it says so.
+    struct Silent {
+        has_no_bodies: bool,
+    }
+
+    #[async_trait]
+    impl Store for Silent {
+        async fn put(&self, _: Option<Revision>, _: &Record, _: &[Companion]) -> Stored<WriteOutcome> {
+            pending().await
+        }
+
+        fn records_table(&self) -> Option<&str> {
+            None
+        }
+
+        async fn load(&self, _: &RecordKey) -> Stored<Option<Record>> {
+            pending().await
+        }
+
+        fn body_capacity(&self, _: &Record) -> usize {
+            0
+        }
+
+        async fn keep_body(&self, _: &RecordKey, _: BodyId, _: Bytes, _: Timestamp) -> Stored<Option<Place>> {
+            pending().await
+        }
+
+        async fn load_body(&self, _: &RecordKey, _: BodyId, _: Place) -> Stored<Option<Bytes>> {
+            if self.has_no_bodies { Ok(None) } else { pending().await }
+        }
+
+        async fn audit(&self, _: &RecordKey, _: Revision, _: &AuditLine) -> Stored<()> {
+            pending().await
+        }
+
+        async fn audit_lines(&self, _: &RecordKey) -> Stored<Vec<AuditLine>> {
+            pending().await
+        }
+    }
+
+    // A worker that is killed hands nothing back, and all messages of its batch come again.
+    #[tokio::test]
+    async fn work_comes_again_though_its_store_never_answers() {
+        for has_no_bodies in [false, true] {
+            let world = ManualWorld::at(Timestamp::from_secs(1_000));
+            let service = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(())) });
+            let consumer = Consumer::worker(MemorySource::new("work")).world(world.clone());
+            let mut worker = consumer.work(Silent { has_no_bodies }, service);
+            let key = reservation("k").key.partition_key();
+            let asked = Message::Work { key, request: BodyId::from(world.nonce()).to_string() };
+            let message = json!({
+                "messageId": "m-1",
+                "receiptHandle": "r-1",
+                "body": asked.to_json(),
+                "attributes": { "ApproximateReceiveCount": "1" },
+                "messageAttributes": {},
+                "eventSource": "aws:sqs",
+                "eventSourceARN": "arn:aws:sqs:us-east-2:123456789012:work",
+            });
+            let event = serde_json::from_value(json!({ "Records": [message] })).expect("an event");
+            let worked = world.passing(worker.call(LambdaEvent::new(event, Context::default()))).await;
+            assert_eq!(worked.expect("an answer").identifiers(), ["m-1"]);
+            assert_eq!(world.running(), STORE_TIMEOUT);
+        }
+    }
 }

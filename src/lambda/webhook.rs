@@ -3,6 +3,7 @@
 //! | the event | answer |
 //! | --- | --- |
 //! | has no signature, or not the provider's | 401, and nothing is done |
+//! | is too long, or does not end in time | 413, 408 |
 //! | is from the provider, but cannot be read | 400 |
 //! | is not about an operation | 200 |
 //! | settles a record, agrees with it, or is processed later | 200 |
@@ -31,7 +32,7 @@ use crate::{
     record::Reference,
     telemetry::{self, WEBHOOK_AGAIN, WEBHOOK_EARLY, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE, WEBHOOK_UNSIGNED},
     time::Timestamp,
-    time_budget::REFERENCE_WAIT,
+    time_budget::{BODY_TIMEOUT, REFERENCE_WAIT},
 };
 
 /// Reads a provider's events. One for each webhook.
@@ -81,10 +82,13 @@ impl<E: Events> Webhook<E> {
         if parts.method != Method::POST {
             return (StatusCode::METHOD_NOT_ALLOWED, "events are posted");
         }
-        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
-            return (StatusCode::PAYLOAD_TOO_LARGE, "too large");
+        // On Lambda it is there already.
+        let whole = Limited::new(body, MAX_BODY).collect();
+        let body = match self.reconciliation.engine.world.within(BODY_TIMEOUT, whole).await {
+            Some(Ok(body)) => body.to_bytes(),
+            Some(Err(_)) => return (StatusCode::PAYLOAD_TOO_LARGE, "too large"),
+            None => return (StatusCode::REQUEST_TIMEOUT, "too slow"),
         };
-        let body = body.to_bytes();
         match self.events.read(&parts.headers, &body, self.reconciliation.now()) {
             Notice::Unsigned => {
                 telemetry::count(WEBHOOK_UNSIGNED);
@@ -207,8 +211,14 @@ pub async fn webhook(reconciliation: Reconciliation, events: impl Events) -> Res
 mod tests {
     use std::time::Duration;
 
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
     use super::*;
-    use crate::reconcile::tests::restless;
+    use crate::{
+        reconcile::tests::restless,
+        world::{ManualWorld, World},
+    };
 
     struct NoEvents;
 
@@ -235,5 +245,16 @@ mod tests {
         let (key, reconciliation) = restless().await;
         let webhook = Webhook { reconciliation, events: NoEvents };
         assert_eq!(webhook.process(&key, &ProviderReport::not_executed()).await, TRY_AGAIN);
+    }
+
+    #[tokio::test]
+    async fn an_event_whose_body_never_ends_is_refused_in_time() {
+        let (_, reconciliation) = restless().await;
+        let world = ManualWorld::at(reconciliation.now());
+        let webhook = Webhook { reconciliation: reconciliation.world(world.clone()), events: NoEvents };
+        let endless = StreamBody::new(futures_util::stream::pending::<Result<Frame<Bytes>, Infallible>>());
+        let request = Request::post("/").body(endless).expect("a request");
+        let (status, _) = world.passing(webhook.answer(request)).await;
+        assert_eq!((status, world.running()), (StatusCode::REQUEST_TIMEOUT, BODY_TIMEOUT));
     }
 }

@@ -137,3 +137,68 @@ impl Deliverer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::{
+        outbox::MemoryTarget,
+        queue::MemoryQueue,
+        record::{Record, Revision, tests::reservation},
+        store::{Companion, OutboxMessage, Store, memory::MemoryStore},
+        time::Timestamp,
+        world::ManualWorld,
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// A target that never answers.
+    struct Hangs;
+
+    #[async_trait]
+    impl Target for Hangs {
+        async fn deliver(&self, _: &OutboxMessage) -> Result<(), QueueError> {
+            pending().await
+        }
+    }
+
+    /// A new record that published a message of this topic.
+    async fn published(store: &MemoryStore, topic: &str) -> RecordKey {
+        let record = Record::reserve(&reservation(topic), Revision::mint(), NOW);
+        let message = OutboxMessage {
+            key: record.key.clone(),
+            created_at: NOW,
+            sequence: 0,
+            first: 0,
+            topic: topic.to_owned(),
+            body: "1".to_owned(),
+            published_at: NOW,
+        };
+        store.put(None, &record, &[Companion::Message(message)]).await.expect("there is none");
+        record.key
+    }
+
+    // Whoever waits for it is killed midway, and with it the deliveries of the other records.
+    #[tokio::test]
+    async fn a_target_that_never_answers_is_left_in_time() {
+        let (store, world, target) = (MemoryStore::new(), ManualWorld::at(NOW), MemoryTarget::new());
+        let topics = Topics::parse("hangs=own works=own").expect("a list");
+        let deliverer = Deliverer::new(store.clone(), MemoryQueue::new(), topics)
+            .world(world.clone())
+            .target("hangs", Hangs)
+            .target("works", target.clone());
+        let [hangs, works] = [published(&store, "hangs").await, published(&store, "works").await];
+        let both =
+            async { tokio::join!(deliverer.deliver(&hangs, MINUTE), deliverer.deliver(&works, MINUTE)) };
+        let (late, delivered) = world.passing(both).await;
+        assert!(matches!(late, Err(DeliveryError::Late)), "{late:?}");
+        assert!(delivered.is_ok(), "{delivered:?}");
+        assert_eq!((target.take().len(), world.running()), (1, MINUTE));
+        assert_eq!(store.undelivered(&hangs).await.expect("the store answers").len(), 1, "it comes later");
+    }
+}

@@ -45,7 +45,7 @@ impl Deliverer {
     /// that is sent twice finds nothing to deliver. Work that is queued twice is executed once. Other
     /// stream records are ignored.
     pub async fn stream(&self, records: &[Box<RawValue>], time: Duration) -> Vec<Option<String>> {
-        let world = &self.engine.world;
+        let (engine, world) = (&self.engine, &self.engine.world);
         let until = world.instant().plus(time);
         // One for each record of the table. If it fails, all of its messages come again, from the first one.
         let mut wakes: BTreeMap<String, [Option<String>; 2]> = BTreeMap::new();
@@ -58,7 +58,7 @@ impl Deliverer {
             let id = format!("{}-{}", KeyHash::of(key), last.as_deref().unwrap_or_default());
             let sent = match until.since(world.instant()).is_zero() {
                 true => Err(QueueError::new("the time was up")),
-                false => wake(&*self.wakes, key, &id).await,
+                false => engine.sent(wake(&*self.wakes, key, &id)).await,
             };
             let error = sent.err()?;
             let error = error_chain(&error);
@@ -75,7 +75,7 @@ impl Deliverer {
                 (Some(queue), false) => {
                     // By then its own message has come again, and this one finds nothing to do.
                     let delay = if work.is_handed_back { MAX_DELAY } else { Duration::ZERO };
-                    queue_work(&**queue, &work.key, &work.request, delay).await
+                    engine.sent(queue_work(&**queue, &work.key, &work.request, delay)).await
                 }
             };
             let error = sent.err()?;
@@ -98,5 +98,41 @@ impl Deliverer {
             Ok(Message::Deliver { key }) => RecordKey::from_partition_key(&key),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{json, value::to_raw_value};
+
+    use super::*;
+    use crate::{
+        outbox::Topics,
+        queue::tests::Silent,
+        store::memory::MemoryStore,
+        time::Timestamp,
+        time_budget::SEND_TIMEOUT,
+        world::{ManualWorld, World},
+    };
+
+    // T63, T68: the batch comes again from there.
+    #[tokio::test]
+    async fn a_queue_that_never_answers_is_left_in_time() {
+        let world = ManualWorld::at(Timestamp::from_secs(1_000));
+        let deliverer = Deliverer::new(MemoryStore::new(), Silent, Topics::default());
+        let deliverer = deliverer.work_to(Silent).world(world.clone());
+        let change = |number: &str, sk: &str, image| {
+            let keys = json!({ "pk": { "S": "acme#pay#k" }, "sk": { "S": sk } });
+            let change = json!({ "Keys": keys, "NewImage": image, "SequenceNumber": number });
+            to_raw_value(&json!({ "eventSource": "aws:dynamodb", "dynamodb": change })).expect("JSON")
+        };
+        let accepted = json!({
+            "state": { "S": "pending" }, "request_id": { "B": "AAAA" }, "attempts": { "N": "0" }, "max_attempts": { "N": "3" },
+        });
+        let batch =
+            [change("1", "message#0000000000000#0000000000", json!({})), change("2", "record", accepted)];
+        let failed = world.passing(deliverer.stream(&batch, SEND_TIMEOUT * 9)).await;
+        assert_eq!(failed, [Some("1".to_owned()), Some("2".to_owned())]);
+        assert_eq!(world.running(), 2 * SEND_TIMEOUT);
     }
 }

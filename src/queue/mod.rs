@@ -27,7 +27,8 @@ pub(crate) use sqs::{acceptable, in_last_seconds};
 /// # What it promises
 /// - What [`send`](Self::send) has accepted is delivered at least once, and not before `delay` is over. A delay longer than the
 ///   queue's maximum is cut to the maximum; the receiver then sends the message again.
-/// - An error says nothing about whether the message will be delivered.
+/// - An error says nothing about whether the message will be delivered. A send that takes longer than
+///   [`SEND_TIMEOUT`](crate::time_budget::SEND_TIMEOUT) counts as failed.
 #[async_trait]
 pub trait Queue: Send + Sync + 'static {
     /// Sends one message, to be delivered after `delay`.
@@ -86,4 +87,28 @@ pub enum WorkError {
     /// No reconciler knows the operation.
     #[error("no reconciler knows the operation {0}")]
     UnknownOperation(OperationName),
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    /// A queue that never answers.
+    pub(crate) struct Silent;
+
+    #[async_trait]
+    impl Queue for Silent {
+        async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+            pending().await
+        }
+    }
+
+    #[async_trait]
+    impl FifoQueue for Silent {
+        async fn send_in_group(&self, _: &str, _: &str, _: &str) -> Result<(), QueueError> {
+            pending().await
+        }
+    }
 }

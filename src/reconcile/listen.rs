@@ -176,7 +176,7 @@ impl Reconciliation {
     ) -> Result<ReconcileOutcome, WorkError> {
         let Some(queue) = &self.questions else { return Ok(ReconcileOutcome::InFlight(until)) };
         let message = Message::ProviderReport { key: current.key.partition_key(), report: queued.clone() };
-        queue.send(&message.to_json(), until.since(self.now())).await?;
+        self.engine.sent(queue.send(&message.to_json(), until.since(self.now()))).await?;
         tracing::info!("the provider's report came while a worker has the record: it is processed later");
         Ok(ReconcileOutcome::Scheduled(until))
     }

@@ -139,7 +139,7 @@ pub(crate) mod tests {
         world::ManualWorld,
     };
 
-    const NOW: Timestamp = Timestamp::from_secs(20_000);
+    pub(crate) const NOW: Timestamp = Timestamp::from_secs(20_000);
 
     /// Denies everything, and changes the record while it is asked, as others may.
     struct Restless(MemoryStore);

@@ -59,7 +59,8 @@ impl Reconciliation {
             let Polled { due, resolved, scheduled, escalated, failed } = polled;
             tracing::info!(due, resolved, scheduled, escalated, failed, "poll");
         }
-        telemetry::record_survey(&self.records.survey().await?, world.now());
+        let survey = self.engine.bounded(None, self.records.survey()).await?;
+        telemetry::record_survey(&survey, world.now());
         telemetry::count(RECONCILE_POLL);
         Ok(polled)
     }
@@ -89,5 +90,87 @@ impl Reconciliation {
             })
         };
         question.instrument(telemetry::record_span(&key)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, future::pending};
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::{
+        key::Tenant,
+        operation::Operation,
+        queue::MemoryQueue,
+        reconcile::{
+            Finding, Question, Reconciler,
+            tests::{NOW, unknown},
+        },
+        record::{Answer, Record, Revision},
+        store::{Checkpoint, Store, Unsettled, memory::MemoryStore},
+        world::{ManualWorld, World},
+    };
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    /// Answers questions of every tenant but this one.
+    struct HangsFor(&'static str);
+
+    #[async_trait]
+    impl Reconciler for HangsFor {
+        async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
+            match question.record_key().tenant().as_str() == self.0 {
+                true => pending().await,
+                false => Ok(Finding::Executed(Answer::json(201, "{}"))),
+            }
+        }
+    }
+
+    /// A store with an unknown outcome of each of these tenants.
+    async fn store_of(tenants: &[&str]) -> MemoryStore {
+        let store = MemoryStore::new();
+        for tenant in tenants {
+            let Record { key, .. } = unknown();
+            let tenant = Tenant::parse(tenant).expect("a tenant");
+            let key = RecordKey::new(tenant, key.operation().clone(), key.idempotency_key().clone());
+            store.put(None, &Record { key, ..unknown() }, &[]).await.expect("there is none");
+        }
+        store
+    }
+
+    fn reconciliation(store: &MemoryStore, reconciler: HangsFor) -> (ManualWorld, Reconciliation) {
+        let world = ManualWorld::at(NOW.plus(MINUTE));
+        let operation = Operation::new(unknown().key.operation().as_str());
+        let reconciliation = Reconciliation::new(store.clone(), MemoryQueue::new());
+        (world.clone(), reconciliation.world(world).operation(operation, reconciler))
+    }
+
+    // T60: the turn of the next tenant waits for it.
+    #[tokio::test]
+    async fn a_question_that_is_never_answered_takes_ten_seconds_of_a_poll() {
+        let store = store_of(&["a", "b"]).await;
+        let (world, reconciliation) = reconciliation(&store, HangsFor("a"));
+        let polled = world.passing(reconciliation.poll(MINUTE)).await.expect("the store answers");
+        assert_eq!((polled.due, polled.resolved, polled.scheduled), (2, 1, 1));
+        assert_eq!(world.running(), ASK_TIMEOUT);
+    }
+
+    // T60: what lies before the place where the last poll stopped is asked in this one.
+    #[tokio::test]
+    async fn a_poll_that_continues_ends_only_after_a_whole_round() {
+        let store = store_of(&["a"]).await;
+        let (world, reconciliation) = reconciliation(&store, HangsFor("nobody"));
+        let due = store.due(world.now(), None, 8, &Default::default()).await.expect("the store answers");
+        let place = Checkpoint {
+            name: "poll".to_owned(),
+            revision: Revision::mint(),
+            lease_until: world.now(),
+            progress: Some(serde_json::to_string(&due.turns[0].next).expect("JSON")),
+        };
+        assert!(store.write_checkpoint(None, &place).await.expect("the store answers"));
+        let polled = world.passing(reconciliation.poll(MINUTE)).await.expect("the store answers");
+        assert_eq!((polled.due, polled.resolved), (1, 1));
     }
 }

@@ -33,7 +33,7 @@ use crate::{
 
 /// Settles records whose outcome is unknown.
 pub struct Reconciliation {
-    pub(super) engine: Engine,
+    pub(crate) engine: Engine,
     pub(super) records: Arc<dyn Unsettled>,
     dead_letters: Arc<dyn Queue>,
     pub(super) questions: Option<Arc<dyn Queue>>,
@@ -225,7 +225,7 @@ impl Reconciliation {
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
-        self.dead_letters.send(&message.to_json(), Duration::ZERO).await?;
+        self.engine.sent(self.dead_letters.send(&message.to_json(), Duration::ZERO)).await?;
         telemetry::count(DEAD_LETTER);
         Ok(())
     }

@@ -114,8 +114,9 @@ impl<'a> Turns<'a> {
         // All turns before it are over, or nothing is due there.
         self.place = self.from.clone();
         self.save().await;
-        let now = self.reconciliation.engine.world.now();
-        let due = self.reconciliation.records.due(now, self.from.as_ref(), TURN, &self.taken).await?;
+        let Reconciliation { engine, records, .. } = self.reconciliation;
+        let due = records.due(engine.world.now(), self.from.as_ref(), TURN, &self.taken);
+        let due = engine.bounded(Some(self.until), due).await?;
         self.round.has_found |= !due.turns.is_empty();
         for turn in due.turns {
             let mut behind = Some(turn.next);

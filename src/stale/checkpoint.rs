@@ -95,7 +95,7 @@ impl Stale {
     }
 
     async fn send_sweep(&self, delay: Duration) -> Result<(), WorkError> {
-        Ok(self.sweeps.send(&Message::Sweep.to_json(), delay).await?)
+        Ok(self.engine.sent(self.sweeps.send(&Message::Sweep.to_json(), delay)).await?)
     }
 
     fn checkpoint(&self, progress: Option<&SweepProgress>, lease_until: Timestamp) -> Checkpoint {

@@ -198,7 +198,8 @@ impl Stale {
     /// takes several messages.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
         let delay = look_at.since(self.engine.world.now()).max(MIN_CHECK_DELAY);
-        Ok(self.checks.send(&Message::Check { key, look_at }.to_json(), delay).await?)
+        let check = Message::Check { key, look_at }.to_json();
+        Ok(self.engine.sent(self.checks.send(&check, delay)).await?)
     }
 
     fn until(&self, time: Duration) -> Instant {
@@ -210,9 +211,10 @@ impl Stale {
 mod tests {
     use super::*;
     use crate::{
-        queue::MemoryQueue,
+        queue::{MemoryQueue, tests::Silent},
         record::{Revision, tests::reservation},
-        store::{Store, memory::MemoryStore},
+        store::{Companion, OutboxMessage, Store, memory::MemoryStore},
+        time_budget::{DELIVERY_GRACE, SEND_TIMEOUT},
         world::ManualWorld,
     };
 
@@ -231,6 +233,52 @@ mod tests {
             let [(_, delay)] = &checks.take()[..] else { panic!("not one message") };
             assert_eq!(*delay, reservation.lease_until.since(now));
         }
+        // By a clock that is slightly behind, it would be sent again and again.
+        let look_at = now.plus(Duration::from_millis(1));
+        let message = Message::Check { key: live.key.partition_key(), look_at };
+        stale.receive(&message.to_json(), Duration::ZERO).await.expect("it is checked");
+        let [(_, delay)] = &checks.take()[..] else { panic!("not one message") };
+        assert_eq!(*delay, MIN_CHECK_DELAY);
         assert_eq!(store.load(&live.key).await.unwrap(), Some(live));
+    }
+
+    // T50: whoever waits for it is killed, and all messages of the batch come again.
+    #[tokio::test]
+    async fn a_queue_that_never_answers_is_left_in_time() {
+        let (store, now) = (MemoryStore::new(), Timestamp::from_secs(1_000));
+        let (world, old) = (ManualWorld::at(now), now.minus(DELIVERY_GRACE));
+        let live = Record::reserve(&reservation("k"), Revision::mint(), now);
+        store.put(None, &live, &[]).await.expect("there is none");
+        // For the sweep: a message that is not delivered, and work that waits.
+        let claim_by = now.plus(DELIVERY_GRACE);
+        let waiting: Record = Record::accept(&reservation("w"), claim_by, 2, Revision::mint(), old).into();
+        let request = waiting.accepted.expect("it is accepted").request;
+        let message = OutboxMessage {
+            key: waiting.key.clone(),
+            created_at: old,
+            sequence: 0,
+            first: 0,
+            topic: "topic".to_owned(),
+            body: "1".to_owned(),
+            published_at: old,
+        };
+        let with = [Companion::Message(message), Companion::KeepBody(request, "{}".into(), old)];
+        store.put(None, &waiting, &with).await.expect("there is none");
+        let stale = Stale::new(store, Silent, Silent, Silent).world(world.clone());
+        let stale = stale.outbox(Silent).work_to(Silent).sweep_units_per_second(1e9);
+
+        let check = Message::Check { key: live.key.partition_key(), look_at: now }.to_json();
+        let checked = world.passing(stale.receive(&check, DELIVERY_GRACE)).await;
+        assert!(matches!(checked, Err(WorkError::Queue(_))), "{checked:?}");
+        let poison: Box<serde_json::value::RawValue> = serde_json::from_str("{}").expect("JSON");
+        assert_eq!(world.passing(stale.stream(&[poison], DELIVERY_GRACE)).await, [None]);
+        assert_eq!(world.running(), 2 * SEND_TIMEOUT);
+        // It has time for nothing, and asks for another one.
+        let swept = world.passing(stale.sweep(Duration::ZERO)).await;
+        assert!(matches!(swept, Err(WorkError::Queue(_))), "{swept:?}");
+        // One asks for a delivery, one for a worker: the next sweep asks again.
+        let swept = world.passing(stale.sweep(DELIVERY_GRACE)).await;
+        assert!(swept.is_ok(), "{swept:?}");
+        assert_eq!(world.running(), 5 * SEND_TIMEOUT);
     }
 }

@@ -54,8 +54,9 @@ impl Stale {
     /// Returns whether the check was sent.
     async fn send_check(&self, open: &Seen) -> bool {
         let look_at = open.look_at;
-        let check = Message::Check { key: open.key.clone(), look_at };
-        let sent = self.checks.send(&check.to_json(), look_at.since(self.engine.world.now())).await;
+        let check = Message::Check { key: open.key.clone(), look_at }.to_json();
+        let delay = look_at.since(self.engine.world.now());
+        let sent = self.engine.sent(self.checks.send(&check, delay)).await;
         sent.inspect_err(|error| tracing::error!(error = error_chain(error), "a check could not be sent"))
             .is_ok()
     }
@@ -64,8 +65,8 @@ impl Stale {
     async fn send_poison(&self, poison: Poison) -> bool {
         let (sequence_number, reason) = (poison.sequence_number(), poison.reason.as_str());
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is escalated");
-        let dead_letter = Message::Poison(Box::new(poison));
-        let sent = self.dead_letters.send(&dead_letter.to_json(), Duration::ZERO).await;
+        let dead_letter = Message::Poison(Box::new(poison)).to_json();
+        let sent = self.engine.sent(self.dead_letters.send(&dead_letter, Duration::ZERO)).await;
         sent.inspect(|()| telemetry::count(DEAD_LETTER))
             .inspect_err(|error| {
                 tracing::error!(error = error_chain(error), "a dead letter could not be sent");

@@ -153,7 +153,7 @@ impl Stale {
         let asks = stream::iter(in_time).map(async |key| {
             // Of this sweep, and of this record.
             let id = format!("{sweep}-{}", KeyHash::of(key));
-            if let Err(error) = wake(&**outbox, key, &id).await {
+            if let Err(error) = self.engine.sent(wake(&**outbox, key, &id)).await {
                 tracing::error!(error = error_chain(&error), "a delivery could not be asked for");
             }
         });
@@ -200,8 +200,9 @@ impl Stale {
             tracing::error!("accepted work waits, and there is no queue for it: set WORK_QUEUE_URL");
             return Ok(true);
         };
-        let queued = queue_work(&**work, &key.partition_key(), &request.to_string(), Duration::ZERO).await;
-        if let Err(error) = queued {
+        let (key, request) = (key.partition_key(), request.to_string());
+        let queued = queue_work(&**work, &key, &request, Duration::ZERO);
+        if let Err(error) = self.engine.sent(queued).await {
             tracing::error!(error = error_chain(&error), "accepted work could not be queued");
         }
         Ok(true)

@@ -576,6 +576,14 @@ mod tests {
         }
     }
 
+    // A body item or an audit line of its partition, or what a sender to the queue of reports wrote.
+    #[test]
+    fn an_item_in_another_place_is_no_record() {
+        let mut item = attributes(&completed(answer()));
+        item.insert("sk".into(), AttributeValue::S("audit#1".into()));
+        assert_eq!(from_attributes(item).unwrap_err().kind(), crate::store::StoreErrorKind::Unreadable);
+    }
+
     #[test]
     fn only_http_answers_have_a_status() {
         for head in [Head::Payload, Head::Refusal, Head::Abandoned] {

@@ -62,6 +62,9 @@ list! {
     /// A write that no caller waits for is tried for this long. Then its message goes back to its queue.
     pub const OFFLINE_WRITE_TIMEOUT: Duration = seconds(4);
 
+    /// A message waits this long for its queue, whatever time-outs that has: a little longer than all tries of SQS together.
+    pub const SEND_TIMEOUT: Duration = seconds(2);
+
     /// A question to a reconciler may take this long.
     pub const ASK_TIMEOUT: Duration = seconds(10);
 
@@ -73,7 +76,7 @@ list! {
         ASK_TIMEOUT.saturating_add(OFFLINE_WRITE_TIMEOUT).saturating_add(STORE_TIMEOUT.saturating_mul(3));
 
     /// The time that one message of the stale function may take: a read, a write, and a message.
-    pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(seconds(2));
+    pub const MAX_CHECK_TIME: Duration = STORE_TIMEOUT.saturating_mul(2).saturating_add(SEND_TIMEOUT);
 
     /// The stale function checks a record once its lease has expired, but never sooner than this.
     pub(crate) const MIN_CHECK_DELAY: Duration = seconds(1);

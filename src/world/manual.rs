@@ -67,3 +67,19 @@ impl World for ManualWorld {
         SystemWorld.spawn(task);
     }
 }
+
+#[cfg(test)]
+impl ManualWorld {
+    /// Runs `work`, and lets time pass while it waits. Fails if it has not ended after an hour of this world.
+    pub(crate) async fn passing<T>(&self, work: impl Future<Output = T>) -> T {
+        let (mut work, began) = (std::pin::pin!(work), self.running());
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = tokio::task::yield_now() => self.advance(Duration::from_millis(5)),
+            }
+            assert!(self.running() - began < Duration::from_secs(3600), "this should have ended by now");
+        }
+    }
+}

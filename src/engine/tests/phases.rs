@@ -1,5 +1,6 @@
 //! What becomes of an operation with phases, whatever interrupts it.
 
+mod deferred;
 mod ended;
 mod kept;
 mod reported;

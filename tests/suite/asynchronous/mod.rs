@@ -3,6 +3,7 @@
 mod accepted;
 mod bounds;
 mod executed;
+mod pages;
 mod requests;
 mod swept;
 

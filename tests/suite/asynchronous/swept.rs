@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use axum::http::StatusCode;
 use lambda_idempotency::{
     Execution, Finding, async_trait,
@@ -296,4 +297,20 @@ async fn a_sweep_that_has_too_little_time_for_work_goes_on(endpoint: &str) {
     queued.sort_by_key(|message| message["key"].to_string());
     queued.dedup();
     assert_eq!(queued.len(), 40, "all of it is queued, and some of it twice");
+}
+
+// T36, T50
+#[apply(on_each_store)]
+async fn accepted_work_that_is_unreadable_stops_no_sweep(endpoint: &str) {
+    let (reports, work) = (Reports::on(endpoint).await, MemoryQueue::new());
+    for key in ["r-1", "r-2"] {
+        reports.post(key, r#""report""#).await;
+    }
+    let mut newer = reports.guarded.item(&reports.key("r-1")).await.expect("a record");
+    newer.insert("schema".to_owned(), AttributeValue::N("99".to_owned()));
+    reports.guarded.write_raw(newer).await;
+    reports.guarded.clock.advance(DELIVERY_GRACE);
+    stale(&reports, &work).sweep(MINUTE).await.expect("it goes on");
+    assert_eq!(asked(&work), [reports.asked("r-2").await]);
+    assert_eq!(reports.items("r-1").await, 2, "nothing of it is deleted");
 }

@@ -1,14 +1,19 @@
 //! Bodies beyond an item's size limit, in S3.
 
 use bytes::Bytes;
-use lambda_idempotency::{internal::Executor, store::s3::S3Bodies};
+use lambda_idempotency::{
+    internal::Executor,
+    record::Place,
+    store::{Store, s3::S3Bodies},
+};
 use macro_rules_attribute::apply;
 
 use crate::{
     contract::bodies::{place, replay_of},
     support::{
         guarded::{
-            Guarded, body_of, completed, operation, outcome_of, owned, random, replayed, request, written,
+            Guarded, body_of, completed, fresh, operation, outcome_of, owned, random, replayed, request,
+            written,
         },
         meter::size,
         on_each_store,
@@ -106,4 +111,18 @@ async fn access_denied_by_s3_is_not_taken_for_a_missing_body(endpoint: &str) {
     s3.recover();
     assert!(bodies(BUCKET).check().await.is_ok());
     assert!(body_of(&replayed(executor.reserve(&request).await)) == Some(&body));
+}
+
+// A cloned process may choose an id a second time: the record that named it first keeps its body.
+#[apply(on_each_store)]
+async fn a_body_in_s3_is_never_overwritten(endpoint: &str) {
+    let (guarded, s3) = (Guarded::on(endpoint).await, LocalS3::with_bucket(BUCKET).await);
+    let bodies = S3Bodies::new(s3.client.clone(), BUCKET, PREFIX);
+    let store = guarded.store().with_large_bodies(bodies);
+    let (key, id, first) = (request().key, fresh(), random(500_000));
+    for body in [first.clone(), random(600_000)] {
+        let place = store.keep_body(&key, id, body, guarded.now()).await.expect("S3 answers");
+        assert_eq!(place, Some(Place::S3));
+    }
+    assert!(store.load_body(&key, id, Place::S3).await.expect("S3 answers") == Some(first));
 }

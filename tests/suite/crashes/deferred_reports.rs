@@ -434,6 +434,7 @@ async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
     let report = tokio::spawn(async move { executor.finish(ours, completed("mine")).await });
     // No single wait is longer than the time left.
     while !report.is_finished() {
+        assert!(clock.now() < deadline, "it should have ended by now");
         if clock.sleepers() > 0 {
             clock.advance(Duration::from_millis(50));
         }

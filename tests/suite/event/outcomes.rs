@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{consumer, guard, parcel, parcel_that, queue, record_key, ships};
 use crate::support::{
+    clock::in_time,
     faults::{ANY, Fault},
     guarded::{GRACE, Guarded, LEASE},
     http::Counter,
@@ -111,11 +112,11 @@ async fn a_message_in_flight_comes_again_after_the_lease(endpoint: &str) {
         std::future::pending().await
     });
     let mut died = Box::pin(died);
-    let reserved = async {
+    let reserved = in_time(async {
         while guarded.record(&record_key(&["p-1"])).await.is_none() {
             tokio::task::yield_now().await;
         }
-    };
+    });
     tokio::select! {
         _ = &mut died => panic!("it never ends"),
         () = reserved => {}

@@ -17,6 +17,7 @@ use macro_rules_attribute::apply;
 use serde::{Deserialize, Serialize};
 
 use crate::support::{
+    clock::in_time,
     faults::{ANY, Fault},
     guarded::{GRACE, Guarded, LEASE},
     http::{Counter, Gate},
@@ -187,9 +188,12 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
         () = gate.reached(1) => drop(call),
     }
     gate.open();
-    while state(&guarded).await != "completed" {
-        tokio::task::yield_now().await;
-    }
+    in_time(async {
+        while state(&guarded).await != "completed" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     let again = guard.run(KEY, 1, async |_, _: u8| Ok::<_, Failure>(0)).await;
     assert!(matches!(again, Ok(1)), "{again:?}");
 }
@@ -258,10 +262,13 @@ async fn what_reconciliation_finds_is_the_result_of_each_call(endpoint: &str) {
         std::future::pending().await
     });
     let mut died = Box::pin(died);
-    while state(&guarded).await != "in_progress" {
-        assert!(died.as_mut().now_or_never().is_none());
-        tokio::task::yield_now().await;
-    }
+    in_time(async {
+        while state(&guarded).await != "in_progress" {
+            assert!(died.as_mut().now_or_never().is_none());
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     guarded.clock.advance(LEASE + GRACE + Duration::from_secs(1));
     let unknown = ship(&guard, &runs, Does::Ships, "tea").await;
     assert!(matches!(unknown, Err(RunError::Unknown { source: None, .. })), "{unknown:?}");

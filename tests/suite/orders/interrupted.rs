@@ -254,6 +254,18 @@ async fn a_report_of_an_order_that_is_not_signed_changes_nothing(endpoint: &str)
     assert_eq!((order.record().await, order.dead_letters.take()), (seen, Vec::new()));
 }
 
+// Its charge is known: the question is about the call that follows.
+#[apply(on_each_store)]
+async fn a_question_does_not_ask_for_a_charge_that_is_noted(endpoint: &str) {
+    let order = Interrupted::within(endpoint, "charge", "tok_ok", MADE).await;
+    let event = order.event("charge").await;
+    assert_eq!(order.report(&event).await, "noted");
+    order.lose(now().minus(DEFAULT_NOT_FOUND_GRACE)).await;
+    assert_eq!(order.ask().await, ReconcileOutcome::Resolved("between_workers"));
+    assert_eq!((order.noted().await, order.dead_letters.take()), (vec!["charge".to_owned()], Vec::new()));
+    order.assert_resumed(201, 0, 0).await;
+}
+
 fn reconciliation(api: &OrdersApi, proxy: &Proxy, dead_letters: &MemoryQueue) -> Reconciliation {
     let reconciler = OrderReconciler(provider(proxy.url()));
     Reconciliation::new(api.store(), dead_letters.clone()).operation(create_order(), reconciler)

@@ -1,5 +1,6 @@
 //! The sample's orders: an operation with two external effects, which resumes behind what is kept.
 
+mod again;
 mod crashes;
 mod interrupted;
 mod kills;

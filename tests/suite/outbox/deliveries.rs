@@ -1,7 +1,10 @@
 //! Deliveries: each message at least once, under one id, in the order of its operation.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -24,7 +27,7 @@ use crate::support::{
     counts::counting,
     faults::Fault,
     guarded::{Guarded, Item, completed, owned, request, written},
-    http::Counter,
+    http::{Counter, until},
     messages::{FIFO, deliver, message, of_group},
     on_each_store,
 };
@@ -169,14 +172,22 @@ async fn a_message_waits_for_those_that_were_committed_with_it(endpoint: &str) {
     let deliver = async |seen: &Item| {
         let (both, before) = (Arc::new(Barrier::new(2)), guarded.faults.asked("TransactGetItems"));
         guarded.faults.script("TransactGetItems", [Fault::Meet(both.clone())]);
+        let has_ended = AtomicBool::new(false);
+        let delivery = async {
+            let delivered = deliverer.deliver(&request.key, MINUTE).await;
+            has_ended.store(true, Ordering::SeqCst);
+            delivered
+        };
         let show = async {
-            while guarded.faults.asked("TransactGetItems") == before {
-                tokio::task::yield_now().await;
-            }
+            until(|| {
+                assert!(!has_ended.load(Ordering::SeqCst), "it delivers without an atomic read");
+                guarded.faults.asked("TransactGetItems") > before
+            })
+            .await;
             guarded.write_raw(seen.clone()).await;
             both.wait().await;
         };
-        tokio::join!(deliverer.deliver(&request.key, MINUTE), show).0
+        tokio::join!(delivery, show).0
     };
     let delivered = deliver(&first).await;
     assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");

@@ -6,5 +6,6 @@ mod polls_at_once;
 mod provider_report;
 mod reconciliation;
 mod sealed_metadata;
+mod silent;
 mod tenants_in_turn;
 mod webhook;

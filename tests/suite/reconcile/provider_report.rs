@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
     internal::{Executor, FinishOutcome, MessageSummary, Ownership, Report, Request, ReserveOutcome},
@@ -693,4 +694,18 @@ async fn a_finding_that_contradicts_a_completion_meanwhile_is_escalated(endpoint
     assert_eq!(polling.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Escalated);
     assert_eq!(listening.reasons().len(), 1);
     assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
+}
+
+// T36, T46: no repetition helps, and the effect must not be forgotten.
+#[apply(on_each_store)]
+async fn a_reported_effect_whose_record_is_unreadable_is_escalated(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;
+    let mut newer = listening.guarded.item(&request.key).await.expect("a record");
+    newer.insert("schema".to_owned(), AttributeValue::N("99".to_owned()));
+    listening.guarded.write_raw(newer.clone()).await;
+    let outcome = listening.report(&request, ProviderReport::executed(201, charged())).await;
+    assert_eq!(outcome, ReconcileOutcome::Escalated);
+    assert_eq!(listening.reasons(), ["its record cannot be read"]);
+    assert_eq!(listening.guarded.item(&request.key).await, Some(newer));
 }

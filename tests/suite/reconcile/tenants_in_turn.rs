@@ -227,8 +227,8 @@ async fn a_turn_that_no_question_began_is_not_over(endpoint: &str) {
         .operation(operation(), reconciler);
     guarded.faults.script("PutItem", [Fault::BlackHole]);
     let slow = async {
-        // The first sleep is that of the read of the checkpoint.
-        guarded.clock.slept(STORE_TIMEOUT, 2).await;
+        // The first two sleeps are those of the reads of the checkpoint and of the index.
+        guarded.clock.slept(STORE_TIMEOUT, 3).await;
         guarded.clock.advance(STORE_TIMEOUT);
     };
     let (polled, ()) = tokio::join!(reconciliation.poll(STORE_TIMEOUT), slow);

@@ -24,6 +24,7 @@ use crate::support::{
     clock::STORE_TIMEOUT,
     faults::{Fault, Late},
     guarded::{GRACE, LEASE, body_of, completed, fresh, owned, random, replayed, request, written},
+    http::until,
     logs::Logs,
     on_each_store,
 };
@@ -408,4 +409,27 @@ async fn a_sweep_whose_page_is_refused_begins_anew(endpoint: &str) {
     assert!(found.another(found.guarded.store()).sweep(BOUND).await.is_err());
     let progress = found.progress().await.unwrap();
     assert_eq!((&progress["scanned"], &progress["segments"]), (&json!(0), &json!([])));
+}
+
+// T36, T50: it becomes unreadable between its scan and its check.
+#[apply(on_each_store)]
+async fn a_record_that_is_damaged_during_a_sweep_does_not_stop_it(endpoint: &str) {
+    let found = Found::on(endpoint).await;
+    let dead = found.dead().await;
+    found.guarded.clock.advance(LEASE + GRACE);
+    let mut damaged = found.guarded.item(&dead.key).await.expect("a record");
+    damaged.insert("schema".to_owned(), AttributeValue::N("99".to_owned()));
+    let (faults, both) = (&found.guarded.faults, Arc::new(Barrier::new(2)));
+    // The first read is that of the checkpoint.
+    faults.script("GetItem", [Fault::Pass, Fault::Meet(both.clone())]);
+    let damages = async {
+        until(|| faults.asked("GetItem") == 2).await;
+        found.guarded.write_raw(damaged.clone()).await;
+        both.wait().await;
+    };
+    let stale = found.another(found.guarded.store());
+    let (swept, ()) = tokio::join!(stale.sweep(BOUND), damages);
+    swept.expect("it goes on");
+    assert_eq!((found.resumes(), found.progress().await), (false, None));
+    assert_eq!(found.guarded.item(&dead.key).await, Some(damaged));
 }

@@ -3,19 +3,21 @@
 use super::{
     books::Books,
     client::client,
+    guarded::item_key,
     http,
     local_cloud::{Charge, LocalCloud},
     payments::Answer,
     payments_api::{provider, sealing_keys, send_as},
     tables,
 };
+use aws_sdk_dynamodb::Client;
 use axum::{Router, body::Body, http::Request};
 use lambda_idempotency::{
     http::IDEMPOTENCY_KEY, outbox::Topics, queue::MemoryQueue, store::dynamodb::DynamoDbStore,
 };
 use orders::{
     OPENING, Shop,
-    policy::{ORDER_PLACED, Services, create_order},
+    policy::{CREATE_ORDER, ORDER_PLACED, Services, create_order},
     routes,
 };
 use serde_json::{Value, json};
@@ -159,6 +161,9 @@ pub async fn assert_once(cloud: &LocalCloud, books: &Books, answered: &[(Placed,
 /// The orders function's API in this process, with separate tables.
 pub struct OrdersApi {
     pub app: Router,
+    client: Client,
+    /// The table of records.
+    records: String,
     store: DynamoDbStore,
     services: Services,
 }
@@ -172,19 +177,27 @@ impl OrdersApi {
     /// Before the provider at this URL.
     pub async fn before(endpoint: &str, provider_url: &str) -> Self {
         let client = client(endpoint);
-        let store = DynamoDbStore::from_client(client.clone(), tables::idempotency_table(&client).await);
+        let records = tables::idempotency_table(&client).await;
+        let store = DynamoDbStore::from_client(client.clone(), records.as_str());
         let table = tables::idempotency_table(&client).await;
-        let (shop, provider) = (Shop::new(client, &table), provider(provider_url));
+        let (shop, provider) = (Shop::new(client.clone(), &table), provider(provider_url));
         let placed = Topics::parse("order.placed=own").and_then(|topics| topics.topic(ORDER_PLACED));
         let placed = placed.expect("a topic");
         let services = Services { shop, provider, sealing_keys: sealing_keys(), placed };
         let app = routes::router(store.clone(), services.clone(), create_order(), MemoryQueue::new());
-        Self { app, store, services }
+        Self { app, client, records, store, services }
     }
 
     /// The store of its records.
     pub fn store(&self) -> DynamoDbStore {
         self.store.clone()
+    }
+
+    /// Deletes the record of an order, as time to live does.
+    pub async fn expire(&self, key: &str) {
+        let delete = self.client.delete_item().table_name(&self.records);
+        let key = item_key(&http::record_key("acme", CREATE_ORDER, key));
+        delete.set_key(Some(key)).send().await.expect("the table answers");
     }
 
     /// Every route.

@@ -848,7 +848,8 @@ async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: 
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
     let hostile = message.replace(bank.accounts.name(), &bank.guarded.table);
     assert_ne!(hostile, *message);
-    let received = bank.reconciliation(&dead_letters).receive(&hostile).await;
+    let reconciliation = bank.reconciliation(&dead_letters);
+    let received = bank.guarded.clock.passing(reconciliation.receive(&hostile)).await;
     assert!(matches!(received, Err(WorkError::Malformed("writes"))), "{received:?}");
     assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
 }

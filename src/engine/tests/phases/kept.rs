@@ -316,3 +316,20 @@ async fn a_reference_counts_once_its_record_names_it_back() {
     store.inner.refer(&unknown, &named.key, NOW).await.unwrap();
     assert!(reconciliation.referred(&unknown).await.unwrap().is_none(), "anybody may have written it");
 }
+
+// A call that is kept without its result has committed no rows.
+#[tokio::test]
+async fn a_commit_in_place_of_a_kept_call_is_a_mismatch() {
+    let store = stocked(1);
+    let executor = store.executor(resuming());
+    let dead = begin(&executor).await;
+    let too_long = "x".repeat(crate::record::MAX_PHASE_RESULTS);
+    let called = dead.execution().phase::<String>("stock").call(async |_| Ok(too_long)).await;
+    assert!(called.is_ok(), "{called:?}");
+    drop(dead);
+    store.lease_ends();
+    let ours = begin(&executor).await;
+    let committed = ours.execution().commit("stock", vec![take()]).await;
+    assert!(matches!(committed, Err(PhaseError::Mismatch)), "{committed:?}");
+    assert_eq!(available(&store), 1);
+}

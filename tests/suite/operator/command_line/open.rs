@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::{TENANT, relayed, served, table};
-use crate::support::embedded;
+use crate::support::{clock::in_time, embedded};
 
 #[tokio::test]
 async fn a_sweep_expires_only_records_that_are_listed_as_stale() {
@@ -104,13 +104,16 @@ async fn watch_prints_open_records_line_by_line_until_it_is_interrupted() {
     let mut watch = table.cli.command(&["watch", "--every", "1s", "--output", "json"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("watch can be run");
     let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
-    let seen: Value = loop {
-        let line = lines.next_line().await.unwrap().expect("watch continues");
-        let seen: Value = serde_json::from_str(&line).expect("each line is JSON");
-        if !seen["stale"].is_null() {
-            break seen;
+    let seen: Value = in_time(async {
+        loop {
+            let line = lines.next_line().await.unwrap().expect("watch continues");
+            let seen: Value = serde_json::from_str(&line).expect("each line is JSON");
+            if !seen["stale"].is_null() {
+                break seen;
+            }
         }
-    };
+    })
+    .await;
     assert_eq!((&seen["unknown"]["count"], &seen["stale"]["count"]), (&json!(1), &json!(1)));
     assert_eq!(seen["stale"]["records"][0]["key"], "dead");
     let id = watch.id().expect("watch runs").to_string();

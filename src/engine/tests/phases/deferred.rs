@@ -1,0 +1,37 @@
+//! Reports over kept phases that the store does not take.
+
+use super::*;
+
+/// An execution that has charged loses its store, and ends with this row. How, and its report in the queue.
+async fn lost(store: &Faulty, row: Option<crate::domain::DomainWrite>) -> (FinishOutcome, DeferredReport) {
+    let (provider, queue) = (Provider::default(), MemoryQueue::new());
+    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
+    let ours = charging(&executor, &provider).await;
+    row.into_iter().for_each(|row| ours.execution().write(row).unwrap());
+    store.is_away.store(true, Ordering::SeqCst);
+    let ended = store.passing(executor.finish(ours, charged())).await;
+    store.is_away.store(false, Ordering::SeqCst);
+    let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
+    (ended, deferred(message))
+}
+
+// T43: a retry may resume, and end with another answer.
+#[tokio::test]
+async fn an_answer_over_kept_phases_counts_only_once_it_is_written() {
+    let store = Faulty::new();
+    let (ended, report) = lost(&store, None).await;
+    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert!(store.executor(resuming()).apply(&report, Safe::Report).await.unwrap().is_none());
+    assert_eq!(store.state().await, "completed");
+}
+
+// T55: the charge stands, and only the handler itself answers with a refusal.
+#[tokio::test]
+async fn a_row_refused_from_the_queue_ends_nothing_over_kept_phases() {
+    let store = stocked(0);
+    let (ended, report) = lost(&store, Some(take().or_answer(Answer::json(409, "{}")))).await;
+    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    let applied = store.executor(resuming()).apply(&report, Safe::Report).await.unwrap();
+    assert!(applied.is_none(), "nobody has to look at it");
+    assert_eq!((store.state().await, names(&store).await), ("between_workers", vec!["charge".to_owned()]));
+}
