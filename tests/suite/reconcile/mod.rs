@@ -7,3 +7,4 @@ mod reconciliation;
 mod sealed_metadata;
 mod tenants_in_turn;
 mod webhook;
+mod wrong_kinds;
