@@ -18,7 +18,7 @@ use lambda_idempotency::{
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
-    record::Answer,
+    record::{Answer, AnswerKind},
     store::Store,
 };
 use serde_json::json;
@@ -110,6 +110,7 @@ fn requests() -> impl Fn(u64) -> internal::Request {
         internal::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
+            answer_kind: AnswerKind::Http,
             may_begin: true,
             may_have_begun: false,
             work: lambda_idempotency::record::Work::Now,

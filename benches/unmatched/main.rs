@@ -141,6 +141,7 @@ fn change(number: u64, key: u64, id: u64, state: &str) -> String {
         "attempts": digits(1),
         "fingerprint": binary(32),
         "fingerprint_rule": digits(1),
+        "answer_kind": text("http"),
         "created_at": digits(1_800_000_000_000 + number),
     });
     if state == "in_progress" {

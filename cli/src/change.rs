@@ -11,7 +11,7 @@ use lambda_idempotency::{
         terminal::{harmless, harmless_text},
     },
     key::RecordKey,
-    record::{Answer, Record},
+    record::{Answer, AnswerKind, Record},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
 };
@@ -116,6 +116,13 @@ fn refused(error: CorrectionError, seen: &Record) -> Failure {
         CorrectionError::ShortRetention => {
             let least = in_one_unit(seen.retention.max(CLOCK_SKEW));
             Failure::Usage(format!("nothing was changed: `--retain`: {error}: give {least} or more"))
+        }
+        CorrectionError::WrongKind(kind) => {
+            let members = match kind {
+                AnswerKind::Http => "`status`",
+                AnswerKind::Function => "`payload` or `refusal`",
+            };
+            Failure::Usage(format!("nothing was changed: {error}: give {members} in the file of --response"))
         }
         error => error.into(),
     }

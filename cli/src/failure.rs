@@ -75,6 +75,7 @@ impl From<CorrectionError> for Failure {
             | CorrectionError::NotDead
             | CorrectionError::Changed(_)
             | CorrectionError::Deleted => Self::NotAsExpected(unchanged(&error.to_string())),
+            CorrectionError::WrongKind(_) => Self::Usage(unchanged(&error.to_string())),
             CorrectionError::ShortRetention => Self::Usage(unchanged(&format!("`--retain`: {error}"))),
             CorrectionError::Store(error) => {
                 let (kind, cause) = (error.kind(), Self::from(error).to_string());

@@ -50,6 +50,8 @@ pub struct RecordJson {
     attempts: u32,
     created_at: Option<String>,
     began_at: Option<String>,
+    /// The kind of answer that its callers read: `http` or `function`.
+    answer_kind: &'static str,
     /// The method and route of its request.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
@@ -185,6 +187,7 @@ impl From<&Record> for RecordJson {
             attempts: record.attempts,
             created_at: iso(record.created_at),
             began_at: iso(record.began_at),
+            answer_kind: record.answer_kind.name(),
             origin: record.origin.as_ref().map(ToString::to_string),
             last_failure: record.last_failure.as_ref().map(ToString::to_string),
             settled_note: record.settled_note.as_ref().map(ToString::to_string),
@@ -259,6 +262,7 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     fields
         .extend([("key", cell(record.key.idempotency_key().as_str())), ("in logs", cell(record.key.hash()))]);
     fields.extend(record.origin.iter().map(|origin| ("origin", cell(origin))));
+    fields.push(("answer kind", cell(record.answer_kind.name())));
     fields.extend(state_fields(record, now));
     fields.push(("kept for", cell(span(record.retention))));
     if record.transactional {

@@ -15,7 +15,7 @@ use lambda_idempotency::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
-    record::{Evidence, Record, Revision, State, Work},
+    record::{AnswerKind, Evidence, Record, Revision, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -161,6 +161,7 @@ impl Protocol {
         let request = ReservationRequest {
             key,
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            answer_kind: AnswerKind::Http,
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * RETENTION.into(),

@@ -51,6 +51,11 @@ pub enum DomainWriteError {
     /// The answer of [`or_answer`](super::DomainWrite::or_answer) has no status that a response can have.
     #[error("table {0}: the answer for a refused write needs a status from 200 to 599")]
     Answer(String),
+    /// The callers of the operation cannot read the answer of [`or_answer`](super::DomainWrite::or_answer).
+    #[error(
+        "table {0}: the operation's callers cannot read the answer for a refused write: over HTTP it is an Answer::json or Answer::http, of a function an Answer::refusal"
+    )]
+    AnswerKind(String),
     /// A message that cannot be published.
     #[error("topic {topic}: the message cannot be published: {reason}")]
     Message {

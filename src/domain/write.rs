@@ -9,7 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_dynamo::{AttributeValue, Item};
 
 use super::{DomainWriteError, Table, Topic, size};
-use crate::{decimal::Decimal, record::Answer};
+use crate::{
+    decimal::Decimal,
+    record::{Answer, AnswerKind},
+};
 
 /// The largest item.
 const MAX_ITEM: usize = 400 * 1024;
@@ -228,7 +231,7 @@ impl DomainWrite {
     }
 
     /// If the condition fails, the operation is refused with this answer, which is kept and replayed like any other, and
-    /// nothing else is written.
+    /// nothing else is written. Of a function, it is an [`Answer::refusal`].
     pub fn or_answer(mut self, answer: Answer) -> Self {
         self.if_refused = IfRefused::Answer(answer);
         self
@@ -239,6 +242,19 @@ impl DomainWrite {
     pub fn or_recompute(mut self) -> Self {
         self.if_refused = IfRefused::Recompute;
         self
+    }
+
+    /// Checks that callers who read this kind of answer can read that of a refusal.
+    ///
+    /// # Errors
+    /// If they cannot.
+    pub(crate) fn check_answer(&self, kind: AnswerKind) -> Result<(), DomainWriteError> {
+        match &self.if_refused {
+            IfRefused::Answer(answer) if !kind.takes(&answer.head) => {
+                Err(DomainWriteError::AnswerKind(self.table.clone()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether the transaction can fail because of what is in the table. An update can name an attribute that is not there.

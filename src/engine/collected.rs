@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc};
 use futures_util::future::BoxFuture;
 
 use super::BoxError;
-use crate::domain::{DomainWrite, DomainWriteError, Writes};
+use crate::{
+    domain::{DomainWrite, DomainWriteError, Writes},
+    record::AnswerKind,
+};
 
 /// Computes writes, and again if they come from a stale read.
 pub(super) type Compute =
@@ -16,6 +19,8 @@ pub(super) struct Collected {
     writes: Writes,
     compute: Option<Compute>,
     records: Option<Arc<str>>,
+    /// The kind of answer that the operation's callers read.
+    answer_kind: AnswerKind,
     /// The first write that was refused when the handler added it. Then none commits, because the others are only a part of what
     /// the handler wants.
     failed: Option<DomainWriteError>,
@@ -31,16 +36,17 @@ impl fmt::Debug for Collected {
 
 impl Collected {
     /// Nothing yet. `records` is the table of records.
-    pub(super) fn new(records: Option<&str>) -> Self {
+    pub(super) fn new(records: Option<&str>, answer_kind: AnswerKind) -> Self {
         let records = records.map(Arc::from);
-        Self { writes: Writes::default(), compute: None, records, failed: None, closed: false }
+        Self { writes: Writes::default(), compute: None, records, answer_kind, failed: None, closed: false }
     }
 
     pub(super) fn add(&mut self, write: DomainWrite) -> Result<(), DomainWriteError> {
         if self.closed {
             return Err(DomainWriteError::Ended);
         }
-        self.writes.add(write, self.records.as_deref()).inspect_err(|error| {
+        let added = write.check_answer(self.answer_kind);
+        added.and_then(|()| self.writes.add(write, self.records.as_deref())).inspect_err(|error| {
             self.failed.get_or_insert_with(|| error.clone());
         })
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused},
-    record::{Answer, HANDLER_FAILED, Record, Safe, Transition},
+    record::{Answer, AnswerKind, HANDLER_FAILED, Record, Safe, Transition},
     store::{Companion, OutboxMessage, StoreError},
     telemetry::Count,
     time::{Instant, Timestamp},
@@ -102,7 +102,7 @@ impl Executor {
         let (mut instead, mut safe, mut computations) = (None, Safe::Nothing, 0);
         loop {
             let writes = match (&report, &instead) {
-                (Report::Completed(_), None) => self.writes(execution, stop_at).await,
+                (Report::Completed(_), None) => self.writes(execution, seen.answer_kind, stop_at).await,
                 _ => Ok(Vec::new()),
             };
             let writes = writes.unwrap_or_else(|()| {
@@ -165,7 +165,12 @@ impl Executor {
     }
 
     /// The domain writes that the handler wants, computed now if it has a closure for that.
-    async fn writes(&self, execution: &Execution, stop_at: Instant) -> Result<Vec<DomainWrite>, ()> {
+    async fn writes(
+        &self,
+        execution: &Execution,
+        kind: AnswerKind,
+        stop_at: Instant,
+    ) -> Result<Vec<DomainWrite>, ()> {
         let parts = execution.collected().parts();
         let (mut writes, compute) = parts.map_err(|error| self.refused_early(&error))?;
         let computed = match compute {
@@ -180,7 +185,10 @@ impl Executor {
         };
         let records = self.engine.store.records_table();
         let added = computed.and_then(|computed| {
-            Ok(computed.into_iter().try_for_each(|write| writes.add(write, records))?)
+            Ok(computed.into_iter().try_for_each(|write| {
+                write.check_answer(kind)?;
+                writes.add(write, records)
+            })?)
         });
         added.map(|()| writes.into_vec()).map_err(|error| {
             let error: &dyn std::error::Error = &*error;

@@ -59,7 +59,9 @@ impl Executor {
                     Some(answer) => {
                         // Checked again: every sender to the queue could have made them.
                         let records = self.engine.store.records_table();
-                        let writes = Writes::of(report.writes().to_vec(), records);
+                        let can_be_read = |write: &DomainWrite| write.check_answer(base.answer_kind);
+                        let writes = report.writes().iter().try_for_each(can_be_read);
+                        let writes = writes.and_then(|()| Writes::of(report.writes().to_vec(), records));
                         let writes = writes.map_err(|_| WorkError::Malformed("writes"))?.into_vec();
                         Kept { ended: Ended::Completed(answer), writes: writes.into() }
                     }

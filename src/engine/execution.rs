@@ -69,7 +69,7 @@ impl Execution {
             ends,
             world: engine.world.clone(),
             owned_until: watch::Sender::new(Some(until)),
-            collected: Mutex::new(Collected::new(engine.store.records_table())),
+            collected: Mutex::new(Collected::new(engine.store.records_table(), record.answer_kind)),
             phasing,
         }))
     }

@@ -8,7 +8,7 @@ use crate::{
     key::RecordKey,
     operation::Operation,
     queue::Queue,
-    record::{Note, Work},
+    record::{AnswerKind, Note, Work},
     store::Store,
     time::Timestamp,
     world::{SystemWorld, World},
@@ -43,6 +43,8 @@ pub struct Request {
     pub key: RecordKey,
     /// What tells a retry from another request.
     pub fingerprints: Fingerprints,
+    /// The kind of answer that its front reads.
+    pub answer_kind: AnswerKind,
     /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
     /// If none may begin: whether another worker may have begun one so lately that its transaction may still arrive.

@@ -251,6 +251,7 @@ impl Executor {
         let reservation = ReservationRequest {
             key: request.key.clone(),
             fingerprints: request.fingerprints.clone(),
+            answer_kind: request.answer_kind,
             attempt,
             lease_until: operation.lease_until(times.ends.map(|ends| ends.wall), now),
             retention: operation.retain,

@@ -41,8 +41,9 @@ struct Run {
 }
 
 impl SingleTransaction {
-    fn new(key: &RecordKey, records: Option<&str>) -> Self {
-        Self(Arc::new(Run { key: key.clone(), collected: Mutex::new(Collected::new(records)) }))
+    fn new(request: &Request, records: Option<&str>) -> Self {
+        let collected = Mutex::new(Collected::new(records, request.answer_kind));
+        Self(Arc::new(Run { key: request.key.clone(), collected }))
     }
 
     /// The verified caller.
@@ -184,7 +185,7 @@ impl Executor {
         // The number of earlier runs.
         let mut run = 0;
         loop {
-            let transaction = SingleTransaction::new(&request.key, self.engine.store.records_table());
+            let transaction = SingleTransaction::new(request, self.engine.store.records_table());
             let (content, reply) = match compute(transaction.clone()).await {
                 Computed::Answer(answer, reply) => (Content::Answer(answer), reply),
                 Computed::Accepted(body, reply) => (Content::Request(body), reply),

@@ -215,6 +215,7 @@ fn request() -> Request {
     Request {
         key,
         fingerprints,
+        answer_kind: crate::record::AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: crate::record::Work::Now,

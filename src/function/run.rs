@@ -17,7 +17,7 @@ use crate::{
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     key::{IdempotencyKey, RecordKey},
-    record::{Answer, HANDLER_FAILED, Head, Work},
+    record::{Answer, AnswerKind, HANDLER_FAILED, Head, Work},
 };
 
 /// What a function did.
@@ -151,6 +151,7 @@ impl Guard {
         let request = Request {
             key: RecordKey::new(self.tenant.clone(), operation.name().clone(), key),
             fingerprints: self.fingerprints(body),
+            answer_kind: AnswerKind::Function,
             may_begin: refusal.is_none(),
             may_have_begun: refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun),
             work: Work::Now,

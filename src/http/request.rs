@@ -14,7 +14,7 @@ use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
     key::{RecordKey, Scope, refusal::KeyRefusal},
-    record::Work,
+    record::{AnswerKind, Work},
     time::Timestamp,
     time_budget::BODY_TIMEOUT,
 };
@@ -77,6 +77,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         let request = Request {
             key,
             fingerprints,
+            answer_kind: AnswerKind::Http,
             may_begin: true,
             may_have_begun: false,
             deadline,
@@ -116,7 +117,9 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         let claim_by = guard.world().now().plus(bound);
         Work::Later { claim_by, max_attempts: operation.max_attempts }
     });
-    let request = Request { key, fingerprints, may_begin, may_have_begun, deadline, work, origin };
+    let answer_kind = AnswerKind::Http;
+    let request =
+        Request { key, fingerprints, answer_kind, may_begin, may_have_begun, deadline, work, origin };
     Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
 }
 

@@ -112,6 +112,12 @@ impl DeferredReport {
         }
         let because = self.because.as_deref().map(Note::new);
         let ended = match (self.ended, &record.state) {
+            // Its worker's guard makes none, but every sender to the queue could have made it.
+            (Some(How::Completed), State::Completed { answer, .. })
+                if !record.answer_kind.takes(&answer.head) =>
+            {
+                return Err(WorkError::Malformed("head"));
+            }
             (Some(How::Completed), State::Completed { answer, .. }) if answer.head.is_final() => {
                 Ended::Completed(answer.clone())
             }
@@ -143,7 +149,7 @@ mod tests {
     use crate::{
         message::Message,
         record::{
-            Encoding, Evidence, Head, KeptAnswer, Phase, ReservationRequest, Revision,
+            AnswerKind, Encoding, Evidence, Head, KeptAnswer, Phase, ReservationRequest, Revision,
             tests::{RETAIN, answer, reservation},
         },
         time::Timestamp,
@@ -186,6 +192,11 @@ mod tests {
             Ended::PerhapsExecuted(None),
             Ended::Uncommitted,
         ] {
+            let answer_kind = match &ended {
+                Ended::Completed(KeptAnswer { head: Head::Payload, .. }) => AnswerKind::Function,
+                _ => AnswerKind::Http,
+            };
+            let seen = Record { answer_kind, ..seen.clone() };
             let report = DeferredReport::of(&seen, &ended, &[], NOW).unwrap();
             let message = Message::DeferredReport(Box::new(report)).to_json();
             let (read, how) = read(&message).unwrap();
@@ -214,6 +225,15 @@ mod tests {
             assert_ne!(wrong, answered);
             assert!(matches!(read(&wrong), Err(WorkError::Malformed("ended"))), "{wrong}");
         }
+    }
+
+    // Every sender to the queue could have made it.
+    #[test]
+    fn an_answer_of_the_wrong_kind_is_refused() {
+        let message = message(&Ended::Completed(answer()));
+        let other = message.replacen(r#""answer_kind":{"S":"http"}"#, r#""answer_kind":{"S":"function"}"#, 1);
+        assert_ne!(message, other);
+        assert!(matches!(read(&other), Err(WorkError::Malformed("head"))));
     }
 
     #[test]

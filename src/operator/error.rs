@@ -2,7 +2,7 @@
 
 use crate::{
     domain::DomainWriteError,
-    record::{HoldError, SettleError},
+    record::{AnswerKind, HoldError, SettleError},
     store::StoreError,
 };
 
@@ -40,6 +40,9 @@ pub enum CorrectionError {
     /// The answer's status is not that of a final response.
     #[error("the status is not that of a final response: 200 to 599")]
     NoStatus,
+    /// The callers of the record cannot read such an answer: they need one of this kind.
+    #[error("the callers of this operation get {}, and this answer is of another kind", .0.described())]
+    WrongKind(AnswerKind),
     /// The body is too large to be kept.
     #[error("the body is too large to be kept")]
     BodyTooLarge,

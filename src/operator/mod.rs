@@ -280,7 +280,13 @@ fn corrected(
         (Correction::Executed { .. }, Some(answer)) if !answer.head.is_final() => {
             Err(CorrectionError::NoStatus)
         }
-        (Correction::Executed { .. }, Some(answer)) => settled(Verdict::Executed(answer.clone())),
+        (Correction::Executed { .. }, Some(answer)) => {
+            let settled = settled(Verdict::Executed(answer.clone()))?;
+            match seen.answer_kind.takes(&answer.head) {
+                true => Ok(settled),
+                false => Err(CorrectionError::WrongKind(seen.answer_kind)),
+            }
+        }
         (Correction::Executed { .. }, None) => Err(CorrectionError::BodyTooLarge),
         (Correction::NotExecuted { .. }, _) => settled(Verdict::NotExecuted),
         (Correction::PhaseExecuted { phase, result }, _) => {

@@ -24,6 +24,7 @@ mod target;
 mod topics;
 mod wake;
 
+pub use crate::domain::Topic;
 pub use deliver::{Deliverer, DeliveryError};
 #[cfg(feature = "eventbridge")]
 pub use event_bridge::EventBus;

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use super::{ReconcileOutcome, provider_report::Meaning, schedule::Schedule};
+use super::{
+    ReconcileOutcome,
+    provider_report::Meaning,
+    schedule::Schedule,
+    wrong_kind::{NAMES_NO_PHASE, WrongKind},
+};
 use crate::{
     message::ReportedEffect,
     operation::Operation,
@@ -45,6 +50,8 @@ pub enum Learned {
     Denied(u16),
     /// It was executed with this status, and the store does not take its body or its domain writes now.
     Unwritable(u16),
+    /// It was executed, and its callers could not read the answer.
+    WrongKind(WrongKind),
 }
 
 impl Learned {
@@ -52,7 +59,9 @@ impl Learned {
     fn effect(&self) -> Option<ReportedEffect> {
         match self {
             Self::Executed(answer) => Some(ReportedEffect::Executed(answer.head.http_status())),
-            Self::Denied(status) | Self::Unwritable(status) => Some(ReportedEffect::Executed(*status)),
+            Self::Denied(status) | Self::Unwritable(status) | Self::WrongKind(WrongKind { status, .. }) => {
+                Some(ReportedEffect::Executed(*status))
+            }
             Self::NotExecuted => Some(ReportedEffect::NotExecuted),
             Self::Phase(_) | Self::NotResumed | Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
         }
@@ -66,7 +75,9 @@ impl Learned {
 
     /// Whether it says that there was no effect.
     fn denies(&self) -> bool {
-        matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound) && !self.is_proof()
+        let denies =
+            matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound | Self::WrongKind(_));
+        denies && !self.is_proof()
     }
 
     /// If the current record contradicts what was learned of the record `seen`: what was learned, and the reason.
@@ -201,10 +212,10 @@ impl Asked<'_> {
                 return Ok(next);
             }
         }
-        // A proven effect is claimed if its domain writes cannot be made: only proof of it, or an operator, then settles the
-        // record.
+        // A proven effect is claimed if its domain writes cannot be made, or its callers could not read its answer: only proof of it, or an
+        // operator, then settles the record.
         let at = match learned {
-            Learned::Denied(_) if proof => Some(Timestamp::MAX),
+            Learned::Denied(_) | Learned::WrongKind(_) if proof => Some(Timestamp::MAX),
             Learned::Unwritable(_) if proof => {
                 let wait = self.schedule.after(asked.saturating_add(1), revision);
                 Some(wait.map_or(Timestamp::MAX, |wait| now.plus(wait)))
@@ -244,7 +255,7 @@ impl Asked<'_> {
             },
             Learned::Later(after) => Some(*after),
             Learned::Unwritable(_) => Some(Duration::ZERO),
-            Learned::NoReconciler | Learned::Denied(_) => None,
+            Learned::NoReconciler | Learned::Denied(_) | Learned::WrongKind(_) => None,
         };
         let is_final = later.is_none();
         if self.why == Asks::ProviderReported && escalates(current) && !(is_final && current.is_held()) {
@@ -279,9 +290,8 @@ impl Asked<'_> {
                 "a phase was executed, and is noted: the record stays unknown until an operator says what was not"
             }
             Learned::Phase(_) => "a phase was executed that its record does not take",
-            Learned::Executed(_) if current.phases.is_some() => {
-                "its operation resumes, and the finding names no phase"
-            }
+            Learned::Executed(_) if current.phases.is_some() => NAMES_NO_PHASE,
+            Learned::WrongKind(wrong) => wrong.reason,
             Learned::NoReconciler => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
             Learned::Unwritable(_) => {
@@ -326,6 +336,7 @@ impl Asked<'_> {
             Learned::NotFound => "not found, and waited for long enough",
             Learned::Denied(_) | Learned::Unwritable(_) => "executed, without its domain writes",
             Learned::Phase(_) => "a phase was executed",
+            Learned::WrongKind(_) => "an answer of the wrong kind",
             Learned::Later(_) | Learned::NotResumed | Learned::NoReconciler => "nothing",
         };
         Note::new(&format!("{asked}: {answered}"))
@@ -702,6 +713,53 @@ mod tests {
                 (next.state.name(), next.reported, escalates(&next)),
                 ("unknown", reported, escalated)
             );
+        }
+    }
+
+    fn of_the_wrong_kind(status: u16) -> Learned {
+        Learned::WrongKind(WrongKind { status, reason: "it is of the wrong kind" })
+    }
+
+    // T54: nothing releases it, and an operator has it at once. A refusal proves nothing.
+    #[test]
+    fn an_effect_of_the_wrong_kind_is_claimed_and_escalated() {
+        let seen = unknown();
+        for (status, reported) in [(201, Some(Evidence::Effect)), (402, None)] {
+            let wrong = of_the_wrong_kind(status);
+            for open in [&seen, &released(&seen)] {
+                let next = next(&seen, open, Asks::Anew, &wrong);
+                if reported.is_none() && open.state != seen.state {
+                    assert_eq!(next, Err(ReconcileOutcome::Settled));
+                    continue;
+                }
+                let next = next.unwrap();
+                assert_eq!((next.state.name(), next.reported, escalates(&next)), ("unknown", reported, true));
+            }
+            let claimed = next(&seen, &seen, Asks::IfDue, &wrong).unwrap();
+            let denied = next(&claimed, &claimed, Asks::Anew, &Learned::NotExecuted).unwrap();
+            assert_eq!(denied.state.name() == "unknown", reported.is_some());
+            // The next finding is of the right kind.
+            let completed = next(&claimed, &claimed, Asks::Anew, &Learned::Executed(answer())).unwrap();
+            assert_eq!(completed.state.name(), "completed");
+        }
+        // Also beside another execution, which then releases nothing.
+        let again = unknown_again(&seen);
+        assert_eq!(next(&seen, &again, Asks::IfDue, &of_the_wrong_kind(402)), Err(ReconcileOutcome::Busy));
+        let claimed = next(&seen, &again, Asks::IfDue, &of_the_wrong_kind(201)).unwrap();
+        assert_eq!((claimed.reported, escalates(&claimed)), (Some(Evidence::Effect), true));
+    }
+
+    // T32
+    #[test]
+    fn an_answer_of_the_wrong_kind_contradicts_only_another_effect() {
+        let seen = unknown();
+        let completed = next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap();
+        let refused = next(&seen, &seen, Asks::IfDue, &Learned::Executed(refusal())).unwrap();
+        for (record, status, contradicts) in
+            [(&completed, 201, false), (&completed, 402, true), (&refused, 402, false), (&refused, 201, true)]
+        {
+            let contradicted = of_the_wrong_kind(status).contradicted_by(&seen, record, NOW);
+            assert_eq!(contradicted.is_some(), contradicts, "{status}");
         }
     }
 

@@ -40,6 +40,7 @@ mod provider_report;
 mod reconciliation;
 pub(crate) mod schedule;
 mod turns;
+mod wrong_kind;
 
 use std::error::Error;
 
@@ -57,6 +58,9 @@ pub use provider_report::ProviderReport;
 pub use reconciliation::Reconciliation;
 
 /// Asks the provider what became of an operation. Each operation has its reconciler.
+///
+/// It does not see the request, of which only a fingerprint is kept: see [`Question`]. What it returns must be of the kind that the operation's
+/// callers read: see [`Finding::Executed`].
 #[async_trait]
 pub trait Reconciler: Send + Sync + 'static {
     /// Asks about one operation. It must be idempotent: it is called any number of times, also concurrently.
@@ -66,7 +70,10 @@ pub trait Reconciler: Send + Sync + 'static {
     async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>>;
 }
 
-/// A question about one operation.
+/// A question about one operation: who asked for it, under which key, and how far it got.
+///
+/// The request is not in it, because its body is not kept. An answer, rows and messages are made of what the provider returns for the
+/// [downstream key](Self::downstream_key). So a handler sends the provider what they need, or keeps it before: in a row of its own, or in a phase.
 #[derive(Clone, Debug)]
 pub struct Question {
     record: Record,
@@ -98,9 +105,13 @@ impl Question {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Finding {
-    /// It was executed, and its client gets this answer.
+    /// It was executed, and its callers get this answer. If they send requests: [`Answer::json`] or [`Answer::http`]. If they call a function,
+    /// also by messages: [`Answer::payload`] with what the function returns, or [`Answer::refusal`].
+    ///
+    /// An answer of the other [kind](crate::record::AnswerKind) completes nothing. It still proves the effect, and is escalated.
     Executed(Answer),
-    /// It was executed, and its client gets this answer. These domain writes commit with the completion: those that its handler
+    /// It was executed, and its callers get this answer, as after [`Executed`](Self::Executed). The reconciler does not see the request: it makes
+    /// the writes of what the provider knows. These domain writes commit with the completion: those that its handler
     /// would have made. Write without a condition, or with one that the handler's own row meets, because the worker may have
     /// written it. A refused write is escalated.
     ExecutedWith(Answer, Vec<DomainWrite>),

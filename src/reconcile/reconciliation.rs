@@ -10,6 +10,7 @@ use super::{
     ask::{AskError, Known, ask},
     learned::{Asked, Asks, Learned, NotFound, escalates, questions},
     schedule::Schedule,
+    wrong_kind::WrongKind,
 };
 use crate::{
     backoff::Backoff,
@@ -368,6 +369,10 @@ impl Reconciliation {
         known: &Known,
         finding: Result<Finding, AskError>,
     ) -> Result<(KeptAnswer, Vec<DomainWrite>), Learned> {
+        if let Some(wrong) = finding.as_ref().ok().and_then(|finding| WrongKind::of(finding, seen)) {
+            tracing::error!(operation = %seen.key.operation(), reason = wrong.reason, "a finding is of the wrong kind: it completes nothing");
+            return Err(Learned::WrongKind(wrong));
+        }
         let (answer, writes) = match finding {
             Ok(Finding::Executed(answer)) => (answer, Vec::new()),
             Ok(Finding::ExecutedWith(answer, writes)) => (answer, writes),

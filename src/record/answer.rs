@@ -162,6 +162,37 @@ impl fmt::Debug for Head {
     }
 }
 
+/// The kind of answer that the callers of an operation read. A record keeps answers of its own kind alone: its callers could not read
+/// another one, however often they ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AnswerKind {
+    /// An HTTP response. Its callers send requests, or messages that stand for requests.
+    Http,
+    /// What a function returned, or why it refused its input. Its callers are programs, messages and direct invocations.
+    Function,
+}
+
+names! { pub AnswerKind { Http: "http", Function: "function" } }
+
+impl AnswerKind {
+    /// What such an answer is, for operators.
+    pub(crate) const fn described(self) -> &'static str {
+        match self {
+            Self::Http => "an HTTP response",
+            Self::Function => "what a function returns, or why it refuses",
+        }
+    }
+
+    /// Whether an answer with this head is of this kind. Each front says in its own words that work was abandoned.
+    pub(crate) const fn takes(self, head: &Head) -> bool {
+        match head {
+            Head::Http { .. } => matches!(self, Self::Http),
+            Head::Payload | Head::Refusal => matches!(self, Self::Function),
+            Head::Abandoned => true,
+        }
+    }
+}
+
 /// An answer as its record keeps it: the head, and the body or its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptAnswer {
@@ -304,6 +335,21 @@ mod tests {
         assert_eq!((&payload.body[..], &refusal.body[..]), (&b"1"[..], &b"no such address"[..]));
         assert!(payload.head.is_effect() && !refusal.head.is_effect());
         assert!(payload.head.is_final() && refusal.head.is_final());
+    }
+
+    #[test]
+    fn a_record_keeps_only_answers_that_its_callers_can_read() {
+        let (http, payload) = (Answer::json(201, "{}").head, Answer::payload(&1).unwrap().head);
+        for (kind, takes) in [
+            (AnswerKind::Http, [true, false, false, true]),
+            (AnswerKind::Function, [false, true, true, true]),
+        ] {
+            let heads = [&http, &payload, &Head::Refusal, &Head::Abandoned];
+            assert_eq!(heads.map(|head| kind.takes(head)), takes, "{kind:?}");
+            assert_eq!(AnswerKind::parse(kind.name()), Some(kind));
+        }
+        assert!(AnswerKind::EACH.iter().map(|kind| kind.name()).eq(["http", "function"]));
+        assert_eq!(AnswerKind::parse("queue"), None);
     }
 
     #[test]

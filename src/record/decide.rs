@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause, Work};
+use super::{AnswerKind, AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause, Work};
 use crate::{fingerprint::Fingerprints, key::RecordKey, operation::Operation, time::Timestamp};
 
 /// A caller's request to execute an operation.
@@ -12,6 +12,8 @@ pub struct ReservationRequest {
     pub key: RecordKey,
     /// What tells a retry from another request.
     pub fingerprints: Fingerprints,
+    /// The kind of answer that the caller reads.
+    pub answer_kind: AnswerKind,
     /// The execution that the caller would run.
     pub attempt: AttemptId,
     /// Until when it would own the record.

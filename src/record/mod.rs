@@ -36,7 +36,7 @@ use std::time::Duration;
 use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use accepted::{Accepted, Work};
-pub use answer::{Answer, BodyId, Head, KeptAnswer, Place};
+pub use answer::{Answer, AnswerKind, BodyId, Head, KeptAnswer, Place};
 pub(crate) use answer::{Encoding, Keeps, KeptBody};
 pub(crate) use decide::{Found, ReservationRequest, decide};
 pub(crate) use hold::HoldError;
@@ -68,6 +68,8 @@ pub struct Record {
     pub attempts: u32,
     /// What tells a retry from another request.
     pub fingerprint: Fingerprint,
+    /// The kind of answer that its callers read.
+    pub answer_kind: AnswerKind,
     /// When the key was first seen.
     pub created_at: Timestamp,
     /// When the execution that owns it, or owned it last, began.
@@ -188,6 +190,7 @@ pub(crate) mod tests {
                 IdempotencyKey::parse(key).unwrap(),
             ),
             fingerprints: Fingerprints::of("pay", &content, &FingerprintRule::new(), &[]),
+            answer_kind: AnswerKind::Http,
             attempt: AttemptId::mint(),
             lease_until: Timestamp::from_secs(1_030),
             retention: RETAIN,

@@ -7,6 +7,7 @@
 //! | `state` | all | `pending`, `in_progress`, `between_workers`, `completed`, `failed_retryable`, `unknown` |
 //! | `revision`, `attempt`, `attempts` | all | ids of the last write and of the execution, and the number of executions |
 //! | `fingerprint`, `fingerprint_rule` | all | the request's fingerprint, and the rule that made it |
+//! | `answer_kind` | all | `http`, `function`: the kind of answer that its callers read |
 //! | `created_at`, `began_at` | all | milliseconds since 1970: when the key was first seen, and when this execution began |
 //! | `retention` | all | for how many milliseconds it is kept once it is settled |
 //! | `lease_until` | `in_progress` | milliseconds since 1970 |
@@ -51,8 +52,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::{KeyHash, RecordKey, Tenant},
     record::{
-        Accepted, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase, Phases,
-        Place, Record, Reference, Revision, SettledBy, State, UnknownCause,
+        Accepted, AnswerKind, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase,
+        Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause,
     },
     time::Timestamp,
 };
@@ -146,6 +147,7 @@ pub struct Item {
     attempts: u32,
     fingerprint: ByteArray<32>,
     fingerprint_rule: u32,
+    answer_kind: String,
     created_at: Timestamp,
     began_at: Timestamp,
     retention: u64,
@@ -266,6 +268,7 @@ impl From<&Record> for Item {
             attempts: record.attempts,
             fingerprint: ByteArray::new(*record.fingerprint.digest()),
             fingerprint_rule: record.fingerprint.rule(),
+            answer_kind: record.answer_kind.name().to_owned(),
             created_at: record.created_at,
             began_at: record.began_at,
             retention: millis(record.retention),
@@ -333,6 +336,7 @@ impl TryFrom<Item> for Record {
             attempt: AttemptId::from(*item.attempt),
             attempts: item.attempts,
             fingerprint: Fingerprint::new(item.fingerprint_rule, *item.fingerprint),
+            answer_kind: required(AnswerKind::parse(&item.answer_kind), "answer_kind")?,
             created_at: item.created_at,
             began_at: item.began_at,
             retention: Duration::from_millis(item.retention),

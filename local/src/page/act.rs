@@ -11,7 +11,7 @@ use lambda_idempotency::{
     Answer, DynamoDbStore, Store,
     internal::{Correction, Operator},
     key::RecordKey,
-    record::Evidence,
+    record::{AnswerKind, Evidence},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -105,14 +105,12 @@ pub async fn settle(State(cloud): State<Arc<Cloud>>, Form(form): Form<Settle>) -
 async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
     let table = cloud.journal.table().ok_or("there is no table of records")?;
     let key = RecordKey::from_partition_key(&form.record).ok_or("there is no such record")?;
-    let correction = match form.executed {
-        Executed::Yes => {
-            let answer = serde_json::from_str::<Value>(&form.answer);
-            let answer = answer.map_err(|error| format!("the answer must be JSON: {error}"))?;
-            let answer = Answer::json(201, answer.to_string());
-            Correction::Executed { answer, retain: None, messages: Vec::new() }
-        }
-        Executed::No => Correction::NotExecuted { retain: None },
+    let answer = match form.executed {
+        Executed::Yes => Some(
+            serde_json::from_str::<Value>(&form.answer)
+                .map_err(|error| format!("the answer must be JSON: {error}"))?,
+        ),
+        Executed::No => None,
     };
     let store = DynamoDbStore::from_client(cloud.operators.clone(), table);
     let seen = store.load(&key).await.map_err(|error| error.to_string())?;
@@ -125,6 +123,16 @@ async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
             "an effect was reported: settle it by the command line, with --overrule-effect".to_owned()
         );
     }
+    let correction = match answer {
+        Some(answer) => {
+            let answer = match seen.answer_kind {
+                AnswerKind::Http => Answer::json(201, answer.to_string()),
+                AnswerKind::Function => Answer::payload(&answer).map_err(|error| error.to_string())?,
+            };
+            Correction::Executed { answer, retain: None, messages: Vec::new() }
+        }
+        None => Correction::NotExecuted { retain: None },
+    };
     let settled = Operator::new(store).correct(&seen, &correction, WHO, "settled by hand").await;
     settled.map(drop).map_err(|error| error.to_string())
 }

@@ -16,6 +16,8 @@ pub struct Shown {
     pub says: &'static str,
     pub fields: Vec<(&'static str, Field)>,
     pub can_be_settled: bool,
+    /// With what an operator settles it as executed.
+    pub settled_with: &'static str,
     /// JSON.
     pub item: String,
 }
@@ -82,6 +84,10 @@ impl Shown {
             name: name.to_owned(),
             says: says(&state, text("settled_by").as_deref()),
             attempt: text("attempt").unwrap_or_default(),
+            settled_with: match text("answer_kind").as_deref() {
+                Some("function") => "with this result",
+                _ => "201, with this answer",
+            },
             can_be_settled: state == "unknown" && RecordKey::from_partition_key(name).is_some(),
             state,
             fields,

@@ -12,7 +12,7 @@ use lambda_idempotency::{
     },
     operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
-    record::{Answer, Work},
+    record::{Answer, AnswerKind, Work},
     time::Timestamp,
     world::World,
 };
@@ -74,6 +74,7 @@ impl Machine {
         Request {
             key: record_key(THE_KEY),
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            answer_kind: AnswerKind::Http,
             may_begin: !matches!(late, Deadline::Later(_)),
             may_have_begun: false,
             work: Work::Now,

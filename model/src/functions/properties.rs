@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use lambda_idempotency::{
-    record::{Answer, AttemptId, Evidence, Head, KeptAnswer, Record, State},
+    record::{Answer, AnswerKind, AttemptId, Evidence, Head, KeptAnswer, Record, State},
     time::Timestamp,
     time_budget::STORE_TIMEOUT,
 };
@@ -68,6 +68,7 @@ pub enum Violation {
     FalseAbandonment,
     RequestMissing,
     RequestLeft,
+    WrongKind,
 }
 
 impl fmt::Display for Violation {
@@ -111,6 +112,7 @@ impl fmt::Display for Violation {
             }
             Self::FalseAbandonment => "408 is the answer only if there is no effect, then or later",
             Self::RequestMissing => "the accepted request is kept for as long as a worker may need it",
+            Self::WrongKind => "a record keeps only what its callers can read",
             Self::RequestLeft => "at rest, the accepted request of what is settled is gone",
         })
     }
@@ -125,6 +127,16 @@ pub fn kept_effect(answer: &KeptAnswer) -> bool {
         Head::Http { status, .. } => is_effect(*status),
         head => matches!(head, Head::Payload),
     }
+}
+
+/// Whether callers who read this kind of answer can read this one. Each front says by itself that work was abandoned.
+const fn can_be_read(kind: AnswerKind, head: &Head) -> bool {
+    matches!(
+        (kind, head),
+        (_, Head::Abandoned)
+            | (AnswerKind::Http, Head::Http { .. })
+            | (AnswerKind::Function, Head::Payload | Head::Refusal)
+    )
 }
 
 /// The longest lease: `MAX_DEADLINE`, and the grace.
@@ -146,6 +158,9 @@ pub fn written(
             if before.is_some_and(|before| before.attempt != after.attempt) =>
         {
             Some(Violation::RanWhileUnknown)
+        }
+        (_, State::Completed { answer, .. }) if !can_be_read(after.answer_kind, &answer.head) => {
+            Some(Violation::WrongKind)
         }
         (_, State::Completed { completed_at, expires_at, .. })
             if *expires_at < completed_at.plus(retention) =>

@@ -112,6 +112,8 @@ pub struct Scenario {
     pub large_bodies: bool,
     /// Whether the provider reports effects unprompted.
     pub webhook: bool,
+    /// Whether its reconciler answers as if its callers were of the other kind.
+    pub mistakes_callers: bool,
     /// How many polls may run at once.
     pub polls: u8,
     /// Whether the reconcile function may be down for days.

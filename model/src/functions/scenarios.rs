@@ -32,6 +32,7 @@ const PLAIN: Scenario = Scenario {
     rows: Rows::None,
     large_bodies: false,
     webhook: false,
+    mistakes_callers: false,
     polls: 1,
     long_outage: false,
     ends_calmly: true,
@@ -61,7 +62,7 @@ const ACCEPTED: Scenario = Scenario {
 };
 
 /// All scenarios.
-pub static SCENARIOS: [Scenario; 34] = [
+pub static SCENARIOS: [Scenario; 35] = [
     PLAIN,
     // A client that retries. The store is down while its report is written, and the provider is asked.
     Scenario {
@@ -258,6 +259,14 @@ pub static SCENARIOS: [Scenario; 34] = [
         name: "messages and deferred reports",
         input: Some(Input { keys: &[0], consumers: 2, ..INPUT }),
         faults: Faults { outages: true, provider: true, queues: true, ..NO_FAULTS },
+        ..MESSAGES
+    },
+    // The reconciler answers over HTTP, which no message's function can read.
+    Scenario {
+        name: "messages found in the wrong kind",
+        input: Some(Input { keys: &[0], ..INPUT }),
+        faults: Faults { deaths: true, freezes: true, provider: true, ..NO_FAULTS },
+        mistakes_callers: true,
         ..MESSAGES
     },
     // The provider refuses each effect: dead letters, and what comes back from them.

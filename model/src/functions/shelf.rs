@@ -303,9 +303,14 @@ impl Shelf {
                 let row = row(rows).filter(|_| rows == Rows::One);
                 let messages = (0..scenario.messages).map(|place| outbox::message(process + 1, place));
                 let writes: Vec<_> = row.into_iter().chain(messages).collect();
+                let is_function = scenario.input.is_some() != scenario.mistakes_callers;
+                let answer = match is_function {
+                    true => Answer::payload(&(process + 1)).expect("a number is JSON"),
+                    false => answer(201, process + 1),
+                };
                 match writes.is_empty() {
-                    true => Finding::Executed(answer(201, process + 1)),
-                    false => Finding::ExecutedWith(answer(201, process + 1), writes),
+                    true => Finding::Executed(answer),
+                    false => Finding::ExecutedWith(answer, writes),
                 }
             }
         }

@@ -14,7 +14,7 @@ use lambda_idempotency::{
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
-    record::{Phase, Record, State, Work},
+    record::{AnswerKind, Phase, Record, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -98,6 +98,7 @@ impl Protocol {
         let request = ReservationRequest {
             key,
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            answer_kind: AnswerKind::Http,
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * 100,

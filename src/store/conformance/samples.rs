@@ -11,8 +11,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest, SettledBy,
-        State, UnknownCause, Verdict, Work,
+        Answer, AnswerKind, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest,
+        SettledBy, State, UnknownCause, Verdict, Work,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -80,6 +80,7 @@ pub(super) fn reservation(
     ReservationRequest {
         key,
         fingerprints,
+        answer_kind: AnswerKind::Http,
         attempt: fresh(),
         lease_until,
         retention: DEFAULT_RETENTION,

@@ -2,11 +2,16 @@
 
 use std::{fs, process::Command, time::Duration};
 
+use lambda_idempotency::{
+    DynamoDbStore, Failure, Guard, Operation, RunError, Store,
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use crate::support::local_cloud::LocalCloud;
+use crate::support::{client::client, embedded, local_cloud::LocalCloud};
 
 const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_ok"}"#;
 
@@ -183,6 +188,42 @@ async fn a_form_that_cannot_be_right_is_refused_and_says_why() {
     assert_eq!(answer(provider).await.0, StatusCode::UNPROCESSABLE_ENTITY);
     assert_eq!(cloud.get("/?timeline=9").send().await.unwrap().status(), 200, "there is no such timeline");
     assert_eq!(cloud.get("/?timeline=x").send().await.unwrap().status(), 400);
+}
+
+// A function's callers could never read an HTTP answer.
+#[tokio::test]
+async fn a_functions_outcome_is_settled_with_its_result() {
+    let (endpoint, prefix) = (embedded::endpoint(), format!("t{}-", Uuid::new_v4().simple()));
+    let cloud = LocalCloud::start(&[
+        ("DYNAMODB_ENDPOINT", endpoint),
+        ("TABLE_PREFIX", &prefix),
+        ("POLL_MS", "86400000"),
+        ("SWEEP_MS", "86400000"),
+    ])
+    .await;
+    let store = DynamoDbStore::from_client(client(endpoint), format!("{prefix}idempotency"));
+    let guard = Guard::new(store.clone(), Operation::new("ship"), Tenant::parse("acme").expect("a tenant"));
+    let call = async || {
+        let lost =
+            async |_, _: u8| -> Result<String, Failure> { Err(std::io::Error::other("no answer").into()) };
+        guard.run(&["order-1"], 1, lost).await
+    };
+    assert!(matches!(call().await, Err(RunError::Unknown { .. })));
+    let (tenant, operation) = (Tenant::parse("acme"), OperationName::parse("ship"));
+    let key = IdempotencyKey::of(&["order-1"]).expect("a key");
+    let key = RecordKey::new(tenant.expect("a tenant"), operation.expect("a name"), key);
+    let attempt = store.load(&key).await.expect("the store answers").expect("a record").attempt.to_string();
+    let name = key.partition_key();
+    let settle = async |result: &str| {
+        let fields = [("record", &*name), ("attempt", &*attempt), ("executed", "yes"), ("answer", result)];
+        answer(form(cloud.post("/local/settle"), &fields)).await
+    };
+    for no_json in ["label 7", "", "{", "1 2"] {
+        let (status, refused) = settle(no_json).await;
+        assert!(status == 409 && refused["message"].as_str().unwrap().contains("must be JSON"), "{refused}");
+    }
+    assert_eq!(settle("\"label 7\"").await.0, 200);
+    assert_eq!(call().await.expect("a result"), "label 7");
 }
 
 #[tokio::test]

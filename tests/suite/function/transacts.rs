@@ -1,7 +1,9 @@
 //! Functions that write to tables of their own: with their result, or instead of a reservation.
 
 use lambda_idempotency::{
-    Answer, Execution, Failure, Guard, Operation, RunError, domain::Table, engine::SingleTransaction,
+    Answer, Execution, Failure, Guard, Operation, RunError,
+    domain::{DomainWriteError, Table},
+    engine::SingleTransaction,
     key::Tenant,
 };
 use macro_rules_attribute::apply;
@@ -72,6 +74,43 @@ async fn a_refused_row_ends_a_function_as_the_row_says(endpoint: &str) {
         assert!(matches!(&refused, Err(RunError::Refused(why)) if why == "shipped already"), "{refused:?}");
     }
     assert_eq!(rows(&guarded, &table).await.len(), 1);
+}
+
+// It would be kept, and each call would fail to read it. It is noticed at the first run, and not only at the first refusal.
+#[apply(on_each_store)]
+async fn a_row_that_is_refused_over_http_is_an_error_in_a_function(endpoint: &str) {
+    let (guarded, guard, table) = shop(endpoint).await;
+    for status in [200, 409] {
+        for computed in [false, true] {
+            let row = parcel(&table, "p-1").or_answer(Answer::json(status, "{}"));
+            let key = format!("order-{status}-{computed}");
+            let ship = async move |execution: Execution, _: u8| {
+                if computed {
+                    execution.write_computed(move || {
+                        let row = row.clone();
+                        async move { Ok::<_, std::io::Error>(vec![row]) }
+                    });
+                } else {
+                    let refused = execution.write(row).expect_err("it is refused");
+                    assert!(matches!(refused, DomainWriteError::AnswerKind(_)), "{refused}");
+                }
+                Ok::<_, Failure>("shipped".to_owned())
+            };
+            let ended = guard.run(&[&key], 1, ship).await;
+            assert!(matches!(ended, Err(RunError::Unknown { .. })), "{ended:?}");
+        }
+        let row = parcel(&table, "p-1").or_answer(Answer::json(status, "{}"));
+        let ship = move |transaction: SingleTransaction, _: u8| {
+            let row = row.clone();
+            async move {
+                transaction.write(row)?;
+                Ok::<_, Failure>("shipped".to_owned())
+            }
+        };
+        let ended = guard.run_single_transaction(&["order-2"], 1, ship).await;
+        assert!(matches!(ended, Err(RunError::NotExecuted(_))), "{ended:?}");
+    }
+    assert!(rows(&guarded, &table).await.is_empty());
 }
 
 #[apply(on_each_store)]

@@ -2,7 +2,7 @@
 
 use lambda_idempotency::{
     internal::{Correction, CorrectionError, Operator, Request},
-    record::{Note, Record, Revision, SettledBy, State},
+    record::{AnswerKind, Note, Record, Revision, SettledBy, State},
     store::{
         AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
         dynamodb::DynamoDbStore,
@@ -145,6 +145,7 @@ async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) 
     let request = Request {
         key: seen.key.clone(),
         fingerprints: fingerprints(BODY),
+        answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: lambda_idempotency::record::Work::Now,
@@ -198,6 +199,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
     let request = Request {
         key: seen.key.clone(),
         fingerprints: fingerprints(BODY),
+        answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: lambda_idempotency::record::Work::Now,

@@ -9,3 +9,4 @@ mod sealed_metadata;
 mod silent;
 mod tenants_in_turn;
 mod webhook;
+mod wrong_kinds;

@@ -605,7 +605,7 @@ async fn a_found_refusal_never_completes_a_record_with_a_reported_effect(endpoin
     for (answer, state, outcome) in [
         (Answer::refusal("no such address"), "unknown", ReconcileOutcome::Escalated),
         (Answer::json(402, "{}"), "unknown", ReconcileOutcome::Escalated),
-        (Answer::payload(&"parcel-1").expect("JSON"), "completed", ReconcileOutcome::Resolved("completed")),
+        (Answer::json(201, "{}"), "completed", ReconcileOutcome::Resolved("completed")),
     ] {
         let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::Executed(answer)))).await;
         let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;

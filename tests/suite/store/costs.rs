@@ -168,7 +168,7 @@ async fn a_phase_costs_one_round_trip_and_a_kept_one_nothing(endpoint: &str) {
     assert_eq!(cost(&guarded), (1, 8.0, 0.0));
     call(ours.execution(), "short", 40).await;
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
-    call(ours.execution(), "long", 1_500).await;
+    call(ours.execution(), "long", 1_450).await;
     assert_eq!(cost(&guarded), (1, 2.0, 0.0));
     let ended = executor.finish(ours, Report::NotExecuted).await;
     assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
@@ -179,7 +179,7 @@ async fn a_phase_costs_one_round_trip_and_a_kept_one_nothing(endpoint: &str) {
     commit(again.execution(), "one-row", &rows[..1]).await;
     commit(again.execution(), "three-rows", &rows).await;
     call(again.execution(), "short", 40).await;
-    call(again.execution(), "long", 1_500).await;
+    call(again.execution(), "long", 1_450).await;
     assert_eq!(cost(&guarded), (0, 0.0, 0.0));
     written(executor.finish(again, completed(PAYMENT)).await);
     assert_eq!(cost(&guarded), (1, 2.0, 0.0));

@@ -26,7 +26,7 @@ use lambda_idempotency::{
     operation::{OnLeaseExpiry, Operation},
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
-    record::{Answer, Head, Note, Record},
+    record::{Answer, AnswerKind, Head, Note, Record},
     store::{Item, Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, SystemWorld, World},
@@ -179,6 +179,7 @@ fn request(key: &str) -> Request {
     Request {
         key: record_key("acme", key),
         fingerprints: fingerprints(BODY),
+        answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: lambda_idempotency::record::Work::Now,
@@ -279,7 +280,9 @@ async fn items_are_written_as_in_the_fixtures() {
     writer.end("completed_compressed", completed(compressible())).await;
     writer.keep_items("completed_compressed").await;
     let payload = Answer { head: Head::Payload, body: Bytes::from_static(b"[1]") };
-    writer.end("completed_payload", Report::Completed(payload)).await;
+    let of_function = Request { answer_kind: AnswerKind::Function, ..request("completed_payload") };
+    let executor = writer.executor_of(operation());
+    executor.finish(owned(executor.reserve(&of_function).await), Report::Completed(payload)).await;
     writer.keep_items("completed_payload").await;
     let accounts = domain_table(&writer.guarded.undisturbed).await;
     let ours = writer.begin("completed_with_writes").await;

@@ -14,7 +14,7 @@ use lambda_idempotency::internal::{
 };
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 use lambda_idempotency::operation::Operation;
-use lambda_idempotency::record::{Answer, Record, Work};
+use lambda_idempotency::record::{Answer, AnswerKind, Record, Work};
 use lambda_idempotency::store::{Store, Unsettled, dynamodb::DynamoDbStore};
 use lambda_idempotency::time::Timestamp;
 use lambda_idempotency::world::{SystemWorld, World};
@@ -186,6 +186,7 @@ pub fn request() -> Request {
     Request {
         key,
         fingerprints,
+        answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: Work::Now,

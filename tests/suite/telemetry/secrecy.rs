@@ -10,7 +10,7 @@ use lambda_idempotency::{
     internal::{Executor, Fingerprints, Report, Request, ReserveOutcome},
     key::RecordKey,
     operation::Operation,
-    record::{Answer, UnknownCause},
+    record::{Answer, AnswerKind, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     world::{ManualWorld, World},
@@ -419,6 +419,7 @@ async fn debug_output_shows_no_caller_data() {
     let request = Request {
         key: secrets.record_key("kept"),
         fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
+        answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: lambda_idempotency::record::Work::Now,

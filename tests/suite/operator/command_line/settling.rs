@@ -170,32 +170,45 @@ async fn a_function_gets_the_payload_or_the_refusal_that_settled_it() {
             async |_, _: u8| -> Result<String, Failure> { Err(std::io::Error::other("no answer").into()) };
         guard.run(&[key], 1, lost).await
     };
-    let mut ends = Vec::new();
-    for (key, file) in [
-        ("k-1", r#"{"payload":"label 7"}"#),
-        ("k-2", r#"{"refusal":"no such address"}"#),
-        // Not as a function answers. What it says is true nevertheless.
-        ("k-3", r#"{"status":201,"body":{"id":7}}"#),
-        ("k-4", r#"{"status":409,"text":"sold out"}"#),
-    ] {
+    for (key, file) in [("k-1", r#"{"payload":"label 7"}"#), ("k-2", r#"{"refusal":"no such address"}"#)] {
         assert!(matches!(call(key).await, Err(RunError::Unknown { .. })));
+        let (name, before) = (format!("shop#ship#{key}"), table.items().await);
+        // A function's callers could never read an HTTP answer. It is refused before anything is asked or changed.
+        for wrong in [r#"{"status":201,"body":{"id":7}}"#, r#"{"status":409,"text":"sold out"}"#] {
+            let (_folder, wrong) = answer(wrong);
+            let settle = ["settle", &name, "--completed", "--response", &wrong];
+            let ran = table.cli.run(&[&settle[..], &WHY].concat()).await;
+            ran.assert_refused(2, "give `payload` or `refusal` in the file of --response");
+        }
+        assert_eq!(table.items().await, before);
         let (_folder, file) = answer(file);
-        let name = format!("shop#ship#{key}");
         let settle = ["settle", &name, "--completed", "--response", &file];
         let ran = table.cli.run(&[&settle[..], &WHY].concat()).await;
         assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
-        ends.push(call(key).await);
     }
-    assert!(
-        matches!(
-            &ends[..],
-            [
-                Ok(label),
-                Err(RunError::Refused(why)),
-                Err(RunError::ResultUnreadable(_)),
-                Err(RunError::Refused(status)),
-            ] if label == "label 7" && why == "no such address" && status == "it was answered 409"
-        ),
-        "{ends:?}"
-    );
+    let label = call("k-1").await;
+    assert!(matches!(&label, Ok(label) if label == "label 7"), "{label:?}");
+    let refused = call("k-2").await;
+    assert!(matches!(&refused, Err(RunError::Refused(why)) if why == "no such address"), "{refused:?}");
+    let shown = table.cli.json(&["show", "shop#ship#k-1"]).await;
+    assert_eq!(shown["record"]["answer_kind"], "function", "{shown}");
+    let ran = table.cli.run(&["show", "shop#ship#k-1"]).await;
+    let kind = ran.stdout.lines().find(|line| line.trim_start().starts_with("answer kind"));
+    assert!(kind.is_some_and(|line| line.ends_with("function")), "{ran:?}");
+}
+
+#[tokio::test]
+async fn a_request_is_not_settled_with_a_functions_answer() {
+    let table = table().await;
+    table.unknown("k-1").await;
+    let (name, before) = (table.name("k-1"), table.items().await);
+    for wrong in [r#"{"payload":{"id":7}}"#, r#"{"refusal":"sold out"}"#] {
+        let (_folder, wrong) = answer(wrong);
+        let settle = ["settle", &name, "--completed", "--response", &wrong];
+        let ran = table.cli.run(&[&settle[..], &WHY].concat()).await;
+        ran.assert_refused(2, "give `status` in the file of --response");
+    }
+    assert_eq!(table.items().await, before);
+    let shown = table.cli.json(&["show", &name]).await;
+    assert_eq!(shown["record"]["answer_kind"], "http", "{shown}");
 }

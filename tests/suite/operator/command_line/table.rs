@@ -7,7 +7,7 @@ use lambda_idempotency::{
     internal::{Executor, Ownership, Request},
     key::RecordKey,
     operation::OnLeaseExpiry,
-    record::{Answer, Note, Record, Reference, SettledBy, State, UnknownCause},
+    record::{Answer, AnswerKind, Note, Record, Reference, SettledBy, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -173,6 +173,7 @@ fn request(key: &str) -> Request {
     Request {
         key: own(key),
         fingerprints: fingerprints(BODY),
+        answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,
         work: lambda_idempotency::record::Work::Now,
