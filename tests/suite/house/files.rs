@@ -484,9 +484,11 @@ fn the_package_outside_the_workspace_has_the_readmes_dependencies() {
     let dependencies = |file: &str| {
         let text = fs::read_to_string(root().join(file)).expect(file);
         let (_, block) = text.split_once("\n[dependencies]\n").expect("a block");
-        let lines: Vec<_> = block.lines().take_while(|line| line.contains(" = ")).map(str::to_owned).collect();
+        let lines: Vec<_> =
+            block.lines().take_while(|line| line.contains(" = ")).map(str::to_owned).collect();
         lines
     };
-    let of_users = dependencies("README.md").iter().map(|line| line.replace("../lambda-idempotency", "../.."));
+    let of_users =
+        dependencies("README.md").into_iter().map(|line| line.replace("../lambda-idempotency", "../.."));
     assert_eq!(dependencies("tests/outside/Cargo.toml"), of_users.collect::<Vec<_>>());
 }
