@@ -90,8 +90,8 @@ async fn a_json_body_is_compared_by_its_exact_numbers() {
 #[tokio::test]
 async fn an_input_that_json_cannot_carry_is_refused() {
     async fn assert_refused<I: Serialize + Send + 'static>(input: I) {
-        let run = guard(Operation::new("ship")).run(&["order-1"], input, |_, _| async { panic!("it ran") });
-        let refused: Result<(), _> = run.await;
+        let guard = guard(Operation::new("ship"));
+        let refused: Result<(), _> = guard.run(&["order-1"], input, |_, _| async { panic!("it ran") }).await;
         assert!(matches!(refused, Err(RunError::Input(_))), "{refused:?}");
     }
     assert_refused(f64::NAN).await;
