@@ -117,6 +117,7 @@ pub mod http;
 #[cfg(feature = "internal")]
 #[doc(hidden)]
 pub mod internal;
+mod json;
 pub mod key;
 #[cfg(feature = "lambda")]
 pub mod lambda;
@@ -142,6 +143,7 @@ pub use function::{Failure, Guard, RunError};
 pub use http::NotBegun;
 #[cfg(feature = "http")]
 pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};
+pub use json::JsonError;
 pub use operation::Operation;
 pub use reconcile::{Finding, Question, Reconciler};
 pub use record::Answer;

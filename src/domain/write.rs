@@ -1,6 +1,7 @@
 //! One write to a user's table.
 
 use std::{
+    any::type_name_of_val,
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
 };
@@ -11,6 +12,7 @@ use serde_dynamo::{AttributeValue, Item};
 use super::{DomainWriteError, Table, Topic, size};
 use crate::{
     decimal::Decimal,
+    json,
     record::{Answer, AnswerKind},
 };
 
@@ -115,12 +117,15 @@ impl Table {
 impl Topic {
     /// A message of this topic. What is published commits with the operation, and is delivered later: see [`outbox`](crate::outbox).
     ///
-    /// A message has no condition. As JSON it has at most 240 KiB.
+    /// A message has no condition. As JSON it has at most 240 KiB. One that [JSON cannot carry](crate::JsonError) is refused when it is added.
     pub fn message(&self, body: &impl Serialize) -> DomainWrite {
         let mut write = DomainWrite::new(self.name().to_owned(), Vec::new(), Action::Publish);
-        match serde_json::to_string(body) {
+        match json::to_string(body) {
             Ok(json) => drop(write.item.insert(BODY.to_owned(), AttributeValue::S(json))),
-            Err(error) => write.fail(write.unpublishable(&error)),
+            Err(why) => {
+                let reason = format!("JSON cannot carry its {}: {why}", type_name_of_val(body));
+                write.fail(write.unpublishable(&reason));
+            }
         }
         write
     }

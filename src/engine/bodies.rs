@@ -50,7 +50,7 @@ impl Engine {
             head = head.without_headers();
         }
         let length = body.len() as u64;
-        if !keeps.body && length > 0 {
+        if (!keeps.body && length > 0) || answer.has_no_value() {
             return Placed { answer: KeptAnswer { head, body: KeptBody::Omitted { length } }, outside: None };
         }
         let inline = |bytes, encoding| KeptBody::Inline { bytes, encoding, length };

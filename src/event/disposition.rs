@@ -59,8 +59,8 @@ impl Disposition {
     pub(super) fn of(ended: &Result<(), RunError>, tries: Tries, nonce: [u8; 16]) -> Self {
         let again = || Self::HandedBack(HANDED_BACK.after(tries.receives, nonce));
         match ended {
-            // A queue needs no result.
-            Ok(()) | Err(RunError::ResultUnreadable(_)) => Self::Acknowledged,
+            // A queue needs no result, and the log has why there is none.
+            Ok(()) | Err(RunError::ResultNotKept(_) | RunError::ResultUnreadable(_)) => Self::Acknowledged,
             Err(RunError::InFlight { lease_left, .. }) if lease_left.is_zero() => again(),
             // One receive more, not one each second (T67).
             Err(RunError::InFlight { lease_left, .. }) => {

@@ -21,7 +21,7 @@ use crate::{
 /// execution that died may still be in flight, and nobody would run it again.
 ///
 /// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `Unavailable`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
-/// `MayNotBegin`, `ResultUnreadable`, `RecordUnreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
+/// `MayNotBegin`, `ResultNotKept`, `ResultUnreadable`, `RecordUnreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
 ///
 /// ```no_run
 /// use lambda_idempotency::{DynamoDbStore, Execution, Failure, Guard, Operation, lambda};
@@ -104,6 +104,7 @@ fn diagnostic(error: &RunError) -> Diagnostic {
         RunError::Unknown { .. } => "Unknown",
         RunError::Mismatch => "Mismatch",
         RunError::MayNotBegin(_) => "MayNotBegin",
+        RunError::ResultNotKept(_) => "ResultNotKept",
         RunError::ResultUnreadable(_) => "ResultUnreadable",
         RunError::RecordUnreadable => "RecordUnreadable",
     };

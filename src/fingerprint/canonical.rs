@@ -39,7 +39,7 @@ const MAX_DEPTH: usize = 128;
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// The canonical form of a JSON body, or `None` if the body is not I-JSON and is fingerprinted by its bytes.
-pub(super) fn canonical_json(body: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
+pub(crate) fn canonical_json(body: &[u8], left_out: &[JsonPointer]) -> Option<Vec<u8>> {
     // The parser would skip it.
     if body.starts_with(BYTE_ORDER_MARK) {
         return None;

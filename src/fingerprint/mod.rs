@@ -24,6 +24,7 @@ mod rule;
 
 #[cfg(feature = "lambda")]
 pub(crate) use canonical::JsonPointer;
+pub(crate) use canonical::canonical_json;
 pub use content::Content;
 pub(crate) use content::is_header_name;
 pub(crate) use digest::Fingerprint;

@@ -1,8 +1,12 @@
 //! How a function fails, and what its caller gets.
 
-use std::time::Duration;
+use std::{
+    any::{Any, type_name},
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
-use crate::key::KeyError;
+use crate::{json::JsonError, key::KeyError};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -45,9 +49,9 @@ pub enum RunError {
     /// The key is invalid. Nothing was run.
     #[error("the key is invalid")]
     Key(#[source] KeyError),
-    /// The input cannot be written as JSON. Nothing was run.
-    #[error("the input cannot be written as JSON")]
-    Input(#[source] serde_json::Error),
+    /// JSON cannot carry the input, so another input could look the same. Nothing was run.
+    #[error("JSON cannot carry the input")]
+    Input(#[source] JsonError),
     /// The function refused the input for good, now or before.
     #[error("refused: {0}")]
     // The reason may be about the input, which does not belong in logs.
@@ -86,10 +90,57 @@ pub enum RunError {
     /// The key is too old, or too short, to begin an execution, and there is no result. Nothing was run.
     #[error("the key may not begin an execution: {0}")]
     MayNotBegin(String),
-    /// It was executed, but its result cannot be returned: it was too large to be kept, is gone, or is of another type. Nothing was run now.
+    /// It was executed now, and JSON cannot carry its result: a mistake in the program. The record is completed without it, and with it commit the
+    /// function's domain writes and messages. Each later call gets [`ResultUnreadable`](Self::ResultUnreadable).
+    #[error("it was executed, but {0}")]
+    ResultNotKept(#[source] UnkeptResult),
+    /// It was executed, but its result cannot be returned: it was not kept, because it was too large or [JSON cannot carry
+    /// it](Self::ResultNotKept); or it is gone, or of another type. Nothing was run now.
     #[error("it was executed, but its result cannot be read: {0}")]
     ResultUnreadable(String),
     /// It may have been executed, but this version cannot read the record. Nothing was run now.
     #[error("the record cannot be read")]
     RecordUnreadable,
+}
+
+/// A result that JSON cannot carry, for the caller of the function that returned it. Nobody else gets it.
+#[derive(derive_more::Debug, thiserror::Error)]
+#[error("its result, of type {type_name}, cannot be kept: {why}")]
+#[debug("UnkeptResult({type_name}, {why:?})")]
+pub struct UnkeptResult {
+    type_name: &'static str,
+    #[source]
+    why: JsonError,
+    // In a mutex, which is never locked, so that the error is `Sync`, as `?` needs it.
+    value: Mutex<Box<dyn Any + Send>>,
+}
+
+impl UnkeptResult {
+    pub(super) fn new<T: Send + 'static>(value: T, why: JsonError) -> Self {
+        Self { type_name: type_name::<T>(), why, value: Mutex::new(Box::new(value)) }
+    }
+
+    /// The name of its type.
+    pub const fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    /// Why it is not kept.
+    pub const fn why(&self) -> &JsonError {
+        &self.why
+    }
+
+    /// The result.
+    ///
+    /// # Errors
+    /// If it is not of this type: returns itself.
+    pub fn downcast<T: 'static>(self) -> Result<T, Self> {
+        let Self { type_name, why, value } = self;
+        let value = value.into_inner().unwrap_or_else(PoisonError::into_inner);
+        value.downcast().map(|value| *value).map_err(|value| Self {
+            type_name,
+            why,
+            value: Mutex::new(value),
+        })
+    }
 }

@@ -3,7 +3,8 @@
 //! 1. The caller names the key; the fingerprint is of the operation and the input's JSON. Another input under the same key is a
 //!    [mismatch](RunError::Mismatch).
 //! 2. The function runs in a task of its own, to its end, even if the caller is dropped.
-//! 3. What it returns is kept as JSON. Each retry gets it back, without a run.
+//! 3. What it returns is kept as JSON, and each call gets what is read from that, the first one too: a retry needs no run. A result that JSON
+//!    cannot carry is not kept, and [says so](RunError::ResultNotKept).
 //! 4. A [`Failure`] says what is known: nothing was done, perhaps something was, or the input is refused for good, which is kept too.
 //!
 //! It uses the engine that the HTTP guard uses: states, domain writes, phases and reconciliation are the same.
@@ -12,5 +13,5 @@ mod failure;
 mod guard;
 mod run;
 
-pub use failure::{Failure, RunError};
+pub use failure::{Failure, RunError, UnkeptResult};
 pub use guard::Guard;

@@ -8,7 +8,7 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Failure, Guard, RunError};
+use super::{Failure, Guard, RunError, UnkeptResult};
 use crate::{
     engine::{
         Computed, Execution, FinishOutcome, Handled, Ran, Replay, Report, Request, ReserveOutcome,
@@ -16,6 +16,7 @@ use crate::{
     },
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
+    json,
     key::{IdempotencyKey, RecordKey},
     record::{Answer, AnswerKind, HANDLER_FAILED, Head, Work},
 };
@@ -27,7 +28,14 @@ impl Guard {
     /// Runs `function` with this input, if no call of this key did so before; otherwise returns what that one returned.
     ///
     /// `key` names one intended effect, in one part or several, such as a source and its id: see [`IdempotencyKey::of`]. The same key with
-    /// another input is a [mismatch](RunError::Mismatch). Input and result are compared and kept as JSON.
+    /// another input is a [mismatch](RunError::Mismatch).
+    ///
+    /// Two inputs are one if their JSON has the same value. The order of a map's entries does not count, that of a list's does: a set must be a
+    /// `BTreeSet`, because a `HashSet` has another order each time. Numbers count by their exact decimal value: `1` and `1.0` are one, two
+    /// neighbouring floats are not. An input that [JSON cannot carry](crate::JsonError) is refused.
+    ///
+    /// The result is kept as JSON, and every call returns what is read from that, the first one too. If JSON cannot carry it, the operation is
+    /// completed without it: see [`RunError::ResultNotKept`].
     ///
     /// The function runs to its end even if this future is dropped. It gets an [`Execution`]: downstream keys, domain writes, phases.
     ///
@@ -66,8 +74,8 @@ impl Guard {
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
-        let body = serde_json::to_vec(&input).map_err(RunError::Input)?;
-        self.run_body(key, &body, |execution| function(execution, input)).await
+        let body = json::to_string(&input).map_err(RunError::Input)?;
+        self.run_body(key, body.as_bytes(), |execution| function(execution, input)).await
     }
 
     /// The same for an input that came as text.
@@ -116,8 +124,8 @@ impl Guard {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         self.executor.operation().assert_single_transaction();
         let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
-        let body = serde_json::to_vec(&input).map_err(RunError::Input)?;
-        let Parsed { request, refusal } = self.parse(key, &body);
+        let body = json::to_string(&input).map_err(RunError::Input)?;
+        let Parsed { request, refusal } = self.parse(key, body.as_bytes());
         let compute = |transaction| -> BoxFuture<'static, Computed<Option<Outcome<T>>>> {
             // A function may panic before it returns its future.
             let begun = catch_unwind(AssertUnwindSafe(|| function(transaction, input.clone()))).ok();
@@ -239,14 +247,19 @@ struct Parsed {
 }
 
 /// The report of a function, and what its caller gets if that is written. `None` if it panicked.
-fn handled<T: Serialize>(result: Option<Result<T, Failure>>) -> Handled<Option<Outcome<T>>> {
+fn handled<T>(result: Option<Result<T, Failure>>) -> Handled<Option<Outcome<T>>>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+{
     let (report, reply) = match result {
-        Some(Ok(result)) => match Answer::payload(&result) {
-            Ok(answer) => (Report::Completed(answer), Some(Ok(result))),
+        Some(Ok(result)) => match Answer::round_trip(&result) {
+            // Not what the function returned: each caller gets what is read from the kept result.
+            Ok((answer, read)) => (Report::Completed(answer), Some(Ok(read))),
             Err(error) => {
-                tracing::error!(%error, "the function's result is not JSON: perhaps executed");
-                let error = RunError::Unknown { wait: Duration::ZERO, source: Some(error.into()) };
-                (Report::PerhapsExecuted("response_lost"), Some(Err(error)))
+                let result = UnkeptResult::new(result, error);
+                let (result_type, why) = (result.type_name(), result.why());
+                tracing::error!(result_type, %why, "JSON cannot carry the function's result: it is not kept");
+                (Report::Completed(Answer::without_value()), Some(Err(RunError::ResultNotKept(result))))
             }
         },
         Some(Err(Failure::Permanent(reason))) => {
@@ -274,12 +287,11 @@ fn replayed<T: DeserializeOwned>(replay: Replay) -> Outcome<T> {
     if !replay.body_omitted {
         return read(replay.answer);
     }
-    let gone = "it was too large to be kept, or is gone".to_owned();
     // Nothing but an effect was executed.
     Err(if replay.answer.head.is_effect() {
-        RunError::ResultUnreadable(gone)
+        RunError::ResultUnreadable("it was not kept, or is gone".to_owned())
     } else {
-        RunError::Refused(gone)
+        RunError::Refused("it was too large to be kept, or is gone".to_owned())
     })
 }
 

@@ -45,9 +45,11 @@ mod wrong_kind;
 use std::error::Error;
 
 use async_trait::async_trait;
+use serde::Serialize;
 
 use crate::{
     domain::DomainWrite,
+    json::{self, JsonError},
     key::{RecordKey, Tenant},
     record::{Answer, Record},
 };
@@ -130,6 +132,16 @@ pub enum Finding {
     NotFound,
     /// It is not decided yet. Ask again after this time or the backoff, whichever is longer.
     AskAgain(Option<std::time::Duration>),
+}
+
+impl Finding {
+    /// This phase of an operation that resumes was executed, and its handler's call would have returned this.
+    ///
+    /// # Errors
+    /// If JSON cannot carry the result.
+    pub fn phase_executed(phase: &str, result: &impl Serialize) -> Result<Self, JsonError> {
+        Ok(Self::PhaseExecuted { phase: phase.to_owned(), result: json::to_string(result)? })
+    }
 }
 
 #[cfg(test)]

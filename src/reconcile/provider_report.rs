@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::{Question, Reconciler};
 use crate::{
+    json,
     message::{QueuedReport, ReportedEffect},
     record::{NotTaken, Phase, Record, State},
     time::Timestamp,
@@ -70,8 +71,8 @@ impl ProviderReport {
     /// It proves that phase, and no more. A second report of it is absorbed, unless its result differs.
     pub fn phase_executed(phase: &str, downstream_key: &str, result: &impl Serialize) -> Self {
         let effect = QueuedReport::of(ReportedEffect::Executed(200));
-        // A result that cannot be written is asked about.
-        let result = serde_json::to_string(result).ok();
+        // A result that JSON cannot carry is asked about.
+        let result = json::to_string(result).ok();
         Self { by: None, queued: QueuedReport { result, ..effect } }.under(phase, downstream_key)
     }
 

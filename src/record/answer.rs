@@ -3,10 +3,13 @@
 use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{id::nonce, named_enum::names};
-use crate::headers::is_kept;
+use crate::{
+    headers::is_kept,
+    json::{self, JsonError},
+};
 
 nonce! {
     /// The id of a body that is kept outside its record. Fresh for each body, so that no two writers can collide.
@@ -46,9 +49,28 @@ impl Answer {
     /// What a function returned, as JSON.
     ///
     /// # Errors
-    /// If it cannot be written as JSON.
-    pub fn payload(value: &impl Serialize) -> Result<Self, serde_json::Error> {
-        Ok(Self { head: Head::Payload, body: serde_json::to_vec(value)?.into() })
+    /// If JSON cannot carry it.
+    pub fn payload(value: &impl Serialize) -> Result<Self, JsonError> {
+        Ok(Self { head: Head::Payload, body: json::to_string(value)?.into() })
+    }
+
+    /// The same, and what each later caller reads there.
+    ///
+    /// # Errors
+    /// If that is not this value, or nothing.
+    pub(crate) fn round_trip<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Self, T), JsonError> {
+        let (json, read) = json::round_trip(value)?;
+        Ok((Self { head: Head::Payload, body: json.into() }, read))
+    }
+
+    /// What a function returned, without the value: JSON cannot carry it. It is kept as an answer whose body is too large (T69).
+    pub(crate) const fn without_value() -> Self {
+        Self { head: Head::Payload, body: Bytes::new() }
+    }
+
+    /// Whether it is that: the JSON of a value is never empty.
+    pub(crate) fn has_no_value(&self) -> bool {
+        self.head == Head::Payload && self.body.is_empty()
     }
 
     /// Why a function refuses its input for good.
@@ -250,7 +272,7 @@ pub(crate) enum KeptBody {
         /// Its length before encoding.
         length: u64,
     },
-    /// Not kept: it was too large for every place, or was removed. Replays return the head only.
+    /// Not kept: it was too large for every place, JSON cannot carry it, or it was removed. Replays return the head only.
     Omitted {
         /// Its original length.
         length: u64,
@@ -334,6 +356,8 @@ mod tests {
         let (payload, refusal) = (Answer::payload(&1).unwrap(), Answer::refusal("no such address"));
         assert_eq!((&payload.body[..], &refusal.body[..]), (&b"1"[..], &b"no such address"[..]));
         assert!(payload.head.is_effect() && !refusal.head.is_effect());
+        let without_value = Answer::without_value();
+        assert!(without_value.head.is_effect() && without_value.has_no_value() && !payload.has_no_value());
         assert!(payload.head.is_final() && refusal.head.is_final());
     }
 

@@ -11,7 +11,9 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::Reference;
-use crate::{key::KeyHash, time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE};
+use crate::{
+    fingerprint::canonical_json, key::KeyHash, time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE,
+};
 
 /// How long all results of an operation's phases together may be, as JSON, in bytes. Duplicates read them, and each write of the
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
@@ -47,7 +49,7 @@ pub struct Phases {
 pub struct Phase {
     /// Its name.
     pub name: String,
-    /// Its result, as JSON; `None` if it was too long to be kept. Of a settled record: a digest, `sha256:` and 16 hex digits.
+    /// Its result, as JSON; `None` if it was too long to be kept, or JSON cannot carry it. Of a settled record: a digest, `sha256:` and 16 hex digits.
     pub result: Option<String>,
     /// When it was kept or noted.
     pub at: Timestamp,
@@ -103,13 +105,14 @@ impl Phase {
 /// Of a result that is a digest already, the result itself.
 const DIGEST: &str = "sha256:";
 
-/// The digest of a result as JSON. The members of an object have no order.
+/// The digest of a result as JSON. The members of an object have no order, and numbers count by their exact value.
 fn digest(result: &str) -> Cow<'_, str> {
     if result.starts_with(DIGEST) {
         return result.into();
     }
-    let json: Option<serde_json::Value> = serde_json::from_str(result).ok();
-    format!("{DIGEST}{}", KeyHash::of(&json.map_or(result.to_owned(), |json| json.to_string()))).into()
+    let canonical = canonical_json(result.as_bytes(), &[]);
+    let text = canonical.as_deref().map_or(result.into(), String::from_utf8_lossy);
+    format!("{DIGEST}{}", KeyHash::of(&text)).into()
 }
 
 impl Phases {
@@ -170,5 +173,32 @@ impl Phases {
             Phase { result, ..phase.clone() }
         };
         Self { kept: self.kept.iter().map(digested).collect(), ..Self::none(self.resume_within) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn phase(result: &str) -> Phase {
+        Phase::new("charge".to_owned(), Some(result.to_owned()), Timestamp::from_secs(1))
+    }
+
+    // T46, T71: whatever a parser makes of numbers, or of the order of members.
+    #[test]
+    fn results_differ_by_their_exact_value() {
+        for (same, as_this) in
+            [(r#"{"a":1,"b":[0.5]}"#, r#"{ "b": [5e-1], "a": 1.0 }"#), ("not JSON", "not JSON")]
+        {
+            assert!(!phase(same).differs(&phase(as_this)), "{same}");
+        }
+        for (one, other) in [
+            ("36893488147419103233", "36893488147419103234"),
+            ("0.1", "0.10000000000000000001"),
+            ("[1,2]", "[2,1]"),
+            ("null", "\"null\""),
+        ] {
+            assert!(phase(one).differs(&phase(other)), "{one}");
+        }
     }
 }

@@ -22,19 +22,16 @@ impl Reconciler for OrderReconciler {
             let mut known = phases.kept.iter().chain(&phases.noted);
             known.any(|phase| phase.name == CHARGE_PHASE)
         });
-        let (phase, result) = match is_charged {
+        let finding = match is_charged {
             false => {
                 let found = provider.find(&question.downstream_key(CHARGE_PHASE)).await?;
-                (CHARGE_PHASE, found.map(|found| serde_json::to_string(&Charging::from(found))))
+                found.map(|found| Finding::phase_executed(CHARGE_PHASE, &Charging::from(found)))
             }
             true => {
                 let found = provider.find_refund(&question.downstream_key(REFUND_PHASE)).await?;
-                (REFUND_PHASE, found.map(|refund| serde_json::to_string(&refund)))
+                found.map(|refund| Finding::phase_executed(REFUND_PHASE, &refund))
             }
         };
-        Ok(match result.transpose()? {
-            Some(result) => Finding::PhaseExecuted { phase: phase.to_owned(), result },
-            None => Finding::NotFound,
-        })
+        Ok(finding.transpose()?.unwrap_or(Finding::NotFound))
     }
 }

@@ -134,9 +134,8 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
         self
     }
 
-    /// Asks the provider about a call that an earlier execution may have made, once its key may be forgotten, or if its result was too long
-    /// to be kept. `None` means that the call was not made, and will not be: it is made then. An error leaves the question to the
-    /// next retry. Without this, the outcome is unknown.
+    /// Asks the provider about a call that an earlier execution may have made, once its key may be forgotten, or if its result was not
+    /// kept. `None` means that the call was not made, and will not be: it is made then. An error leaves the question to the next retry. Without this, the outcome is unknown.
     pub fn ask<F, A>(mut self, ask: F) -> Self
     where
         F: FnOnce(String) -> A + Send + 'a,
@@ -147,7 +146,7 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     }
 
     /// Makes the call with this phase's [downstream key](Execution::downstream_key), and keeps its result before it returns. If the result
-    /// is kept already, returns it without a call.
+    /// is kept already, returns it without a call. Either is what is read from the result's JSON, so each execution sees the same value.
     ///
     /// A refusal such as a declined card is a result: return it as a value. An error says that the call was certainly not made
     /// ([`CallError::not_executed`]), or perhaps made (what `?` means).
@@ -156,8 +155,8 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     /// [`MAX_PHASE_RESULTS`](crate::record::MAX_PHASE_RESULTS) bytes as JSON. A longer one is kept without its value.
     ///
     /// # Errors
-    /// If the call was not made, or that is not known; if its result could not be kept; if this execution has lost its record; if the
-    /// operation does not [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for
+    /// If the call was not made, or that is not known; if its result could not be kept, or JSON cannot carry it; if this execution has lost
+    /// its record; if the operation does not [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for
     /// this execution: return it.
     pub async fn call<F, C>(self, call: F) -> Result<T, PhaseError>
     where

@@ -1,6 +1,6 @@
 //! Why a call, or its phase, failed.
 
-use crate::{domain::DomainWriteError, engine::BoxError};
+use crate::{JsonError, domain::DomainWriteError, engine::BoxError};
 
 /// Why an external call has no result. `?` on any error makes [`Perhaps`](Self::Perhaps) of it.
 #[derive(Debug)]
@@ -58,9 +58,19 @@ pub enum PhaseError {
     /// The record was written by another version of the handler: another phase is kept in this one's place.
     #[error("another phase is kept in the place of this one")]
     Mismatch,
-    /// This version cannot read the result that is kept, or write its own as JSON.
+    /// This version cannot read the result that is kept.
     #[error("the result of the phase is not the JSON of its type")]
     Format(#[source] serde_json::Error),
+    /// The call was made, and JSON cannot carry its result: a mistake in the program. The phase is kept without it, so an execution that resumes has
+    /// to [ask](super::Phase::ask) for it, and its program must have a type that can be kept.
+    #[error("the call of the phase was made, but its result, of type {type_name}, cannot be kept: {why}")]
+    ResultNotKept {
+        /// The name of its type.
+        type_name: &'static str,
+        /// Why.
+        #[source]
+        why: JsonError,
+    },
     /// A write would be refused by DynamoDB.
     #[error("a domain write of the phase is wrong")]
     Write(#[from] DomainWriteError),

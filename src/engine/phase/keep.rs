@@ -1,6 +1,6 @@
 //! Keeps the results of phases, or finds them kept.
 
-use std::time::Duration;
+use std::{any::type_name, time::Duration};
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::MutexGuard;
@@ -9,6 +9,7 @@ use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
     engine::{Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied, commit::with_writes},
+    json::{self, JsonError},
     record::{Next, NotTaken, Phase, Record},
     telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
@@ -120,14 +121,27 @@ impl Opened<'_> {
         Ok(value)
     }
 
-    /// Keeps the result of the call.
-    pub(super) async fn keep<T: Serialize>(mut self, value: T) -> Result<T, PhaseError> {
-        let result = serde_json::to_string(&value).map_err(PhaseError::Format)?;
+    /// Keeps the result of the call, and returns what an execution that resumes reads from it.
+    pub(super) async fn keep<T: Serialize + DeserializeOwned>(mut self, value: T) -> Result<T, PhaseError> {
+        let (result, read) = match json::round_trip(&value) {
+            Ok((result, read)) => (Some(result), Ok(read)),
+            Err(why) => (None, Err(self.unkept(type_name::<T>(), why))),
+        };
+        drop(value);
         let record = self.phasing.record.lock().await;
         let kept = self.write(record, result, None).await;
         self.after(kept)?;
+        // If it cannot be read, it was made and is kept nevertheless: no call is open.
+        let read = read.map_err(|error| self.failed(error))?;
         self.done();
-        Ok(value)
+        Ok(read)
+    }
+
+    /// JSON cannot carry the result of the call.
+    fn unkept(&self, type_name: &'static str, why: JsonError) -> PhaseError {
+        let phase = self.name;
+        tracing::error!(phase, result_type = type_name, %why, "JSON cannot carry the result of a phase: it is not kept");
+        PhaseError::ResultNotKept { type_name, why }
     }
 
     /// Commits these writes with the recovery point. If they are refused, that is kept.
@@ -135,11 +149,11 @@ impl Opened<'_> {
         let places = |refused: &[usize]| serde_json::to_string(refused).map_err(PhaseError::Format);
         self.begin_call()?;
         let record = self.phasing.record.lock().await;
-        let committed = match self.write(record, places(&[])?, Some(&writes)).await {
+        let committed = match self.write(record, Some(places(&[])?), Some(&writes)).await {
             Kept::Denied(refused) => {
                 // Over the same revision: this write is applied, or a late try of the transaction.
                 let record = self.phasing.record.lock().await;
-                let kept = self.write(record, places(&refused)?, Some(&[])).await;
+                let kept = self.write(record, Some(places(&refused)?), Some(&[])).await;
                 self.after(kept)?;
                 Committed::Refused(refused)
             }
@@ -169,7 +183,7 @@ impl Opened<'_> {
     async fn write(
         &self,
         mut record: MutexGuard<'_, Record>,
-        result: String,
+        result: Option<String>,
         with: Option<&[DomainWrite]>,
     ) -> Kept {
         let executor = &self.phasing.executor;
@@ -177,7 +191,7 @@ impl Opened<'_> {
         let (worker, place, is_call) = (record.clone(), self.place, with.is_none());
         let with = with.unwrap_or_default();
         let references = self.phasing.references();
-        let phase = Phase::new(self.name.to_owned(), Some(result), engine.world.now());
+        let phase = Phase::new(self.name.to_owned(), result, engine.world.now());
         let phase = Phase { references, ..phase };
         let started = engine.world.instant();
         let budget = TimeBudget::at(started, self.execution.ends_at());

@@ -3,3 +3,4 @@
 mod ends;
 mod runs;
 mod transacts;
+mod values;

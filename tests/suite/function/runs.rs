@@ -364,27 +364,3 @@ async fn a_result_is_read_back_or_nothing_runs(endpoint: &str) {
     let other = guard.run(KEY, 1, async |_, _: u8| -> Result<Shipment, Failure> { panic!("it ran") }).await;
     assert!(matches!(other, Err(RunError::ResultUnreadable(_))), "{other:?}");
 }
-
-// Their values are no JSON, so nothing would tell a retry from another call, or what was returned.
-#[apply(on_each_store)]
-async fn what_is_not_json_is_refused_or_unknown(endpoint: &str) {
-    type Pairs = std::collections::HashMap<(u8, u8), u8>;
-    let guarded = Guarded::on(endpoint).await;
-    let guard = guard(&guarded);
-    let pairs = Pairs::from([((1, 2), 3)]);
-    let input = pairs.clone();
-    let refused =
-        guard.run(KEY, input, async |_, _: Pairs| -> Result<u8, Failure> { panic!("it ran") }).await;
-    assert!(matches!(refused, Err(RunError::Input(_))), "{refused:?}");
-    assert_eq!(state(&guarded).await, "absent");
-    #[derive(Debug, Deserialize)]
-    struct Opaque;
-    impl Serialize for Opaque {
-        fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            Pairs::from([((1, 2), 3)]).serialize(serializer)
-        }
-    }
-    let lost = guard.run(KEY, 1, async |_, _: u8| Ok::<_, Failure>(Opaque)).await;
-    assert!(matches!(lost, Err(RunError::Unknown { source: Some(_), .. })), "{lost:?}");
-    assert_eq!(state(&guarded).await, "unknown");
-}
