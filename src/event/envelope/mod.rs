@@ -25,8 +25,8 @@ pub enum Envelope {
     Sns,
     /// An event of EventBridge. Its body is `detail`. Its id is `source` and `id`, another one for each publication.
     ///
-    /// An event of S3 has an id of its own, that of the publication aside: `detail-type`, the bucket, the object's key, version and `sequencer`;
-    /// without a sequencer, its `etag`, the `time` and the `request-id`.
+    /// An event of S3 has S3's own id instead, the same in each publication: `detail-type`, the bucket, the object's key, version and
+    /// `sequencer`; without a sequencer its `etag`, the `time` and the `request-id`. Without these too, it has the publication's.
     EventBridge,
     /// An event notification of S3, the innermost envelope. Its body is the one record in it. Its id is the event's name, the bucket, the
     /// object's key, version and `sequencer`. Only events of objects that are created or deleted have a sequencer. The id of another event has

@@ -75,7 +75,7 @@ async fn two_facts_are_never_one_in_any_envelope() {
 
 // Of what S3's own id does not tell apart, the publication is the id: better twice than never.
 #[tokio::test]
-async fn an_event_without_an_id_of_its_own_has_that_of_its_publication() {
+async fn an_event_without_an_own_id_has_that_of_its_publication() {
     let trail = json!({ "eventSource": "s3.amazonaws.com", "eventName": "PutObject", "requestParameters": { "key": "a" } });
     let mut moved = object_created("a", "");
     moved["request-id"] = json!("");

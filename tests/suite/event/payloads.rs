@@ -127,7 +127,7 @@ async fn a_payload_is_loaded_wherever_its_pointer_is_in_the_envelopes() {
 }
 
 #[tokio::test]
-async fn a_payload_that_cannot_be_used_is_dead_and_its_letter_has_the_pointer() {
+async fn an_unusable_payload_is_dead_and_its_letter_has_the_pointer() {
     let s3 = LocalS3::with_bucket(BUCKET).await;
     s3.client.create_bucket().bucket("secrets").send().await.expect("a bucket");
     put(&s3, "secrets", "1", parcel("p-1").to_string()).await;
@@ -188,7 +188,7 @@ async fn a_payload_that_cannot_be_used_is_dead_and_its_letter_has_the_pointer() 
 
 // T65, T66: nothing is begun, and the rest of the group waits behind it.
 #[tokio::test]
-async fn while_s3_is_away_a_message_is_handed_back_as_often_as_it_takes() {
+async fn while_s3_is_away_messages_are_handed_back() {
     let s3 = LocalS3::with_bucket(BUCKET).await;
     put(&s3, BUCKET, "1", parcel("p-1").to_string()).await;
     let (queue, runs) = (fifo(), Counter::default());
