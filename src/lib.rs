@@ -68,7 +68,7 @@
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`] as an argument.
 //! - `lambda`: triggers, log, metrics and environment variables of functions, and the functions `stale`, `reconcile` and
 //!   `webhook`.
-//! - `s3`: keeps response bodies over 400 KB in S3.
+//! - `s3`: keeps response bodies over 400 KB in S3; loads payloads of messages from there.
 //! - `sqs`: queues in SQS.
 //! - `eventbridge`: EventBridge buses as targets of the outbox.
 //! - `conformance`: the suite that every store must pass, for a custom store.

@@ -10,7 +10,6 @@ use super::{
     Consumer, DeadMessage,
     consumer::{Done, Job, Work},
     disposition::{Disposition, Tries},
-    envelope::Opened,
     message::{Message, Received, SQS},
 };
 use crate::{
@@ -74,7 +73,9 @@ impl Consumer {
         let context = Arc::new(context);
         let mut lanes: Vec<Vec<Planned>> = Vec::new();
         let mut known = HashMap::new();
-        let planned: Vec<_> = records.iter().map(|raw| self.plan(Received::read(raw))).collect();
+        // Boxed, because the compiler does not see that they may be sent.
+        let plans: Vec<_> = records.iter().map(|raw| self.plan(Received::read(raw), until).boxed()).collect();
+        let planned: Vec<_> = stream::iter(plans).buffered(self.at_once).collect().await;
         if let Some(first) = planned.first()
             && planned.iter().all(|planned| matches!(planned.plan, Plan::Foreign))
         {
@@ -103,12 +104,12 @@ impl Consumer {
     }
 
     /// What is to be done about a message, before anything is done.
-    fn plan(&self, received: Received) -> Planned {
-        let plan = self.planned(&received);
+    async fn plan(&self, received: Received, until: Instant) -> Planned {
+        let plan = self.planned(&received, until).await;
         Planned { received, plan }
     }
 
-    fn planned(&self, received: &Received) -> Plan {
+    async fn planned(&self, received: &Received, until: Instant) -> Plan {
         let Received { message, queue, kind, unusable, .. } = received;
         let named = queue.as_deref().and_then(|arn| arn.rsplit(':').next());
         if kind.as_deref() != Some(SQS) || named != Some(&*self.queue) {
@@ -125,13 +126,19 @@ impl Consumer {
         if let Some(reason) = unusable {
             return dead(reason.clone());
         }
-        let message = match self.envelope.open(message.clone()) {
-            Opened::Message(message) => message,
-            Opened::Nothing => return Plan::See(Disposition::Acknowledged),
-            Opened::Unusable(reason) => return dead(reason.to_owned()),
+        let message = match self.open(message.clone(), until).await {
+            Ok(Some(message)) => message,
+            Ok(None) => return Plan::See(Disposition::Acknowledged),
+            Err(error) => {
+                return Plan::See(Disposition::of(
+                    &Err(error),
+                    self.tries(message, None),
+                    self.world.nonce(),
+                ));
+            }
         };
         match self.key.key(&message) {
-            Ok(key) => Plan::Run { key, message },
+            Ok(key) => Plan::Run { key, message: Box::new(message) },
             Err(reason) => dead(reason),
         }
     }
@@ -167,8 +174,6 @@ impl Consumer {
         work: &Work,
     ) -> Option<Duration> {
         let nonce = self.world.nonce();
-        let tries =
-            |attempts| Tries { receives: received.receives, attempts, max_attempts: self.max_attempts };
         let disposition = match plan {
             Plan::See(disposition) => disposition,
             Plan::Run { key, message } => {
@@ -181,7 +186,7 @@ impl Consumer {
                 let done =
                     done.instrument(tracing::info_span!("message", queue = &*self.queue, message_id)).await;
                 let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked());
-                Disposition::of(&ended, tries(attempts), nonce)
+                Disposition::of(&ended, self.tries(received, attempts), nonce)
             }
             Plan::Foreign => return None,
         };
@@ -236,6 +241,10 @@ impl Consumer {
                 }
             }
         }
+    }
+
+    fn tries(&self, received: &Message, attempts: Option<u32>) -> Tries {
+        Tries { receives: received.receives, attempts, max_attempts: self.max_attempts }
     }
 
     /// Hands messages back.

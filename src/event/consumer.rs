@@ -10,6 +10,8 @@ use lambda_runtime::{Context, Error, LambdaEvent, service_fn};
 use serde::{Serialize, de::DeserializeOwned};
 use tower_service::Service;
 
+#[cfg(feature = "s3")]
+use super::payload::Payloads;
 use super::{Envelope, KeyFrom, Message, Source, message::FIFO};
 use crate::{
     engine::Execution,
@@ -61,7 +63,10 @@ pub struct Consumer {
     /// The source's name.
     pub(super) queue: Arc<str>,
     pub(super) key: KeyFrom,
-    pub(super) envelope: Envelope,
+    /// From outside in.
+    pub(super) envelopes: Arc<[Envelope]>,
+    #[cfg(feature = "s3")]
+    pub(super) payloads: Option<Payloads>,
     pub(super) at_once: usize,
     pub(super) max_attempts: u32,
     pub(super) world: Arc<dyn World>,
@@ -94,16 +99,43 @@ impl Consumer {
             queue: source.name().into(),
             source: Arc::new(source),
             key,
-            envelope: Envelope::None,
+            envelopes: Arc::default(),
+            #[cfg(feature = "s3")]
+            payloads: None,
             at_once: AT_ONCE,
             max_attempts: MAX_ATTEMPTS,
             world: Arc::new(SystemWorld),
         }
     }
 
-    /// Opens what another service wrapped around each message. Default: nothing.
-    pub fn envelope(self, envelope: Envelope) -> Self {
-        Self { envelope, ..self }
+    /// Opens what other services wrapped around each message, from outside in: `[Envelope::Sns, Envelope::S3]` for notifications of S3 that
+    /// SNS delivers to the queue. Default: nothing.
+    ///
+    /// # Panics
+    /// If no message can be in these.
+    pub fn envelopes(self, envelopes: impl IntoIterator<Item = Envelope>) -> Self {
+        let envelopes: Arc<[_]> = envelopes.into_iter().collect();
+        Envelope::assert_nested(&envelopes);
+        Self { envelopes, ..self }
+    }
+
+    /// Loads the payloads that Amazon's extended clients of SQS and SNS keep in these buckets, of 8 MiB each at most, before anything else is
+    /// done. The body of such a message is the payload; its key and its fingerprint are of that. Without this, the message goes to the dead
+    /// letters, as does one whose payload is in another bucket, is not there, is longer, or is not text.
+    ///
+    /// Whoever sends a message chooses the object: keep nothing else in these buckets. Needs `s3:GetObject` on their objects, and
+    /// `s3:ListBucket` on the buckets: without it, S3 does not say that an object is missing. Give the client time-outs. Objects are not
+    /// deleted: a lifecycle rule may do that, a day or more after a message can come for the last time.
+    ///
+    /// # Panics
+    /// If there are no buckets.
+    #[cfg(feature = "s3")]
+    pub fn payloads_in(
+        self,
+        client: aws_sdk_s3::Client,
+        buckets: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self { payloads: Some(Payloads::new(client, buckets)), ..self }
     }
 
     /// How many messages of a batch run at once. Default: 10.
@@ -174,8 +206,8 @@ impl Consumer {
 
     /// A function that does this work for each message.
     pub(super) fn function(self, work: Work) -> impl SqsFunction {
-        let has_attributes = !matches!(self.envelope, Envelope::EventBridge | Envelope::S3);
-        self.key.assert_found(self.envelope != Envelope::None, self.queue.ends_with(FIFO), has_attributes);
+        let has_attributes = self.envelopes.last().is_none_or(|innermost| innermost.has_attributes());
+        self.key.assert_found(!self.envelopes.is_empty(), self.queue.ends_with(FIFO), has_attributes);
         service_fn(move |event: LambdaEvent<Event>| -> BoxFuture<'static, _> {
             let (consumer, work) = (self.clone(), work.clone());
             Box::pin(async move { consumer.batch(&event.payload, event.context, &work).await })

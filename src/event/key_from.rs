@@ -55,7 +55,10 @@ impl KeyFrom {
         Self::all([Self::body("/source"), Self::body("/id")])
     }
 
-    /// The id that the [envelope](super::Envelope) gives to the message.
+    /// The id that the innermost [envelope](super::Envelope) gives to the message.
+    ///
+    /// One of S3 is of the event. One of SNS or EventBridge is of a *publication*: whoever publishes one fact twice, such as a publisher that
+    /// repeats a call whose answer was lost, gives it two ids, and it has two effects. If the message itself says which fact it is, take that.
     pub const fn envelope() -> Self {
         Self(From::Envelope)
     }
@@ -104,7 +107,7 @@ impl KeyFrom {
                 several.iter().for_each(|from| from.assert_found(has_envelope, is_fifo, has_attributes));
             }
             From::Envelope => {
-                assert!(has_envelope, "KeyFrom::envelope() needs an envelope: set Consumer::envelope")
+                assert!(has_envelope, "KeyFrom::envelope() needs an envelope: set Consumer::envelopes")
             }
             From::DeduplicationId => {
                 assert!(is_fifo, "KeyFrom::deduplication_id() needs a FIFO queue, whose name ends in .fifo");

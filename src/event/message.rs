@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use aws_lambda_events::sqs::SqsMessage;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use crate::store::stream::text_member;
@@ -16,7 +17,7 @@ pub(super) const DEDUPLICATION_ID: &str = "idempotency-deduplication-id";
 /// How the name of a FIFO queue ends.
 pub(super) const FIFO: &str = ".fifo";
 
-/// A message of a queue, without its envelope.
+/// A message of a queue, without its envelopes.
 #[derive(Clone, Default, derive_more::Debug)]
 // Bodies and attributes do not belong in logs.
 #[debug("Message({:?})", id)]
@@ -24,13 +25,13 @@ pub(super) const FIFO: &str = ".fifo";
 pub struct Message {
     /// SQS's id of the message. A redrive gives it another one.
     pub id: Option<String>,
-    /// What was sent; if there was an envelope, what was in it.
+    /// What was sent; if there were envelopes, what was in the innermost one; if it was a pointer, its payload.
     pub body: String,
-    /// Its message attributes that are text, or those of its envelope.
+    /// Its message attributes that are text, or those of its innermost envelope.
     pub attributes: HashMap<String, String>,
-    /// Its message attributes that are bytes.
+    /// The same for bytes.
     pub binary_attributes: HashMap<String, Vec<u8>>,
-    /// What identifies it within its envelope: see [`Envelope`](super::Envelope).
+    /// What identifies it within its innermost envelope: see [`Envelope`](super::Envelope).
     pub envelope_id: Option<Vec<String>>,
     /// Its group, in a FIFO queue.
     pub group: Option<String>,
@@ -38,6 +39,22 @@ pub struct Message {
     pub deduplication_id: Option<String>,
     /// How often it was received, this time included.
     pub receives: u32,
+}
+
+impl Message {
+    /// What is in an envelope around this message: a body with this id. Attributes are the envelope's affair.
+    pub(super) fn holding(&self, body: String, envelope_id: Vec<String>) -> Self {
+        Self {
+            id: self.id.clone(),
+            body,
+            attributes: HashMap::new(),
+            binary_attributes: HashMap::new(),
+            envelope_id: Some(envelope_id),
+            group: self.group.clone(),
+            deduplication_id: self.deduplication_id.clone(),
+            receives: self.receives,
+        }
+    }
 }
 
 /// A message with what is needed to end it.
@@ -52,6 +69,29 @@ pub(super) struct Received {
     /// Why it cannot be used, if so.
     pub(super) unusable: Option<String>,
 }
+
+/// A message as Lambda hands it over. Any member may be missing or null, and there may be others.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SqsMessage {
+    message_id: Option<String>,
+    receipt_handle: Option<String>,
+    body: Option<String>,
+    attributes: Option<HashMap<String, Option<String>>>,
+    message_attributes: Option<HashMap<String, Option<MessageAttribute>>>,
+    #[serde(rename = "eventSourceARN")]
+    event_source_arn: Option<String>,
+    event_source: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct MessageAttribute {
+    string_value: Option<String>,
+    binary_value: Option<String>,
+}
+
+const NOT_OF_SQS: &str = "the message is not as SQS writes it";
 
 impl Received {
     /// Reads one record of a batch. One that is not as AWS documents it is unusable, but keeps what can be read of it.
@@ -68,7 +108,7 @@ impl Received {
                 let group = group.filter(|_| queue.as_deref().is_some_and(|arn| arn.ends_with(FIFO)));
                 let body = body.unwrap_or_default();
                 let message = Message { id, body, group, receives: 1, ..Message::default() };
-                let unusable = Some("the message is not as SQS writes it".to_owned());
+                let unusable = Some(NOT_OF_SQS.to_owned());
                 Self { message, receipt, queue, kind, unusable }
             }
         }
@@ -81,18 +121,22 @@ impl Received {
 
     fn of(message: SqsMessage) -> Self {
         let (mut text, mut binary) = (HashMap::new(), HashMap::new());
-        for (name, value) in message.message_attributes {
-            match (value.string_value, value.binary_value) {
-                (Some(value), _) => drop(text.insert(name, value)),
-                (None, Some(bytes)) => drop(binary.insert(name, bytes.0)),
-                (None, None) => {}
+        let mut unusable = message.body.is_none().then_some("the message has no body");
+        for (name, value) in message.message_attributes.unwrap_or_default() {
+            match value.map(|value| (value.string_value, value.binary_value)) {
+                Some((Some(value), _)) => drop(text.insert(name, value)),
+                Some((None, Some(bytes))) => match BASE64_STANDARD.decode(bytes) {
+                    Ok(bytes) => drop(binary.insert(name, bytes)),
+                    Err(_) => unusable = Some(NOT_OF_SQS),
+                },
+                Some((None, None)) | None => {}
             }
         }
+        let mut attributes = message.attributes.unwrap_or_default();
         // If it comes back from the dead letters, it has another one of the queue's.
         let deduplication_id = text.remove(DEDUPLICATION_ID);
-        let system = |name: &str| message.attributes.get(name).cloned();
+        let mut system = |name: &str| attributes.remove(name).flatten();
         let is_fifo = message.event_source_arn.as_ref().is_some_and(|arn| arn.ends_with(FIFO));
-        let unusable = message.body.is_none().then(|| "the message has no body".to_owned());
         Self {
             message: Message {
                 id: message.message_id.filter(|id| !id.is_empty()),
@@ -108,7 +152,7 @@ impl Received {
             receipt: message.receipt_handle,
             queue: message.event_source_arn,
             kind: message.event_source,
-            unusable,
+            unusable: unusable.map(str::to_owned),
         }
     }
 }

@@ -15,7 +15,8 @@
 //! 3. So do messages of one key. Other messages run at once, as many as [`Consumer::at_once`] says.
 //! 4. The key is what *you* say identifies the effect: see [`KeyFrom`]. It is never SQS's message id, because a redrive from the dead
 //!    letters gives a message another one, and an effect with an unknown outcome would run again.
-//! 5. Only messages that are handed back are reported to Lambda, each by its id. If one has none, the invocation fails, and all come again.
+//! 5. What is around a message is opened first: [envelopes](Consumer::envelopes) of other services, pointers to payloads in S3.
+//! 6. Only messages that are handed back are reported to Lambda, each by its id. If one has none, the invocation fails, and all come again.
 
 mod batch;
 mod consumer;
@@ -24,7 +25,9 @@ mod envelope;
 mod invocation;
 mod key_from;
 mod message;
+mod open;
 mod outbox;
+mod payload;
 mod route;
 mod source;
 mod sqs;

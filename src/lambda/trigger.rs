@@ -54,8 +54,11 @@ impl Event {
             #[serde(borrow)]
             job: Option<&'a RawValue>,
         }
-        let parts: Parts<'_> = serde_json::from_str(self.0.get())
-            .map_err(|_| refuse("it is not an object with Records or a job"))?;
+        let parts = match self.is_list() {
+            true => Parts { records: Some(&self.0), job: None },
+            false => serde_json::from_str(self.0.get())
+                .map_err(|_| refuse("it is not an object with Records or a job"))?,
+        };
         match (parts.records, parts.job) {
             (None, None) => Err(refuse("it has neither Records nor a job")),
             (Some(_), Some(_)) => Err(refuse("it has both Records and a job")),
@@ -85,9 +88,17 @@ impl Event {
             #[serde(rename = "Records", borrow)]
             records: &'a RawValue,
         }
+        if self.is_list() {
+            return list(&self.0);
+        }
         let batch: Batch<'_> =
             serde_json::from_str(self.0.get()).map_err(|_| refuse("it is not an object with Records"))?;
         list(batch.records)
+    }
+
+    /// Whether it is a bare list of records, as EventBridge Pipes hands over a batch.
+    fn is_list(&self) -> bool {
+        self.0.get().starts_with('[')
     }
 }
 
@@ -235,6 +246,20 @@ mod tests {
         assert!(of(&[]).expect("nothing failed").identifiers().is_empty());
         for ids in [[Some("a"), None], [Some("a"), Some("")]] {
             assert!(of(&ids).is_err(), "{ids:?}");
+        }
+    }
+
+    #[test]
+    fn a_bare_list_of_records_is_a_batch_of_its_source() {
+        let trigger = |records: serde_json::Value| {
+            let event: Event = serde_json::from_value(records).unwrap();
+            event.trigger("poll")
+        };
+        let of = |source: &str| json!([{ "new": 1 }, { "eventSource": source }]);
+        assert!(matches!(trigger(of(QUEUE)), Ok(Trigger::Messages(records)) if records.len() == 2));
+        assert!(matches!(trigger(of(TABLE)), Ok(Trigger::Stream(records)) if records.len() == 2));
+        for other in [of("aws:kinesis"), json!([]), json!(["poll"]), json!([{ "job": "poll" }])] {
+            assert!(trigger(other.clone()).is_err(), "{other}");
         }
     }
 

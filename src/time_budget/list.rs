@@ -227,6 +227,9 @@ list! {
     /// A message whose function did nothing, or a deferred report that was not written, comes again after 1 s, each time twice as late, up to 15 minutes.
     pub(crate) const HANDED_BACK: Backoff = Backoff { first: seconds(1), factor: 2, max: minutes(15) };
 
+    /// Loading a message's payload from S3 may take this long. Then the message comes again.
+    pub const PAYLOAD_TIMEOUT: Duration = seconds(10);
+
     /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.
     pub(crate) const LEASE_OVER: Duration = seconds(2);
 

@@ -51,7 +51,7 @@ async fn configured() -> Result<(Consumer, Guard, Shipments), Error> {
     let shipments = Shipments::new(&lambda::text("ORDERS_TABLE")?);
     let aws = lambda::aws().await;
     let queue = SqsSource::from_env(&aws, "SHIPMENTS_QUEUE_URL", "SHIPMENTS_DEAD_LETTERS_QUEUE_URL")?;
-    let consumer = Consumer::new(queue, KeyFrom::cloud_event()).envelope(Envelope::EventBridge);
+    let consumer = Consumer::new(queue, KeyFrom::cloud_event()).envelopes([Envelope::EventBridge]);
     let operation = Operation::new(SHIP).retain(RETENTION).effects_in_transaction();
     // Each message has its own tenant in place of this one.
     let guard = Guard::new(DynamoDbStore::from_env().await?, operation, Tenant::parse("none")?);

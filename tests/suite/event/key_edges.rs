@@ -87,6 +87,8 @@ fn a_consumer_with_a_mistake_does_not_start() {
     let hour = Duration::from_secs(3600);
     let secrets = Secrets::parse("a-secret-that-both-sides-share-and-keep").expect("secrets");
     let signed = Operation::new(SHIP).refuse_older_than(hour, KeyTime::Signed(secrets));
+    let s3 = aws_sdk_s3::Config::builder().behavior_version(aws_sdk_s3::config::BehaviorVersion::latest());
+    let client = aws_sdk_s3::Client::from_conf(s3.build());
     let mistakes = [
         ("at_once(0)", refuses_to_start(|| of(KeyFrom::body("/id")).at_once(0))),
         ("max_attempts(0)", refuses_to_start(|| of(KeyFrom::body("/id")).max_attempts(0))),
@@ -94,19 +96,31 @@ fn a_consumer_with_a_mistake_does_not_start() {
         ("KeyFrom::body(\"\")", refuses_to_start(|| KeyFrom::body(""))),
         ("/a~2", refuses_to_start(|| KeyFrom::body("/a~2"))),
         ("at least one part", refuses_to_start(|| KeyFrom::all([]))),
-        ("Consumer::envelope", refuses_to_start(|| of(KeyFrom::envelope()).sqs(memory(), nothing))),
-        ("Consumer::envelope", refuses_to_start(|| of(deep()).sqs(memory(), nothing))),
+        ("Consumer::envelopes", refuses_to_start(|| of(KeyFrom::envelope()).sqs(memory(), nothing))),
+        ("Consumer::envelopes", refuses_to_start(|| of(deep()).sqs(memory(), nothing))),
         (".fifo", refuses_to_start(|| of(KeyFrom::deduplication_id()).sqs(memory(), nothing))),
         ("attribute(\"key\")", refuses_to_start(|| invocation(memory(), KeyFrom::attribute("key"), nothing))),
         ("envelope", refuses_to_start(|| invocation(memory(), KeyFrom::envelope(), nothing))),
         (".fifo", refuses_to_start(|| invocation(memory(), KeyFrom::deduplication_id(), nothing))),
+        ("innermost", refuses_to_start(|| of(KeyFrom::envelope()).envelopes([Envelope::S3, Envelope::Sns]))),
+        (
+            "Envelope::EventBridge alone",
+            refuses_to_start(|| of(KeyFrom::envelope()).envelopes([Envelope::EventBridge, Envelope::S3])),
+        ),
+        (
+            "attribute(\"key\")",
+            refuses_to_start(|| {
+                of(KeyFrom::attribute("key")).envelopes([Envelope::Sns, Envelope::S3]).sqs(memory(), nothing)
+            }),
+        ),
+        ("without a bucket", refuses_to_start(|| of(KeyFrom::content()).payloads_in(client, [""; 0]))),
         ("KeyTime::Signed", refuses_to_start(|| Guard::new(MemoryStore::new(), signed, tenant()))),
     ];
     for (expected, message) in &mistakes {
         assert!(message.contains(expected), "{expected}: {message}");
     }
     // The same keys where there are such messages.
-    drop(of(deep()).envelope(Envelope::Sns).sqs(memory(), nothing));
+    drop(of(deep()).envelopes([Envelope::Sns]).sqs(memory(), nothing));
     drop(Consumer::new(fifo(), KeyFrom::deduplication_id()).sqs(memory(), nothing));
     drop(of(KeyFrom::attribute("key")).sqs(memory(), nothing));
 }

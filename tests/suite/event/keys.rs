@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::{consumer, fifo, guard, parcel, queue, record_key, ships};
 use crate::support::{
+    envelopes::{bus, object_created, s3, s3_record, s3_test, sns},
     guarded::Guarded,
     http::Counter,
     messages::{deliver, message, of_group},
@@ -76,40 +77,35 @@ async fn a_key_of_the_content_ignores_how_json_is_written(endpoint: &str) {
     assert_eq!(run(&guarded, consumer, &messages).await, 2);
 }
 
-// The id of SQS differs in each case: it is no key.
+// T72: the id of SQS differs in each case, and so does that of each envelope but the innermost one.
 #[apply(on_each_store)]
 async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
-    let order = r#"{"id":"o-1","amount":17}"#;
-    let sns = json!({
-        "Type": "Notification", "MessageId": "sns-1", "TopicArn": "arn:aws:sns:us-east-2:123456789012:orders",
-        "Message": order, "Timestamp": "2019-01-02T12:45:07.000Z", "SignatureVersion": "1", "Signature": "tcc6faL2yUC6dgZdmrwh1Y4cGa/ebXEkAi6RibDsvpi+tE/1+82j...65r==",
-        "MessageAttributes": { "shop": { "Type": "String", "Value": "tea" } }
-    });
-    let bus = json!({
-        "version": "0", "id": "e-1", "detail-type": "order.placed", "source": "shop", "account": "123456789012",
-        "time": "2026-01-01T00:00:00Z", "region": "us-east-2", "resources": [], "detail": { "id": "o-1", "amount": 17 }
-    });
-    let s3 = json!({ "Records": [{
-        "eventVersion": "2.1", "eventSource": "aws:s3", "awsRegion": "us-east-2", "eventTime": "2019-09-03T19:37:27.192Z",
-        "eventName": "ObjectCreated:Put", "s3": {
-            "s3SchemaVersion": "1.0", "configurationId": "828aa6fc-f7b5-4305-8584-487c791949c1",
-            "bucket": { "name": "lake", "arn": "arn:aws:s3:::lake" },
-            "object": { "key": "b21b84d653bb07b05b1e6b33684dc11b", "size": 1305107, "eTag": "b21b84d6", "sequencer": "0C0F6F405D6ED209E1" }
-        }
-    }] });
-    let cases: [(Envelope, Value, &[&str], &str); 3] = [
-        (Envelope::Sns, sns, &["sns-1"], "/amount"),
-        (Envelope::EventBridge, bus, &["shop", "e-1"], "/amount"),
+    use Envelope::{EventBridge, S3, Sns};
+    let order = json!({ "id": "o-1", "amount": 17 });
+    let created = s3(&[s3_record("a b.pdf", "0C0F")]);
+    let of_record: &[&str] = &["ObjectCreated:Put.", "lake.", "a b.pdf.", ".", "0C0F."];
+    let cases: [(&[Envelope], [Value; 2], &[&str], &str); 7] = [
+        (&[Sns], ["sns-1", "sns-1"].map(|id| sns(id, &order)), &["sns-1"], "/amount"),
+        (&[EventBridge], ["e-1", "e-1"].map(|id| bus(id, "shop", &order)), &["shop", "e-1"], "/amount"),
+        (&[S3], [created.clone(), created.clone()], of_record, "/s3/object/size"),
+        (&[Sns, S3], ["sns-1", "sns-2"].map(|id| sns(id, &created)), of_record, "/s3/object/size"),
         (
-            Envelope::S3,
-            s3,
-            &["ObjectCreated:Put.", "lake.", "b21b84d653bb07b05b1e6b33684dc11b.", ".", "0C0F6F405D6ED209E1."],
-            "/s3/object/size",
+            &[Sns, EventBridge],
+            ["sns-1", "sns-2"].map(|id| sns(id, bus("e-1", "shop", &order))),
+            &["shop", "e-1"],
+            "/amount",
         ),
+        (
+            &[EventBridge],
+            ["e-1", "e-2"].map(|id| bus(id, "aws.s3", &object_created("a b.pdf", "0C0F"))),
+            &["Object Created.", "lake.", "a b.pdf.", "v-1.", "0C0F."],
+            "/object/size",
+        ),
+        (&[Sns, Sns], ["sns-1", "sns-2"].map(|id| sns(id, sns("sns-3", &order))), &["sns-3"], "/amount"),
     ];
-    for (envelope, body, key, member) in cases {
+    for (envelopes, bodies, key, member) in cases {
         let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-        let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelope(envelope);
+        let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelopes(envelopes.iter().copied());
         let counted = runs.clone();
         let function = move |_, input: Value| {
             assert!(input.pointer(member).is_some(), "{input}");
@@ -117,13 +113,17 @@ async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
             async { Ok::<_, Failure>(()) }
         };
         let consumer = consumer.sqs(guard(&guarded), function);
-        for id in ["m-1", "m-2"] {
-            assert!(deliver(&consumer, &[message(id, &body)]).await.expect("an answer").is_empty());
+        let [first, second] = bodies;
+        // T64: twice in one batch, and again in another.
+        let batch = [message("m-1", &first), message("m-2", &second), message("m-2", &second)];
+        for batch in [&batch[..], &[message("m-3", &second)]] {
+            assert!(deliver(&consumer, batch).await.expect("an answer").is_empty());
         }
-        assert!(guarded.record(&record_key(key)).await.is_some(), "{envelope:?}");
+        assert!(guarded.record(&record_key(key)).await.is_some(), "{envelopes:?}");
+        assert_eq!((runs.count(), guarded.number_of_items().await), (1, 1), "{envelopes:?}");
         // Without its envelope, the same content is not a message.
-        assert!(deliver(&consumer, &[message("m-3", order)]).await.expect("an answer").is_empty());
-        assert_eq!((runs.count(), queue.take_dead().len()), (1, 1), "{envelope:?}");
+        assert!(deliver(&consumer, &[message("m-4", &order)]).await.expect("an answer").is_empty());
+        assert_eq!((runs.count(), queue.take_dead().len()), (1, 1), "{envelopes:?}");
     }
 }
 
@@ -155,7 +155,7 @@ async fn two_events_of_one_s3_object_are_never_one(endpoint: &str) {
         .enumerate()
         .map(|(n, event)| message(&n.to_string(), json!({ "Records": [event] })))
         .collect();
-    let consumer = || Consumer::new(queue.clone(), KeyFrom::envelope()).envelope(Envelope::S3);
+    let consumer = || Consumer::new(queue.clone(), KeyFrom::envelope()).envelopes([Envelope::S3]);
     assert_eq!(run(&guarded, consumer(), &messages).await, 3, "the last one is the first one again");
     for time in [json!(""), Value::Null] {
         let mut event = tagged("", request);
@@ -172,10 +172,16 @@ async fn two_events_of_one_s3_object_are_never_one(endpoint: &str) {
 #[apply(on_each_store)]
 async fn the_test_event_of_s3_is_acknowledged(endpoint: &str) {
     let (guarded, queue) = (Guarded::on(endpoint).await, queue());
-    let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelope(Envelope::S3);
-    let test = json!({ "Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake" });
-    assert_eq!(run(&guarded, consumer, &[message("m-1", test)]).await, 0);
-    assert!(queue.take_dead().is_empty());
+    let nested: [(&[Envelope], Value); 3] = [
+        (&[Envelope::S3], s3_test()),
+        (&[Envelope::Sns, Envelope::S3], sns("sns-1", s3_test())),
+        (&[Envelope::Sns, Envelope::Sns, Envelope::S3], sns("sns-1", sns("sns-2", s3_test()))),
+    ];
+    for (envelopes, test) in nested {
+        let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelopes(envelopes.iter().copied());
+        assert_eq!(run(&guarded, consumer, &[message("m-1", test)]).await, 0);
+        assert!(queue.take_dead().is_empty(), "{envelopes:?}");
+    }
 }
 
 // R2

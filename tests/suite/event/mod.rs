@@ -1,11 +1,14 @@
 //! The guard of messages: what is run, and what the queue sees.
 
 mod batches;
+mod envelopes;
 mod invocations;
 mod key_edges;
 mod keys;
 mod outcomes;
 mod panics;
+mod payloads;
+mod pipes;
 mod route_ends;
 mod route_layers;
 mod routes;

@@ -11,6 +11,7 @@ pub mod counts;
 pub mod dynamodb_local;
 pub mod elasticmq;
 pub mod embedded;
+pub mod envelopes;
 pub mod events;
 pub mod faults;
 pub mod function;

@@ -85,7 +85,7 @@ async fn a_consumer_logs_and_debugs_no_data_of_its_messages(endpoint: &str) {
         seen.lock().unwrap().push(format!("{message:?}"));
         Tenant::parse(&tenant).ok()
     };
-    let opened = consumer.clone().envelope(Envelope::Sns);
+    let opened = consumer.clone().envelopes([Envelope::Sns]);
     let consumer = consumer.max_attempts(1).sqs_of_tenants(resolve, guard(&guarded, &secrets), ship);
     let opened = opened.sqs(guard(&guarded, &secrets), ship);
     let mut bodies = bodies(&secrets, "message");

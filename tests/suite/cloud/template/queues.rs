@@ -2,10 +2,12 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     time::Duration,
 };
 
 use lambda_idempotency::internal::Backoff;
+use local::yaml;
 use serde_json::{Value, json};
 
 use super::{FUNCTION, QUEUE, Resource, list, members, referred, resource, resources};
@@ -94,6 +96,37 @@ fn a_batch_of_changes_that_cannot_be_read_becomes_a_dead_letter() {
 fn two_functions_read_the_stream() {
     let readers = events("DynamoDB").into_iter().map(|(function, _)| function.name);
     assert_eq!(readers.collect::<Vec<_>>(), ["OutboxFunction", "StaleFunction"]);
+}
+
+// T65: without it, Lambda takes every answer for a success, and deletes what was handed back.
+#[test]
+fn each_mapping_of_every_template_reports_its_failures() {
+    let mut mappings = 0;
+    for folder in ["infra", "starter", "starter/infra"] {
+        let path = format!("{}/../{folder}", env!("CARGO_MANIFEST_DIR"));
+        let files = fs::read_dir(path).expect("a folder").map(|file| file.expect("a file").path());
+        for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "yaml")) {
+            let template = yaml::parse(&fs::read_to_string(&file).expect("text")).expect("YAML");
+            for (name, resource) in members(&template["Resources"]) {
+                let properties = &resource["Properties"];
+                let events = members(&properties["Events"]).map(|(_, event)| event);
+                let of_a_batch = |event: &&Value| {
+                    ["SQS", "DynamoDB", "Kinesis", "AWS::Lambda::EventSourceMapping"]
+                        .map(Value::from)
+                        .contains(&event["Type"])
+                };
+                for mapping in events.chain([resource]).filter(of_a_batch) {
+                    let kinds = &mapping["Properties"]["FunctionResponseTypes"];
+                    assert_eq!(kinds, &json!(["ReportBatchItemFailures"]), "{name} in {}", file.display());
+                    mappings += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(
+        mappings, 17,
+        "infra and starter each have five in idempotency.yaml, and five or two of their own"
+    );
 }
 
 #[test]

@@ -1,0 +1,79 @@
+//! Events of EventBridge
+//! ([format](https://docs.aws.amazon.com/eventbridge/latest/ref/overiew-event-structure.html)).
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::s3::ObjectEvent;
+use crate::event::Message;
+
+/// The source of S3's events. AWS refuses it to all others.
+const S3: &str = "aws.s3";
+
+#[derive(Deserialize)]
+struct BusEvent<'a> {
+    id: String,
+    source: String,
+    #[serde(rename = "detail-type")]
+    kind: Option<String>,
+    time: Option<String>,
+    #[serde(borrow)]
+    detail: &'a RawValue,
+}
+
+/// [What S3 says](https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html) of an object.
+#[derive(Deserialize)]
+struct Detail {
+    bucket: Bucket,
+    object: Object,
+    #[serde(rename = "request-id")]
+    request: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Bucket {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    key: String,
+    #[serde(rename = "version-id")]
+    version: Option<String>,
+    etag: Option<String>,
+    sequencer: Option<String>,
+}
+
+/// The detail of an event.
+pub(super) fn open(message: &Message) -> Result<Message, &'static str> {
+    let event: BusEvent<'_> =
+        serde_json::from_str(&message.body).map_err(|_| "the body is not an event of EventBridge")?;
+    Ok(message.holding(event.detail.get().to_owned(), event.id()))
+}
+
+impl BusEvent<'_> {
+    fn id(self) -> Vec<String> {
+        let of_object = self.object_event().and_then(ObjectEvent::id);
+        of_object.unwrap_or_else(|| vec![self.source, self.id])
+    }
+
+    /// S3's event of an object. `None` if it is not one, as what CloudTrail publishes of S3 is not; or if nothing but its id tells it apart from
+    /// others: its time has no fractions of a second.
+    fn object_event(&self) -> Option<ObjectEvent> {
+        if self.source != S3 {
+            return None;
+        }
+        let Detail { bucket, object, request } = serde_json::from_str(self.detail.get()).ok()?;
+        let is_given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+        (is_given(&object.sequencer) || is_given(&request)).then(|| ObjectEvent {
+            name: self.kind.clone().unwrap_or_default(),
+            bucket: bucket.name,
+            key: object.key,
+            version: object.version,
+            e_tag: object.etag,
+            sequencer: object.sequencer,
+            time: self.time.clone(),
+            request,
+        })
+    }
+}
