@@ -45,13 +45,8 @@ pub(super) enum Read {
 
 /// Reads an event.
 pub(super) fn read(event: &str) -> Read {
-    let mut request = match serde_json::from_str(event) {
-        Ok(request) => request,
-        Err(_) => match mended(event) {
-            Ok(request) => request,
-            Err(read) => return read,
-        },
-    };
+    let read = serde_json::from_str(event).map_or_else(|_| mended(event), Read::Request);
+    let Read::Request(mut request) = read else { return read };
     let empty = match &request {
         LambdaRequest::ApiGatewayV1(_) => LambdaRequest::ApiGatewayV1(ApiGatewayProxyRequest::default()),
         LambdaRequest::ApiGatewayV2(_) => LambdaRequest::ApiGatewayV2(ApiGatewayV2httpRequest::default()),
@@ -66,9 +61,9 @@ pub(super) fn read(event: &str) -> Read {
 }
 
 /// An event that `lambda_http` refuses, with its claims as text.
-fn mended(event: &str) -> Result<LambdaRequest, Read> {
-    let mut event: Value = serde_json::from_str(event).map_err(|_| Read::Foreign)?;
-    let front = front(&event).ok_or(Read::Foreign)?;
+fn mended(event: &str) -> Read {
+    let Ok(mut event) = serde_json::from_str::<Value>(event) else { return Read::Foreign };
+    let Some(front) = front(&event) else { return Read::Foreign };
     if let Some(Value::Object(jwt)) = event.pointer_mut("/requestContext/authorizer/jwt") {
         if let Some(Value::Object(claims)) = jwt.get_mut("claims") {
             claims.retain(|name, claim| is_text(name, claim));
@@ -80,7 +75,7 @@ fn mended(event: &str) -> Result<LambdaRequest, Read> {
         }
     }
     let malformed = |_| Read::Malformed(front, "A header, the method or another member of it is invalid");
-    serde_json::from_value(event).map_err(malformed)
+    serde_json::from_value(event).map_or_else(malformed, Read::Request)
 }
 
 /// Whether a claim is text, or is made text.
