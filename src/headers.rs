@@ -19,18 +19,23 @@ pub(crate) const IDEMPOTENCY_EXPIRES: &str = "idempotency-expires";
 /// your own with [`Operation::keep_header`](crate::operation::Operation::keep_header).
 ///
 /// `Content-Security-Policy` and `X-Content-Type-Options` are kept because they describe this content (a policy can name a
-/// nonce in the body), `Allow` because a 405 must have it, and `Idempotent-Replayed-Body` because a body that another service
-/// left out stays missing. Not kept: CORS headers, which answer the origin of one request
-/// (a CORS layer belongs outside the guard); `Age`, `Date` and `Retry-After`, which describe one moment; `WWW-Authenticate`,
-/// which is a challenge to one request; request and trace ids, because each request has its own.
-pub const SAFE_HEADERS: [&str; 17] = [
+/// nonce in the body), `Allow`, `Accept`, `Accept-Patch`, `Accept-Post` and `Content-Range` because a 405, 415, 206 or 416 must have them,
+/// `Preference-Applied` because the answer depends on it, and `Idempotent-Replayed-Body` because a body that another service
+/// left out stays missing. `X-Lambda-Http-Content-Encoding` says to `lambda_http` whether the body is text. Not kept: CORS headers, which answer
+/// the origin of one request (a CORS layer belongs outside the guard); `Age`, `Date` and `Retry-After`, which describe one moment;
+/// `WWW-Authenticate`, which is a challenge to one request; request and trace ids, because each request has its own. Nor is `Cache-Control`:
+/// a replay is `no-store`.
+pub const SAFE_HEADERS: [&str; 22] = [
+    "accept",
+    "accept-patch",
+    "accept-post",
     "allow",
-    "cache-control",
     "content-digest",
     "content-disposition",
     "content-encoding",
     "content-language",
     "content-location",
+    "content-range",
     "content-security-policy",
     "content-type",
     "etag",
@@ -38,15 +43,18 @@ pub const SAFE_HEADERS: [&str; 17] = [
     "last-modified",
     "link",
     "location",
+    "preference-applied",
     "repr-digest",
     "vary",
     "x-content-type-options",
+    "x-lambda-http-content-encoding",
 ];
 
 /// Headers that are never kept, whatever the configuration.
-const NEVER_KEPT: [&str; 19] = [
+const NEVER_KEPT: [&str; 20] = [
     "age",
     "authorization",
+    "cache-control",
     "connection",
     "content-length",
     "cookie",
@@ -87,6 +95,7 @@ mod tests {
         for name in [
             "age",
             "authorization",
+            "cache-control",
             "connection",
             "content-length",
             "cookie",
@@ -109,13 +118,16 @@ mod tests {
         }
         assert!(may_be_kept("x-request-id") && !is_kept("x-request-id", &[]));
         for name in [
+            "Accept",
+            "Accept-Patch",
+            "Accept-Post",
             "Allow",
-            "Cache-Control",
             "Content-Digest",
             "Content-Disposition",
             "Content-Encoding",
             "Content-Language",
             "Content-Location",
+            "Content-Range",
             "Content-Security-Policy",
             "Content-Type",
             "ETag",
@@ -123,9 +135,11 @@ mod tests {
             "Last-Modified",
             "Link",
             "Location",
+            "Preference-Applied",
             "Repr-Digest",
             "Vary",
             "X-Content-Type-Options",
+            "X-Lambda-Http-Content-Encoding",
         ] {
             assert!(may_be_kept(&name.to_ascii_lowercase()) && is_kept(name, &[]), "{name}");
         }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, future::BoxFuture};
 use http::{
     HeaderValue, Request, Response, StatusCode,
-    header::{CONTENT_TYPE, LOCATION, RETRY_AFTER},
+    header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, RETRY_AFTER},
 };
 use http_body_util::Full;
 use tracing::Instrument;
@@ -90,16 +90,17 @@ impl Guard {
         match outcome {
             Committed { reply: Some(reply), .. } => {
                 let mut accepted = self.waiting(key, mount, State::PENDING, Duration::ZERO);
-                let (chosen, body) = reply.into_parts();
-                if !body.is_empty() {
+                let (mut chosen, body) = reply.into_parts();
+                if body.is_empty() {
+                    // The body is the status document: what is said of none does not describe it.
+                    for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LENGTH] {
+                        chosen.headers.remove(name);
+                    }
+                } else {
                     *accepted.body_mut() = Full::new(body);
                     accepted.headers_mut().remove(CONTENT_TYPE);
                 }
-                for name in [CONTENT_TYPE, LOCATION, RETRY_AFTER] {
-                    if let Some(value) = chosen.headers.get(&name) {
-                        accepted.headers_mut().insert(name, value.clone());
-                    }
-                }
+                accepted.headers_mut().extend(chosen.headers);
                 accepted.extensions_mut().insert(Outcome::Completed);
                 accepted.extensions_mut().insert(Ended::from(Became::Kept));
                 accepted

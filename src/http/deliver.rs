@@ -1,10 +1,13 @@
-//! What the front of an API can deliver: its bound counts the encoded response, with JSON's escapes or base64 (T59).
+//! What the runtime and the front of an API can deliver: headers that are text, in lines that the front takes (T73), and a body within its bound,
+//! which counts the encoded response, with JSON's escapes or base64 (T59).
+
+use std::mem;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
-    HeaderMap, HeaderValue, Response,
-    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH},
+    HeaderMap, HeaderName, HeaderValue, Response,
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, SET_COOKIE, TRAILER},
     request::Parts,
 };
 use http_body::Body as _;
@@ -27,23 +30,88 @@ const AROUND: usize = 16 * 1024;
 /// The longest encoding of one byte in JSON: `\u001f`.
 const LONGEST_ESCAPE: usize = 6;
 
-/// How long an encoded response the front of this request takes; `None` outside Lambda.
-pub(super) fn limit(front: Option<&RequestContext>) -> Option<usize> {
-    Some(match front? {
-        RequestContext::Alb(_) => OF_LOAD_BALANCER,
-        _ => OF_LAMBDA,
-    })
+/// What the front of a request takes of its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Front {
+    /// A REST API, or an HTTP API in payload format 1.0: all lines of a header.
+    AllLines,
+    /// An HTTP API or a function URL, in format 2.0: one line of each name, and a list of cookies.
+    OneLine,
+    /// One line of each name, or all, as its target group is set.
+    LoadBalancer,
 }
 
-/// The response to this request, without its body if the API's front would refuse it: for a response that no guard returns, such as
-/// [`operation_status`](super::operation_status). Then it has [`Idempotent-Replayed-Body: omitted`](IDEMPOTENT_REPLAYED_BODY). Lambda takes 6 MiB,
-/// and a load balancer 1 MB, of the encoded response. A request that does not come from Lambda has no bound.
+impl Front {
+    /// The front of a request; `None` outside Lambda.
+    pub(crate) fn of(context: Option<&RequestContext>) -> Option<Self> {
+        Some(match context? {
+            RequestContext::Alb(_) => Self::LoadBalancer,
+            RequestContext::ApiGatewayV2(_) => Self::OneLine,
+            _ => Self::AllLines,
+        })
+    }
+
+    /// How long an encoded response it takes.
+    fn limit(self) -> usize {
+        if self == Self::LoadBalancer { OF_LOAD_BALANCER } else { OF_LAMBDA }
+    }
+}
+
+/// The response to this request, as its front takes it: for a response that no guard returns, such as
+/// [`operation_status`](super::operation_status). A body that the front would refuse is left out, and the response has
+/// [`Idempotent-Replayed-Body: omitted`](IDEMPOTENT_REPLAYED_BODY). Lambda takes 6 MiB, and a load balancer 1 MB, of the encoded response. A
+/// request that does not come from Lambda has no bound.
 pub fn deliverable(request: &Parts, response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    within(limit(request.request_context_ref()), response)
+    deliver(Front::of(request.request_context_ref()), false, response)
+}
+
+/// A response as this front takes it. Its body has any size if something outside makes it shorter, or streams it.
+pub(super) fn deliver(
+    front: Option<Front>,
+    any_size: bool,
+    mut response: Response<Full<Bytes>>,
+) -> Response<Full<Bytes>> {
+    clean(response.headers_mut(), front);
+    within(front.filter(|_| !any_size).map(Front::limit), response)
+}
+
+/// Leaves out what cannot be sent, and joins lines of one name for a front that takes one line (T73).
+///
+/// A value that is not UTF-8 fails `lambda_runtime`, which then ends the process. A cookie that is not ASCII becomes an empty one in format
+/// 2.0. Bodies are sent whole, so there are no trailers to announce.
+pub(crate) fn clean(headers: &mut HeaderMap, front: Option<Front>) {
+    let is_sent = |name: &HeaderName, value: &HeaderValue| match front {
+        Some(Front::OneLine) if name == SET_COOKIE => value.to_str().is_ok(),
+        _ => std::str::from_utf8(value.as_bytes()).is_ok(),
+    };
+    headers.remove(TRAILER);
+    let joins = matches!(front, Some(Front::OneLine | Front::LoadBalancer));
+    let is_joined = !joins || headers.len() == headers.keys_len();
+    if is_joined && headers.iter().all(|(name, value)| is_sent(name, value)) {
+        return;
+    }
+    let set = mem::take(headers);
+    for name in set.keys() {
+        let (sent, unsent): (Vec<_>, Vec<_>) =
+            set.get_all(name).iter().partition(|value| is_sent(name, value));
+        if !unsent.is_empty() {
+            tracing::warn!(header = %name, "this header cannot be sent, because it is not UTF-8, or a cookie that is not ASCII: it is left out");
+        }
+        if joins && name != SET_COOKIE && sent.len() > 1 {
+            let lines: Vec<&[u8]> = sent.iter().map(|line| line.as_bytes()).collect();
+            headers.extend(
+                HeaderValue::from_bytes(&lines.join(&b", "[..])).ok().map(|joined| (name.clone(), joined)),
+            );
+        } else {
+            for line in sent {
+                headers.append(name, line.clone());
+            }
+        }
+    }
 }
 
 /// The response, without its body if it is longer than this, encoded: its client would get an error instead of the operation's answer.
-pub(super) fn within(limit: Option<usize>, response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+fn within(limit: Option<usize>, response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
     let Some(limit) = limit else { return response };
     let length = usize::try_from(response.body().size_hint().lower()).unwrap_or(usize::MAX);
     let rest = AROUND.saturating_add(head(response.headers()));
@@ -95,6 +163,40 @@ mod tests {
     use http::header::CONTENT_TYPE;
 
     use super::*;
+
+    // T73
+    #[test]
+    fn only_a_front_of_one_line_gets_joined_lines_and_no_cookies() {
+        let set = |value: &'static [u8]| HeaderValue::from_bytes(value).unwrap();
+        for (front, links, cookies) in [
+            (None, 2, 3),
+            (Some(Front::AllLines), 2, 3),
+            (Some(Front::LoadBalancer), 1, 3),
+            // There, a cookie that is not ASCII would be an empty one.
+            (Some(Front::OneLine), 1, 2),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [
+                ("link", &b"</1>"[..]),
+                ("link", b"</2>"),
+                ("link", b"<\xff>"),
+                ("set-cookie", b"a=1"),
+                ("set-cookie", b"b=2"),
+                ("set-cookie", "c=\u{e9}".as_bytes()),
+                ("x-alone", b"\xff"),
+                ("trailer", b"x"),
+                ("x-empty", b""),
+            ] {
+                headers.append(name, set(value));
+            }
+            clean(&mut headers, front);
+            assert_eq!(headers.get_all("link").iter().count(), links, "{front:?}");
+            assert_eq!(headers.get("link").unwrap(), if links == 1 { "</1>, </2>" } else { "</1>" });
+            assert_eq!(headers.get_all("set-cookie").iter().count(), cookies, "{front:?}");
+            assert_eq!(headers.get("x-empty").unwrap(), "");
+            assert!(!headers.contains_key("x-alone") && !headers.contains_key("trailer"));
+        }
+    }
 
     // T59
     #[test]

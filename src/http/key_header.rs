@@ -6,7 +6,7 @@ use http::{Extensions, HeaderMap};
 use sfv::{BareItem, Item, List, Parser};
 
 use super::{IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP};
-use crate::key::{IdempotencyKey, KeyError, refusal::KeyRefusal};
+use crate::key::{IdempotencyKey, KeyError, is_hash, refusal::KeyRefusal};
 
 /// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
 #[derive(Clone, Debug)]
@@ -49,6 +49,9 @@ impl KeySyntax {
             (Self::Item, _) | (Self::Either, Some(b'"')) => Cow::Owned(item(value)?),
             (Self::Bare | Self::Either, _) => Cow::Borrowed(bare(value)?),
         };
+        if is_hash(&text) {
+            return Err(KeyRefusal::RESERVED);
+        }
         IdempotencyKey::parse(&text).map_err(|error| match error {
             KeyError::Empty => KeyRefusal::EMPTY,
             KeyError::TooLong { limit, .. } => KeyRefusal::too_long(limit),
@@ -124,6 +127,8 @@ mod tests {
     #[test]
     fn every_bad_key_is_refused_with_a_reason_of_its_own() {
         let long = format!("\"{}\"", "k".repeat(256));
+        let hash = IdempotencyKey::of(&["a", "b"]).unwrap().as_str().to_owned();
+        let quoted = format!("\"{hash}\"");
         let cases: &[(&[&[u8]], KeyRefusal)] = &[
             (&[], KeyRefusal::MISSING),
             (&[b"abc", b"def"], KeyRefusal::REPEATED),
@@ -140,12 +145,18 @@ mod tests {
             (&[br#""""#], KeyRefusal::EMPTY),
             (&[long.as_bytes()], KeyRefusal::too_long(255)),
             (&[&long.as_bytes()[1..257]], KeyRefusal::too_long(255)),
+            (&[hash.as_bytes()], KeyRefusal::RESERVED),
+            (&[quoted.as_bytes()], KeyRefusal::RESERVED),
         ];
         let mut reasons = std::collections::HashSet::new();
         for (lines, error) in cases {
             assert_eq!(parse(KeySyntax::Either, lines), Err(error.clone()), "{lines:?}");
             reasons.insert(error.reason);
         }
-        assert_eq!(reasons.len(), 8);
+        assert_eq!(reasons.len(), 9);
+        assert!(
+            parse(KeySyntax::Either, &[&hash.as_bytes()[..49]]).is_ok(),
+            "only the whole form is reserved"
+        );
     }
 }

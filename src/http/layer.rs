@@ -161,9 +161,9 @@ impl<T> Idempotency<T> {
 
     /// Decides whether a request of an [asynchronous](Operation::asynchronous) operation is accepted. Without it, each request is.
     ///
-    /// `accept` gets the request and its whole body. A response of class 2xx accepts: its client gets 202, with that body if it has one, and
-    /// with the `Location` of the operation's status if it has none. Any other response is the client's answer: nothing is written, and the
-    /// key is free.
+    /// `accept` gets the request and its whole body. A response of class 2xx accepts: its client gets 202 with its headers and its body. Without a
+    /// body, it is the operation's status; without a `Location`, that status's URL. Neither is kept: **a retry gets the status and its URL**, so a
+    /// client must need nothing else. Any other response is the client's answer: nothing is written, and the key is free.
     ///
     /// What it [writes](crate::engine::SingleTransaction::write) commits with the acceptance. It **may run more than once** for a key, also for
     /// a duplicate: it must have no other effect than its writes. If the operation ends with 408 later, they stay.

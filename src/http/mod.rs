@@ -10,7 +10,7 @@
 //! It does not authenticate callers: the tenant comes from what verified the caller, never from what a client can set.
 
 // The path of a request: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
-// the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers, and `deliver` looks at the size of each.
+// the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers, and `deliver` makes each what its front takes.
 mod accept;
 mod classify;
 mod deliver;
@@ -53,6 +53,8 @@ use body::GuardedBody;
 pub(crate) use claim::read as read_accepted;
 pub use classify::Outcome;
 pub use deliver::deliverable;
+#[cfg(feature = "lambda")]
+pub(crate) use deliver::{Front, clean};
 #[cfg(feature = "axum")]
 pub use extract::{NotBegun, OrNotBegun};
 #[cfg(feature = "lambda")]
@@ -65,8 +67,8 @@ pub use profile::Profile;
 pub use service::Service;
 pub use status::{operation_key, operation_status};
 pub use tenant::{
-    JwtClaim, LambdaAuthorizer, PerStage, SingleTenant, TenantResolver, context_tenant, iam_account,
-    iam_caller,
+    IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, PerHost, PerStage, SingleTenant, TenantResolver,
+    context_tenant,
 };
 
 /// The argument and the result of a [`TenantResolver`].

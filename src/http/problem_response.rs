@@ -9,7 +9,7 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{ProblemType, Profile};
+use super::{ProblemType, Profile, tenant::BEARER};
 use crate::time_budget::DEFAULT_RETRY_AFTER;
 
 /// A problem, as one request gets it.
@@ -27,12 +27,29 @@ pub struct Problem {
     pub(super) retry_after: Option<Duration>,
     /// The problem type whose advice the client gets.
     pub(super) advice: ProblemType,
+    /// The challenge of a 401.
+    pub(super) challenge: &'static str,
 }
 
 impl Problem {
     /// A problem of this type.
     pub fn new(problem: ProblemType) -> Self {
-        Self { problem, status: None, detail: None, reason: None, retry_after: None, advice: problem }
+        Self {
+            problem,
+            status: None,
+            detail: None,
+            reason: None,
+            retry_after: None,
+            advice: problem,
+            challenge: BEARER,
+        }
+    }
+
+    /// Says what exactly is wrong.
+    #[cfg(feature = "lambda")]
+    pub(crate) fn detail(mut self, detail: &'static str) -> Self {
+        self.detail = Some(detail.into());
+        self
     }
 
     /// The response, in the words of `profile`.
@@ -52,7 +69,7 @@ impl Problem {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::UNAUTHORIZED {
             // Required by RFC 9110, section 15.5.2. Callers are verified in front of the function, not by it.
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge));
         }
         let retry = problem.entry().retry.then_some(DEFAULT_RETRY_AFTER);
         if let Some(wait) = self.retry_after.or(retry) {

@@ -93,6 +93,10 @@ problems! {
         "This request did nothing; an earlier one with the same key may have. Look the resource itself up \
          before you use a new key.",
         stripe: code("idempotency_key_too_old"), acp: code("idempotency_key_too_old");
+    /// The request cannot be read, before any guard: its `Host`, for example, is invalid. Answered by
+    /// `lambda::run_http`, always in the shape of RFC 9457.
+    RequestMalformed: "request-malformed", BAD_REQUEST, "The request is malformed",
+        "This request did nothing; an earlier one with the same key may have. Send it well-formed.";
     /// The caller is not verified.
     TenantMissing: "tenant-missing", UNAUTHORIZED, "The caller is not authenticated",
         "Send the request with valid credentials.";
@@ -188,6 +192,7 @@ mod tests {
         KeyMissing,
         KeyMalformed,
         KeyTooOld,
+        RequestMalformed,
         TenantMissing,
         BodyTooLong,
         BodyUnreadable,

@@ -99,7 +99,12 @@ impl Profile {
 
     /// Sets another status for this problem. For [`ProblemType::OutcomeUnknown`] it applies to retries only: the client of a
     /// handler that breaks gets 500.
+    ///
+    /// # Panics
+    /// If it is no error of 4xx or 5xx: clients would take the refusal for a success. A mistake in the program, found at start-up.
     pub fn status(mut self, problem: ProblemType, status: StatusCode) -> Self {
+        let is_error = status.is_client_error() || status.is_server_error();
+        assert!(is_error, "status({problem:?}, {status}): a problem is 4xx or 5xx");
         self.statuses.push((problem, status));
         self
     }

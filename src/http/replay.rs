@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::CACHE_CONTROL, response};
 use http_body_util::Full;
 
 use super::{
@@ -20,13 +20,11 @@ use crate::{
 
 impl Guard {
     /// The answer that is kept of a handler's response: its safe headers, and those that the operation keeps too. A header whose
-    /// value is not UTF-8 is left out and logged.
+    /// value is not UTF-8 is left out, as it is when the answer is [delivered](deliver::clean).
     pub(super) fn kept(&self, parts: &response::Parts, body: &Bytes) -> Answer {
         let text = |name: &HeaderName, value: &HeaderValue| {
-            let text = std::str::from_utf8(value.as_bytes()).inspect_err(|_| {
-                tracing::warn!(header = %name, "this header is not UTF-8: replays omit it");
-            });
-            text.ok().map(|text| (name.as_str().to_owned(), text.to_owned()))
+            let text = std::str::from_utf8(value.as_bytes()).ok()?;
+            Some((name.as_str().to_owned(), text.to_owned()))
         };
         let also = &self.operation().keeps.headers;
         let kept = parts.headers.iter().filter(|(name, _)| is_kept(name.as_str(), also));
@@ -58,6 +56,8 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
         }
     };
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+    // It may be a day old: a cache would store it as a fresh representation of its `Content-Location`, or of the operation's status (T82).
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
     response.extensions_mut().insert(Ended::from(Became::Kept));
@@ -90,5 +90,27 @@ pub(super) fn http_date(at: Timestamp) -> String {
 pub(super) fn add_expiry(headers: &mut HeaderMap, expires_at: Option<Timestamp>) {
     if let Some(Ok(date)) = expires_at.map(|at| HeaderValue::try_from(http_date(at))) {
         headers.insert(IDEMPOTENCY_EXPIRES, date);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // T26: a record that was edited by hand.
+    #[test]
+    fn no_kept_header_splits_an_answer() {
+        let headers = [
+            ("x-note", "a\r\nset-cookie: b"),
+            ("x-note\r\nset-cookie", "b"),
+            ("x-note", "a\nb"),
+            ("x-note", "a\0b"),
+            ("set-cookie", "a=1"),
+            ("location", "/payments/1"),
+        ];
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+        let response = of_answer(Answer::http(200, headers, Bytes::new()));
+        let names: Vec<_> = response.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["location"]);
     }
 }

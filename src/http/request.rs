@@ -90,9 +90,10 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         if parts.request_context_ref().is_none() {
             guard.no_context();
         }
-        Problem::new(ProblemType::TenantMissing)
+        Problem { challenge: guard.tenant.challenge(), ..Problem::new(ProblemType::TenantMissing) }
     })?;
     guard.sees_stage(parts, &tenant);
+    guard.sees_host(parts, &tenant);
     let key = guard.settings.profile.key_syntax.key(&parts.headers, &parts.extensions).map_err(refused)?;
     let refusal = operation.refusal_of(&key, key_header::timestamp(&parts.headers), guard.world().now());
     let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);

@@ -8,7 +8,7 @@ use http::{Response, response};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 
-use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, settings::Guard};
+use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, deliver::clean, settings::Guard};
 use crate::{record::HANDLER_FAILED, time::Instant, time_budget::TimeBudget};
 
 /// A handler's response and body.
@@ -56,6 +56,8 @@ impl Guard {
             // Set by an inner service, about the inner service's answer.
             parts.headers.remove(name);
         }
+        // Here, the log line names the record.
+        clean(&mut parts.headers, None);
         Ok((parts, body))
     }
 }

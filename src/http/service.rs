@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
-    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, claim::Claim, deliver, guard, run::ResponseBody,
-    settings::Guard, single_transaction,
+    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, claim::Claim, deliver::deliver, guard,
+    run::ResponseBody, settings::Guard, single_transaction,
 };
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
@@ -55,7 +55,7 @@ where
         let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
         let words = guard.clone();
-        let limit = guard.limit(&request);
+        let front = guard.front(&request);
         let claim: Option<&Claim> = request.extensions().get();
         let is_claimed = claim.is_some();
         let is_of_another = claim.is_some_and(|claim| claim.key.operation() != guard.operation().name());
@@ -79,7 +79,7 @@ where
             if let Some(key) = echo {
                 response.headers_mut().insert(IDEMPOTENCY_KEY, key);
             }
-            Ok(deliver::within(limit, response).map(Either::Left))
+            Ok(deliver(front, words.settings.any_size, response).map(Either::Left))
         })
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, request::Parts};
 
-use super::{Profile, TenantResolver, claim::Claim, deliver, problem_document::Shape, tenant};
+use super::{Profile, TenantResolver, claim::Claim, deliver::Front, problem_document::Shape, tenant};
 use crate::{
     engine::{Execution, Executor, SingleTransaction},
     key::Tenant,
@@ -33,6 +33,9 @@ pub(super) struct Logged {
     /// The stage of the first request, and that there is another one.
     stage: OnceLock<String>,
     stages: OnceLock<()>,
+    /// The host of the first request, and that there is another one.
+    host: OnceLock<String>,
+    hosts: OnceLock<()>,
 }
 
 /// The longest bodies that are read, in bytes.
@@ -104,7 +107,7 @@ impl Guard {
         let Some(stage) = tenant::stage(request) else { return };
         let Logged { stage: first, stages, .. } = &*self.settings.logged;
         let first = first.get_or_init(|| stage.to_owned());
-        if first == stage || tenant::is_of_stage(tenant, stage) {
+        if first == stage || tenant::is_within(tenant, stage) {
             return;
         }
         stages.get_or_init(|| {
@@ -116,13 +119,31 @@ impl Guard {
         });
     }
 
-    /// How long an encoded answer to this request may be. A guard around this one, or a worker, delivers nothing to a front.
-    pub(super) fn limit<B>(&self, request: &Request<B>) -> Option<usize> {
+    /// Logs that two hosts share records, unless their tenants differ. The API's own domain is another front of the same API.
+    pub(super) fn sees_host(&self, request: &Parts, tenant: &Tenant) {
+        let is_own = |host: &String| [".execute-api.", ".lambda-url."].iter().any(|own| host.contains(own));
+        let Some(host) = tenant::host(request).filter(|host| !is_own(host)) else { return };
+        let Logged { host: first, hosts, .. } = &*self.settings.logged;
+        let first = first.get_or_init(|| host.clone());
+        if *first == host || tenant::is_within(tenant, &host) {
+            return;
+        }
+        hosts.get_or_init(|| {
+            tracing::warn!(
+                operation = %self.operation().name(), host, first,
+                "requests to two hosts of an API share records: a retry to the one gets the answer of the other. If the hosts are separate \
+                 shops or environments, wrap the tenant resolver in PerHost"
+            );
+        });
+    }
+
+    /// The front that an answer to this request goes to. A guard around this one, or a worker, delivers nothing to a front.
+    pub(super) fn front<B>(&self, request: &Request<B>) -> Option<Front> {
         let known = request.extensions();
         let is_within = known.get::<Execution>().is_some()
             || known.get::<SingleTransaction>().is_some()
             || known.get::<Claim>().is_some();
-        deliver::limit(known.get()).filter(|_| !is_within && !self.settings.any_size)
+        Front::of(known.get()).filter(|_| !is_within)
     }
 
     pub(super) fn world(&self) -> &Arc<dyn World> {

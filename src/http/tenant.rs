@@ -9,12 +9,24 @@ use serde_json::Value;
 
 use crate::key::Tenant;
 
+/// The challenge of callers that are verified by a token.
+pub(super) const BEARER: &str = "Bearer";
+
+/// The challenge of callers that sign their requests with AWS's Signature Version 4: the scheme of their `Authorization`.
+const SIGNATURE_V4: &str = "AWS4-HMAC-SHA256";
+
 /// Finds the verified caller of a request. If there is none, the request is refused with 401.
 ///
 /// A function `Fn(&Parts) -> Option<Tenant>` is a resolver too. A tenant must not come from what a client can set.
 pub trait TenantResolver: Send + Sync + 'static {
     /// The caller's tenant.
     fn tenant(&self, request: &Parts) -> Option<Tenant>;
+
+    /// The `WWW-Authenticate` of that 401: the scheme by which callers are verified
+    /// ([RFC 9110, section 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1)). Default: `Bearer`, as for JWT.
+    fn challenge(&self) -> &'static str {
+        BEARER
+    }
 }
 
 impl<F> TenantResolver for F
@@ -110,17 +122,26 @@ impl TenantResolver for LambdaAuthorizer {
 }
 
 /// The AWS account of a caller that signed the request (IAM authorizer, function URL with `AWS_IAM`).
-pub fn iam_account(request: &Parts) -> Option<Tenant> {
-    match request.request_context_ref()? {
-        RequestContext::ApiGatewayV2(context) => {
-            parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
+#[derive(Clone, Copy, Debug)]
+pub struct IamAccount;
+
+impl TenantResolver for IamAccount {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => {
+                parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
+            }
+            RequestContext::ApiGatewayV1(context) => {
+                // Also set for requests with only an API key; the ARN is there only if a signature was checked.
+                context.identity.user_arn.as_ref()?;
+                parse(context.identity.account_id.as_deref()?)
+            }
+            _ => None,
         }
-        RequestContext::ApiGatewayV1(context) => {
-            // Also set for requests with only an API key; the ARN is there only if a signature was checked.
-            context.identity.user_arn.as_ref()?;
-            parse(context.identity.account_id.as_deref()?)
-        }
-        _ => None,
+    }
+
+    fn challenge(&self) -> &'static str {
+        SIGNATURE_V4
     }
 }
 
@@ -129,24 +150,37 @@ pub fn iam_account(request: &Parts) -> Option<Tenant> {
 /// The session name of an assumed role is left out: a client that retries with new credentials is the same client. So all
 /// callers with one role are one tenant, and can replay each other's answers. If a role is shared, as with a Cognito
 /// identity pool or single sign-on, use a custom resolver.
-pub fn iam_caller(request: &Parts) -> Option<Tenant> {
-    let arn = match request.request_context_ref()? {
-        RequestContext::ApiGatewayV2(context) => {
-            context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?
+#[derive(Clone, Copy, Debug)]
+pub struct IamCaller;
+
+impl TenantResolver for IamCaller {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let arn = match request.request_context_ref()? {
+            RequestContext::ApiGatewayV2(context) => {
+                context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?
+            }
+            RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref()?,
+            _ => return None,
+        };
+        match arn.split_once(":assumed-role/") {
+            Some((_, role_and_session)) => {
+                let session = role_and_session.rsplit_once('/')?.1;
+                parse(&arn[..arn.len() - session.len() - 1])
+            }
+            None => parse(arn),
         }
-        RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref()?,
-        _ => return None,
-    };
-    match arn.split_once(":assumed-role/") {
-        Some((_, role_and_session)) => {
-            let session = role_and_session.rsplit_once('/')?.1;
-            parse(&arn[..arn.len() - session.len() - 1])
-        }
-        None => parse(arn),
+    }
+
+    fn challenge(&self) -> &'static str {
+        SIGNATURE_V4
     }
 }
 
 /// The tenant of a function in tenant isolation mode: `Context.tenant_id`.
+///
+/// **It is whatever the invoker puts into `X-Amz-Tenant-Id`**, and Lambda verifies none of it. Behind API Gateway, map that header from what the
+/// authorizer verified, such as `context.authorizer.claims.sub` or `context.authorizer.tenantId`. Mapped from a header, a parameter or the path
+/// of the request, the client chooses its tenant, and reads any other's answers by their keys.
 pub fn context_tenant(request: &Parts) -> Option<Tenant> {
     parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
 }
@@ -177,13 +211,63 @@ impl<R: TenantResolver> TenantResolver for PerStage<R> {
             });
             return None;
         };
-        // A stage has no bar in its name, so no two pairs share a tenant.
-        parse(&format!("{stage}{STAGE_ENDS}{}", self.0.tenant(request)?.as_str()))
+        within(stage, &self.0, request)
+    }
+
+    fn challenge(&self) -> &'static str {
+        self.0.challenge()
     }
 }
 
-/// What separates a stage from the tenant within it.
-const STAGE_ENDS: char = '|';
+/// The tenants of this resolver, apart for each host of the API: `a.example.com|acme` and `b.example.com|acme`, for example. For several domains,
+/// such as shops or countries, that share a function and a table. By default they share records too, because a retry may come through another
+/// domain of the same API.
+///
+/// Choose before the first request comes, as with [`PerStage`]. The host is the domain by which API Gateway or the function URL was called
+/// (`requestContext.domainName`), in lower case. It is not the `Host` that a client sends to a load balancer, which checks none: a request that
+/// comes through one is refused with 401, and so is a tenant that has more than 255 bytes with its host.
+#[derive(Clone, Copy, Debug)]
+pub struct PerHost<R>(
+    /// The resolver of the tenant within its host.
+    pub R,
+);
+
+impl<R: TenantResolver> TenantResolver for PerHost<R> {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let Some(host) = host(request) else {
+            static LOGGED: OnceLock<()> = OnceLock::new();
+            LOGGED.get_or_init(|| {
+                tracing::error!(
+                    "requests come through no domain of an API, and their tenants are apart for each host: they are refused"
+                );
+            });
+            return None;
+        };
+        within(&host, &self.0, request)
+    }
+
+    fn challenge(&self) -> &'static str {
+        self.0.challenge()
+    }
+}
+
+/// What separates a stage or a host from the tenant within it. Neither has a bar in its name, so no two pairs share a tenant.
+const ENDS: char = '|';
+
+/// The tenant of this resolver, within a stage or a host.
+fn within(name: &str, resolver: &impl TenantResolver, request: &Parts) -> Option<Tenant> {
+    parse(&format!("{name}{ENDS}{}", resolver.tenant(request)?.as_str()))
+}
+
+/// The domain by which the API was called, as its front verified it.
+pub(super) fn host(request: &Parts) -> Option<String> {
+    let domain = match request.request_context_ref()? {
+        RequestContext::ApiGatewayV2(context) => context.domain_name.as_deref()?,
+        RequestContext::ApiGatewayV1(context) => context.domain_name.as_deref()?,
+        _ => return None,
+    };
+    Some(domain.to_ascii_lowercase()).filter(|domain| !domain.is_empty() && !domain.contains(ENDS))
+}
 
 /// The stage of API Gateway through which a request comes: `$default`, if it has no name.
 pub(super) fn stage(request: &Parts) -> Option<&str> {
@@ -194,9 +278,12 @@ pub(super) fn stage(request: &Parts) -> Option<&str> {
     }
 }
 
-/// Whether this is a tenant of [`PerStage`].
-pub(super) fn is_of_stage(tenant: &Tenant, stage: &str) -> bool {
-    tenant.as_str().strip_prefix(stage).is_some_and(|rest| rest.starts_with(STAGE_ENDS))
+/// Whether this is a tenant of [`PerStage`] or [`PerHost`], or of one within the other.
+pub(super) fn is_within(tenant: &Tenant, name: &str) -> bool {
+    let mut names = tenant.as_str().split(ENDS);
+    // The last is the tenant's own.
+    names.next_back();
+    names.any(|within| within == name)
 }
 
 /// One explicit tenant: all callers of this API share one space of keys. Right if there is one caller.

@@ -8,6 +8,7 @@ pub mod terminal;
 pub use crate::lambda::{
     deferred_reports::DeferredReports,
     reconcile::reconcile_event,
+    run::http_event,
     stale::stale_event,
     trigger::{BatchFailures, Event},
 };

@@ -128,8 +128,8 @@ impl IdempotencyKey {
     }
 }
 
-/// Whether a text has the form of a hash.
-fn is_hash(text: &str) -> bool {
+/// Whether a text has the form of a hash, which only [`IdempotencyKey::of`] makes.
+pub(crate) fn is_hash(text: &str) -> bool {
     text.strip_prefix(HASHED).is_some_and(|digits| digits.len() == HASH_DIGITS)
 }
 

@@ -35,6 +35,11 @@ impl KeyRefusal {
     pub(crate) const CHARACTER: Self =
         refusal("character", "The Idempotency-Key contains a byte outside visible ASCII");
     pub(crate) const EMPTY: Self = refusal("empty", "The Idempotency-Key is empty");
+    /// It could be the key of a message, whose parts were hashed.
+    pub(crate) const RESERVED: Self = refusal(
+        "reserved",
+        "The Idempotency-Key has a form that the service makes itself: sha256: and 43 digits",
+    );
     pub(crate) const NOT_A_UUID_V7: Self =
         refusal("not-a-uuid-v7", "The Idempotency-Key must be a UUID of version 7");
     pub(crate) const NOT_A_ULID: Self = refusal("not-a-ulid", "The Idempotency-Key must be a ULID");

@@ -15,10 +15,11 @@
 //! 5. The metrics of an invocation are written when it ends, even if it fails.
 
 pub(crate) mod deferred_reports;
+mod http_event;
 mod log;
 mod metrics;
 pub(crate) mod reconcile;
-mod run;
+pub(crate) mod run;
 pub(crate) mod stale;
 pub(crate) mod trigger;
 mod webhook;

@@ -1,17 +1,26 @@
 //! Runs a function with its tracing and metrics.
 
-use std::fmt::Debug;
+use std::{
+    fmt::Debug,
+    future::{poll_fn, ready},
+    pin::Pin,
+};
 
 use bytes::Bytes;
 use futures_util::Stream;
-use lambda_http::{Adapter, IntoResponse, Request, request::LambdaRequest};
+use lambda_http::{Adapter, Body, IntoResponse, Request};
 use lambda_runtime::{
     Diagnostic, Error, IntoFunctionResponse, LambdaEvent, Runtime, layers::TracingLayer, service_fn,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tower_service::Service;
 
-use super::metrics::metered;
+use super::{
+    http_event::{self, Read},
+    metrics::metered,
+    trigger::Event,
+};
+use crate::http::{Front, Problem, ProblemType, Profile, clean};
 
 /// Runs a function until Lambda ends it, as [`lambda_runtime::run`] does, and writes the metrics of each invocation to
 /// CloudWatch. Their namespace is in the environment variable `METRICS_NAMESPACE` (default: `lambda-idempotency`). If a recorder
@@ -59,6 +68,13 @@ where
 
 /// Runs an HTTP service, such as a router, also on Lambda Managed Instances. See [`run`] and [`run_concurrent`].
 ///
+/// Unlike `lambda_http::run`, it serves or refuses each request that a client can send, and delivers each answer (T73, T74):
+/// 1. A query is percent-encoded where it must be, and claims of a JWT authorizer that are numbers or booleans become text.
+/// 2. A request that cannot be served, such as one whose `Host` is invalid, gets 400, a problem of type
+///    [`RequestMalformed`](crate::http::ProblemType::RequestMalformed). An event of another kind is an error, with one log line.
+/// 3. Several header lines of one name are joined with a comma, except `Set-Cookie`, if the front takes one line of each name. A header that is
+///    not UTF-8 is left out and logged: the runtime would end the process.
+///
 /// # Errors
 /// If the Runtime API fails.
 pub async fn run_http<S, R, E>(service: S) -> Result<(), Error>
@@ -69,8 +85,84 @@ where
     E: Into<Diagnostic> + Debug + Send + 'static,
 {
     // An adapter for each request: axum's bodies cannot be shared between threads, nor can an adapter of them.
-    run_concurrent(service_fn(move |event: LambdaEvent<LambdaRequest>| {
-        Adapter::from(service.clone()).call(event)
-    }))
-    .await
+    run_concurrent(service_fn(move |event: LambdaEvent<Event>| http_event(service.clone(), event))).await
+}
+
+/// Answers one event of an HTTP function.
+pub async fn http_event<S, R, E>(
+    service: S,
+    LambdaEvent { payload, context }: LambdaEvent<Event>,
+) -> Result<impl Serialize + Debug, HttpError<E>>
+where
+    S: Service<Request, Response = R, Error = E> + Clone + Send + 'static,
+    S::Future: Send + 'static,
+    R: IntoResponse + Send + 'static,
+    E: Send + 'static,
+{
+    let (request, malformed) = match http_event::read(payload.as_str()) {
+        Read::Request(request) => (request, None),
+        Read::Malformed(empty, reason) => (empty, Some(reason)),
+        Read::Foreign => return Err(HttpError::Foreign),
+    };
+    let answer = service_fn(move |request: Request| {
+        let service = service.clone();
+        async move {
+            match malformed {
+                Some(reason) => Ok(refused(reason).await),
+                None => served(service, request).await,
+            }
+        }
+    });
+    Adapter::from(answer).call(LambdaEvent::new(request, context)).await.map_err(HttpError::Service)
+}
+
+async fn served<S, R, E>(mut service: S, request: Request) -> Result<Sent, E>
+where
+    S: Service<Request, Response = R, Error = E>,
+    R: IntoResponse,
+{
+    let front = Front::of(request.extensions().get());
+    poll_fn(|context| service.poll_ready(context)).await?;
+    let mut response = service.call(request).await?.into_response().await;
+    clean(response.headers_mut(), front);
+    Ok(Sent(response))
+}
+
+async fn refused(reason: &'static str) -> Sent {
+    tracing::info!(reason, "a request is malformed: it gets 400");
+    let problem = Problem::new(ProblemType::RequestMalformed).detail(reason);
+    Sent(problem.into_response(&Profile::default()).into_response().await)
+}
+
+/// A response whose body is encoded already: once more would change its characters.
+struct Sent(lambda_http::Response<Body>);
+
+impl IntoResponse for Sent {
+    fn into_response(self) -> Pin<Box<dyn Future<Output = lambda_http::Response<Body>> + Send>> {
+        Box::pin(ready(self.0))
+    }
+}
+
+/// Why an event of an HTTP function has no answer.
+#[derive(derive_more::Debug)]
+pub enum HttpError<E> {
+    /// The service failed. It is logged as the service's own error.
+    #[debug("{_0:?}")]
+    Service(E),
+    /// No front sends such an event.
+    #[debug("{FOREIGN}")]
+    Foreign,
+}
+
+const FOREIGN: &str = "the event is refused: it is no request of an API, a load balancer or a function URL; what sends it calls the wrong function";
+
+impl<E: Into<Diagnostic>> From<HttpError<E>> for Diagnostic {
+    fn from(error: HttpError<E>) -> Self {
+        match error {
+            HttpError::Service(error) => error.into(),
+            HttpError::Foreign => {
+                Self { error_type: "ForeignEvent".to_owned(), error_message: FOREIGN.to_owned() }
+            }
+        }
+    }
 }

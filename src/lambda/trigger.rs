@@ -41,6 +41,11 @@ pub(crate) enum Trigger {
 }
 
 impl Event {
+    /// The event as it was sent.
+    pub(crate) fn as_str(&self) -> &str {
+        self.0.get()
+    }
+
     /// What triggered the function, whose schedule asks for this `job`.
     ///
     /// # Errors

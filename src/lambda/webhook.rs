@@ -16,7 +16,10 @@
 use std::{convert::Infallible, sync::Arc};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE, WWW_AUTHENTICATE},
+};
 use http_body::Body;
 use http_body_util::{BodyExt, Full, Limited};
 use lambda_runtime::{Error, service_fn};
@@ -193,7 +196,18 @@ where
             let body = format!("{{\"outcome\":\"{outcome}\"}}");
             let mut response = Response::new(Full::from(body));
             *response.status_mut() = status;
-            response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            match status {
+                // Each requires its header (RFC 9110, sections 15.5.2 and 15.5.6). What signs a webhook has no registered scheme.
+                StatusCode::UNAUTHORIZED => {
+                    headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Signature"));
+                }
+                StatusCode::METHOD_NOT_ALLOWED => {
+                    headers.insert(ALLOW, HeaderValue::from_static("POST"));
+                }
+                _ => {}
+            }
             Ok(response)
         }
     })

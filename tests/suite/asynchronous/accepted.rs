@@ -149,6 +149,36 @@ async fn an_acceptance_decides_first_and_commits_its_rows(endpoint: &str) {
     assert_eq!((post("r-1", "report").await.status, runs.count()), (202, 0));
 }
 
+// A 202 is not a problem document, and has the headers of what accepts.
+#[apply(on_each_store)]
+async fn an_acceptance_has_its_own_headers_and_a_retry_the_status(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    for (body, kind) in [("", "application/json"), ("{}", "application/vnd.report+json")] {
+        let guard = guard_of(guarded.store(), operation()).accept(move |_, _, _| async move {
+            let answer =
+                Response::builder().status(201).header("content-type", "application/vnd.report+json");
+            let answer =
+                answer.header("location", "/reports/1").header("x-report", "1").header("x-report", "2");
+            answer.body(Bytes::from(body)).expect("a response")
+        });
+        let app = api(guard, |_, _| async {});
+        let key = format!("r-{kind}");
+        let post = || http::order(&key).body("{}".into()).expect("a request");
+        let first = send(&app, post()).await;
+        assert_eq!((first.status, first.header("content-type")), (202, Some(kind)));
+        assert_eq!(
+            (first.header("location"), first.header("cache-control")),
+            (Some("/reports/1"), Some("no-store"))
+        );
+        assert_eq!(first.headers.get_all("x-report").iter().count(), 2);
+        assert!(first.headers.contains_key("retry-after"));
+        let retry = send(&app, post()).await;
+        assert_eq!((retry.status, retry.header("content-type")), (202, Some("application/json")));
+        assert!(retry.header("location").is_some_and(|location| location.starts_with("/operations?key=")));
+        assert_eq!(retry.header("x-report"), None);
+    }
+}
+
 #[apply(on_each_store)]
 async fn a_key_may_be_accepted_again_once_its_answer_has_expired(endpoint: &str) {
     let reports = Reports::on(endpoint).await;

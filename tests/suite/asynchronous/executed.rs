@@ -48,6 +48,8 @@ async fn what_was_accepted_is_executed_once(endpoint: &str) {
     // The client that polls, and one that sends its request again, get the answer.
     for answer in [reports.polled("r-1").await, reports.post("r-1", r#""report""#).await] {
         assert_eq!((answer.status, answer.header("location")), (201, Some("/reports/1")));
+        // T82
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
         let seen = answer.json();
         assert_eq!((&seen["tenant"], &seen["attempts"]), (&json!(TENANT), &json!(1)));
         assert_eq!((&seen["uri"], &seen["body"]), (&json!("/payments"), &json!(r#""report""#)));

@@ -9,8 +9,8 @@ use lambda_http::{Body, Context, Request, service_fn};
 use lambda_idempotency::{
     engine::Execution,
     http::{
-        Idempotency, JwtClaim, LambdaAuthorizer, SingleTenant, TenantResolver, context_tenant, iam_account,
-        iam_caller,
+        IamAccount, IamCaller, Idempotency, JwtClaim, LambdaAuthorizer, PerHost, PerStage, SingleTenant,
+        Tenant, TenantResolver, context_tenant,
     },
     operation::Operation,
     store::{Store, memory::MemoryStore},
@@ -46,14 +46,14 @@ fn fronts() -> Vec<Front> {
         front!("rest_api_cognito", JwtClaim("sub"), "acme"),
         front!("rest_api_lambda_authorizer", LambdaAuthorizer("tenantId"), "acme"),
         front!("rest_api_lambda_authorizer", LambdaAuthorizer("principalId"), "user-1"),
-        front!("rest_api_iam", iam_account, "210987654321"),
-        front!("rest_api_iam", iam_caller, "arn:aws:iam::210987654321:user/acme"),
+        front!("rest_api_iam", IamAccount, "210987654321"),
+        front!("rest_api_iam", IamCaller, "arn:aws:iam::210987654321:user/acme"),
         front!("http_api_jwt", JwtClaim("sub"), "acme"),
         front!("http_api_lambda_authorizer", LambdaAuthorizer("tenantId"), "acme"),
-        front!("http_api_iam", iam_account, "210987654321"),
-        front!("http_api_iam", iam_caller, "arn:aws:sts::210987654321:assumed-role/acme"),
-        front!("function_url_iam", iam_account, "210987654321"),
-        front!("function_url_iam", iam_caller, "arn:aws:sts::210987654321:assumed-role/acme"),
+        front!("http_api_iam", IamAccount, "210987654321"),
+        front!("http_api_iam", IamCaller, "arn:aws:sts::210987654321:assumed-role/acme"),
+        front!("function_url_iam", IamAccount, "210987654321"),
+        front!("function_url_iam", IamCaller, "arn:aws:sts::210987654321:assumed-role/acme"),
         front!("function_url", SingleTenant::new("all"), "all"),
         front!("load_balancer", SingleTenant::new("all"), "all"),
         front!("load_balancer_multi_value", SingleTenant::new("all"), "all"),
@@ -169,6 +169,36 @@ async fn an_unverified_caller_is_refused_through_every_front() {
     }
 }
 
+struct ApiKey;
+
+impl TenantResolver for ApiKey {
+    fn tenant(&self, _: &Parts) -> Option<Tenant> {
+        None
+    }
+
+    fn challenge(&self) -> &'static str {
+        "ApiKey realm=\"shop\""
+    }
+}
+
+// RFC 9110, section 11.6.1
+#[tokio::test]
+async fn a_401_challenges_for_what_verifies_the_caller() {
+    async fn challenged(tenant: impl TenantResolver, challenge: &str) {
+        let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(tenant);
+        let anonymous = fronts()[0].anonymous();
+        let refused = deliver(&of_a_router(guard).0, &anonymous).await;
+        assert_eq!((refused.status(), refused.header("www-authenticate")), (401, Some(challenge)));
+    }
+    challenged(JwtClaim("sub"), "Bearer").await;
+    challenged(JwtClaim("sub").with_issuer(), "Bearer").await;
+    challenged(LambdaAuthorizer("tenantId"), "Bearer").await;
+    challenged(IamAccount, "AWS4-HMAC-SHA256").await;
+    challenged(IamCaller, "AWS4-HMAC-SHA256").await;
+    challenged(PerStage(PerHost(IamCaller)), "AWS4-HMAC-SHA256").await;
+    challenged(ApiKey, "ApiKey realm=\"shop\"").await;
+}
+
 #[tokio::test]
 async fn what_an_authorizer_says_in_a_number_is_a_tenant_too() {
     let logs = Logs::capture();
@@ -281,6 +311,35 @@ async fn a_binary_answer_is_replayed_unchanged() {
         assert_eq!(answer.0["isBase64Encoded"], true);
         assert_eq!(answer.0["body"], base64::encode([0x89, b'P', 0, 0xff]));
     }
+}
+
+// T26: `lambda_http` reads in it whether the body is text.
+#[tokio::test]
+async fn a_body_that_is_declared_as_text_is_replayed_as_text() {
+    let answer = |_: Request| async {
+        let response = lambda_http::Response::builder().header("content-type", "application/graphql");
+        let response = response.header("x-lambda-http-content-encoding", "text");
+        Ok::<_, lambda_http::Error>(response.body(axum::body::Body::from("{ payment }"))?)
+    };
+    let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(SingleTenant::new("all"));
+    let function = function(guard.layer(service_fn(answer)));
+    let event = serde_json::from_str(include_str!("../fixtures/rest_api_iam.json")).unwrap();
+    for replayed in [None, Some("true")] {
+        let answer = deliver(&function, &event).await;
+        assert_eq!((answer.header("idempotent-replayed"), answer.text()), (replayed, "{ payment }"));
+    }
+}
+
+// A plain handler's text in another charset is decoded once.
+#[tokio::test]
+async fn text_of_another_charset_is_delivered_as_utf_8() {
+    let answer = |_: Request| async {
+        let response =
+            lambda_http::Response::builder().header("content-type", "text/plain; charset=iso-8859-1");
+        Ok::<_, lambda_http::Error>(response.body(axum::body::Body::from(&b"caf\xe9"[..]))?)
+    };
+    let event = serde_json::from_str(include_str!("../fixtures/rest_api_iam.json")).unwrap();
+    assert_eq!(deliver(&function(service_fn(answer)), &event).await.text(), "caf\u{e9}");
 }
 
 #[tokio::test]

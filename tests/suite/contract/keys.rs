@@ -6,6 +6,7 @@ use axum::http::{HeaderValue, Method, Request};
 use lambda_idempotency::{
     engine::Execution,
     http::{IDEMPOTENCY_KEY, KeySyntax, Profile},
+    key::IdempotencyKey,
     operation::Operation,
     store::{Store, memory::MemoryStore},
 };
@@ -20,6 +21,30 @@ use crate::support::{
     on_each_store,
 };
 
+// A message's key of several parts is hashed: a client that sent the hash would occupy it.
+#[tokio::test]
+async fn no_client_can_send_a_key_that_is_a_hash() {
+    let runs = Counter::default();
+    let hash = IdempotencyKey::of(&["shop", "1"]).expect("a key").as_str().to_owned();
+    for profile in [Profile::ietf_draft(), Profile::stripe(), Profile::acp()] {
+        for syntax in [KeySyntax::Either, KeySyntax::Bare, KeySyntax::Item] {
+            let counter = runs.clone();
+            let guard = guard(MemoryStore::new()).profile(profile.clone().key_syntax(syntax));
+            let app = api(guard, move |_, _| {
+                counter.add();
+                async {}
+            });
+            let written = if syntax == KeySyntax::Item { format!("\"{hash}\"") } else { hash.clone() };
+            let refused = send(&app, order(&written).body(ORDER.into()).unwrap()).await;
+            assert_eq!(refused.status, 400, "{refused:?}");
+            assert!(refused.json().to_string().contains("sha256: and 43 digits"), "{refused:?}");
+            let other = written.replace("sha256:", "sha512:");
+            assert_eq!(send(&app, order(&other).body(ORDER.into()).unwrap()).await.status, 200);
+        }
+    }
+    assert_eq!(runs.count(), 9);
+}
+
 // T34
 #[apply(on_each_store)]
 async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
@@ -32,6 +57,7 @@ async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
         async {}
     });
     let long = "k".repeat(256);
+    let hash = format!("sha256:{}", &long[..43]);
     let quoted = format!("\"{long}\"");
     let cases: &[(&[&[u8]], &str)] = &[
         (&[], "missing"),
@@ -48,6 +74,7 @@ async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
         (&[br#""""#], "empty"),
         (&[long.as_bytes()], "too-long"),
         (&[quoted.as_bytes()], "too-long"),
+        (&[hash.as_bytes()], "reserved"),
         (&[b"abc"], "too-short"),
         (&[br#""abc""#], "too-short"),
     ];
@@ -66,7 +93,7 @@ async fn every_bad_key_gets_a_400_with_its_own_reason(endpoint: &str) {
             assert!(!echoed, "the key comes back in the problem: {line:?}");
         }
     }
-    assert_eq!(reasons.len(), 9);
+    assert_eq!(reasons.len(), 10);
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 

@@ -37,6 +37,20 @@ fn echo(guard: Guard) -> (Router, Counter) {
     (app, runs)
 }
 
+// Clients would take the refusal for a success.
+#[test]
+fn a_problem_has_no_status_of_a_success() {
+    for status in [100, 200, 202, 204, 302, 399, 600, 999] {
+        let status = StatusCode::from_u16(status).expect("a status");
+        let chosen = std::panic::catch_unwind(|| Profile::stripe().status(ProblemType::InFlight, status));
+        assert!(chosen.is_err(), "{status}");
+    }
+    for status in [StatusCode::CONFLICT, StatusCode::SERVICE_UNAVAILABLE, StatusCode::from_u16(599).unwrap()]
+    {
+        let _ = Profile::stripe().status(ProblemType::InFlight, status);
+    }
+}
+
 fn profiles() -> [(Profile, u16, &'static str, &'static str); 3] {
     [
         (Profile::ietf_draft(), 422, "key-reused", "in-flight"),

@@ -95,6 +95,20 @@ async fn an_order_by_both_fronts_happens_once(endpoint: &str) {
     assert_eq!(runs.count(), 1);
 }
 
+// Clients cannot send such a key.
+#[apply(on_each_store)]
+async fn a_key_of_several_parts_goes_through_a_route(endpoint: &str) {
+    let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+    let parts = KeyFrom::all([KeyFrom::body("/orderId"), KeyFrom::body("/sku")]);
+    let consumer = Consumer::new(queue.clone(), parts).world(guarded.clock.clone());
+    let consumer = consumer.max_attempts(2).route(shop(&guarded, &runs), request);
+    for id in ["m-1", "m-2"] {
+        let message = message(id, json!({ "orderId": "o-1", "sku": "tea" }));
+        assert!(deliver(&consumer, &[message]).await.expect("an answer").is_empty());
+    }
+    assert_eq!(runs.count(), 1);
+}
+
 #[apply(on_each_store)]
 async fn what_a_route_answers_decides_what_the_queue_sees(endpoint: &str) {
     // The first two deliveries: whether it is handed back, and why it is dead.

@@ -53,15 +53,20 @@ async fn answers_of_2xx_and_4xx_are_kept_and_replayed_byte_for_byte(endpoint: &s
     }
 }
 
-const KEPT: [(&str, &str); 16] = [
+const KEPT: [(&str, &str); 21] = [
     ("content-type", "text/plain"),
     ("link", "</1>; rel=\"next\""),
     ("link", "</0>; rel=\"prev\""),
     ("link", "</9>; rel=\"last\""),
     ("location", "/payments/1"),
     ("etag", "\"1\""),
-    ("cache-control", "no-store"),
     ("content-language", "de"),
+    ("content-range", "bytes 0-3/10"),
+    ("accept", "application/json"),
+    ("accept-patch", "application/merge-patch+json"),
+    ("accept-post", "application/json"),
+    ("preference-applied", "return=minimal"),
+    ("x-lambda-http-content-encoding", "text"),
     ("vary", "accept"),
     ("x-payment-id", "1"),
     ("allow", "POST"),
@@ -72,7 +77,7 @@ const KEPT: [(&str, &str); 16] = [
     ("idempotent-replayed-body", "omitted"),
 ];
 
-const NOT_KEPT: [(&str, &str); 18] = [
+const NOT_KEPT: [(&str, &str); 17] = [
     ("set-cookie", "session=1"),
     ("set-cookie", "other=2"),
     ("authorization", "Bearer secret"),
@@ -82,7 +87,6 @@ const NOT_KEPT: [(&str, &str); 18] = [
     ("proxy-authenticate", "Basic"),
     ("www-authenticate", "Basic"),
     ("te", "trailers"),
-    ("trailer", "expires"),
     ("upgrade", "h2c"),
     ("x-request-id", "r-1"),
     ("x-amzn-trace-id", "Root=1"),
@@ -102,7 +106,8 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
         let mut headers = HeaderMap::new();
         let forged =
             [("idempotent-replayed", "true"), ("idempotency-expires", "Sat, 21 Nov 2026 10:00:00 GMT")];
-        for (name, value) in KEPT.into_iter().chain(NOT_KEPT).chain(forged) {
+        let others = [("trailer", "expires"), ("cache-control", "max-age=600")];
+        for (name, value) in KEPT.into_iter().chain(NOT_KEPT).chain(forged).chain(others) {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         (headers, "paid").into_response()
@@ -112,6 +117,7 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
         assert!(first.headers.contains_key(name), "the first answer is the handler's own: {name}");
     }
     assert_eq!(first.headers.get("idempotent-replayed"), None, "the first answer is no replay");
+    assert_eq!(first.headers.get("trailer"), None, "the body is sent without trailers");
     assert_ne!(first.header("idempotency-expires"), Some("Sat, 21 Nov 2026 10:00:00 GMT"));
     assert_eq!(first.headers.get_all("idempotency-expires").iter().count(), 1);
     let replay = send(&app, pay("order-1")).await;
@@ -122,8 +128,24 @@ async fn safe_headers_are_replayed_in_order_and_no_others(endpoint: &str) {
     assert!(replay.replayed());
     let names: Vec<_> = replay.headers.keys().map(HeaderName::as_str).collect();
     for name in names {
-        let about_it = ["idempotent-replayed", "idempotency-expires", "content-length"].contains(&name);
+        let about_it =
+            ["idempotent-replayed", "idempotency-expires", "content-length", "cache-control"].contains(&name);
         assert!(about_it || KEPT.iter().any(|(kept, _)| *kept == name), "{name} is replayed");
+    }
+}
+
+// T82: a cache would store the answer of a PATCH as a fresh one of its `Content-Location` (RFC 5789, section 2).
+#[apply(on_each_store)]
+async fn a_replay_is_not_stored_by_caches(endpoint: &str) {
+    let headers = [("cache-control", "max-age=600"), ("content-location", "/doc/1"), ("etag", "\"2\"")];
+    for body in ["changed", ""] {
+        let app = api(guard(dynamodb(endpoint).await), move |_, _| async move { (headers, body) });
+        let (first, replay) = (send(&app, pay("order-1")).await, send(&app, pay("order-1")).await);
+        replay.assert_replay_of(&first);
+        assert_eq!(first.header("cache-control"), Some("max-age=600"), "the first answer is fresh");
+        let lines = replay.headers.get_all("cache-control").iter();
+        assert!(lines.eq(["no-store"]), "{replay:?}");
+        assert_eq!(replay.header("etag"), Some("\"2\""));
     }
 }
 
@@ -144,6 +166,7 @@ async fn an_answer_that_is_not_kept_has_no_expiry() {
 fn no_configuration_makes_a_header_kept_that_must_not_be_replayed() {
     for name in [
         "Set-Cookie",
+        "Cache-Control",
         "authorization",
         "date",
         "connection",

@@ -190,7 +190,11 @@ async fn a_huge_body_and_another_method_are_refused() {
     assert_eq!(hook.post(None, huge.clone()).await, returned(401, "refused"));
     assert_eq!(hook.post(None, huge + "x").await, returned(413, "too large"));
     let get = Request::get("/webhooks/provider").body(Body::empty()).unwrap();
-    assert_eq!(send(&hook.webhook, get).await.status, 405);
+    let refused = send(&hook.webhook, get).await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("POST")));
+    let unsigned = Request::post("/webhooks/provider").body(Body::empty()).unwrap();
+    let refused = send(&hook.webhook, unsigned).await;
+    assert_eq!((refused.status, refused.header("www-authenticate")), (401, Some("Signature")));
     hook.assert_untouched("refused").await;
 }
 

@@ -61,14 +61,19 @@ pub type Answer = Result<Value, Value>;
 impl Function {
     /// Starts the sample's function of this name, in the same program as the local cloud does.
     pub async fn start(name: &str, variables: &[(&str, &str)]) -> Self {
-        let mut function = Self::spawn(name, variables).await;
+        Self::of(local_cloud::PROGRAM, name, variables).await
+    }
+
+    /// Starts the function of this program.
+    pub async fn of(program: &str, name: &str, variables: &[(&str, &str)]) -> Self {
+        let mut function = Self::spawn(program, name, variables).await;
         function.ready().await;
         function
     }
 
     /// The log of a function that exits before it asks for work, because its configuration is wrong.
     pub async fn refuses_to_start(name: &str, variables: &[(&str, &str)]) -> String {
-        let mut function = Self::spawn(name, variables).await;
+        let mut function = Self::spawn(local_cloud::PROGRAM, name, variables).await;
         // Waiting for the process would close its standard input. That ends any function.
         let _lifeline = function.process.stdin.take();
         let ended = timeout(TIMEOUT, function.process.wait()).await;
@@ -77,10 +82,10 @@ impl Function {
         function.log()
     }
 
-    async fn spawn(name: &str, variables: &[(&str, &str)]) -> Self {
+    async fn spawn(program: &str, name: &str, variables: &[(&str, &str)]) -> Self {
         let (api, folder) = (Api::listen().await, tempfile::tempdir().expect("a folder"));
         let file = |name| Stdio::from(File::create(folder.path().join(name)).expect("a file"));
-        let process = Command::new(local_cloud::PROGRAM)
+        let process = Command::new(program)
             .env_clear()
             .envs([
                 ("LOCAL_FUNCTION", name),

@@ -1,24 +1,24 @@
-//! Functions as Lambda's runtime calls them: events in, answers out, through `lambda_http`'s own conversions.
+//! Functions as `lambda::run_http` serves them: events in, answers out, through `lambda_http`'s own conversions.
 
 use std::{fmt::Debug, rc::Rc};
 
 use futures_util::{FutureExt, future::LocalBoxFuture};
-use lambda_http::{Adapter, Context, LambdaEvent, Request, Service, request::LambdaRequest};
+use lambda_http::{Context, LambdaEvent, Request, Service};
+use lambda_idempotency::internal::{Event, http_event};
 use serde_json::Value;
-use tower::ServiceExt;
 
 /// A function as the runtime calls it. It returns its answer as Lambda sees it.
-pub type Function = Rc<dyn Fn(LambdaEvent<LambdaRequest>) -> LocalBoxFuture<'static, Value>>;
+pub type Function = Rc<dyn Fn(LambdaEvent<Event>) -> LocalBoxFuture<'static, Value>>;
 
 pub fn function<S, R, E>(service: S) -> Function
 where
-    S: Service<Request, Response = R, Error = E> + Clone + 'static,
+    S: Service<Request, Response = R, Error = E> + Clone + Send + 'static,
     S::Future: Send + 'static,
-    R: lambda_http::IntoResponse + 'static,
-    E: Debug + 'static,
+    R: lambda_http::IntoResponse + Send + 'static,
+    E: Debug + Send + 'static,
 {
     Rc::new(move |event| {
-        let answer = Adapter::from(service.clone()).oneshot(event);
+        let answer = http_event(service.clone(), event);
         let answer = async { serde_json::to_value(answer.await.expect("the function answers")) };
         answer.map(|answer| answer.expect("an answer is JSON")).boxed_local()
     })
@@ -29,8 +29,9 @@ pub async fn deliver(function: &Function, event: &Value) -> Answer {
 }
 
 pub async fn deliver_in(function: &Function, event: &Value, context: Context) -> Answer {
-    let request = serde_json::from_value(event.clone()).expect("an event of a known front");
-    Answer(function(LambdaEvent::new(request, context)).await)
+    // Parsed as the runtime parses it.
+    let event = serde_json::from_str(&event.to_string()).expect("an event is JSON");
+    Answer(function(LambdaEvent::new(event, context)).await)
 }
 
 /// The answer that Lambda passes to the front.

@@ -1,0 +1,38 @@
+//! An HTTP function as the suite runs it, on the Runtime API: its answers have headers that no front takes as they are.
+
+use axum::{
+    Router,
+    http::{HeaderMap, HeaderName, HeaderValue},
+    routing::{get, post},
+};
+use lambda_idempotency::{Idempotency, MemoryStore, Operation, SingleTenant, lambda};
+
+/// Names and values. One is ISO 8859-1, as file names of older clients are.
+const HEADERS: [(&str, &[u8]); 9] = [
+    ("content-type", b"text/plain"),
+    ("content-disposition", b"attachment; filename=\"caf\xe9.txt\""),
+    ("link", b"</1>; rel=\"self\""),
+    ("link", b"</2>; rel=\"next\""),
+    ("set-cookie", b"a=1"),
+    ("set-cookie", b"b=2"),
+    ("set-cookie", b"c=caf\xe9"),
+    ("vary", b"accept"),
+    ("trailer", b"x-checksum"),
+];
+
+async fn answer() -> (HeaderMap, &'static str) {
+    let mut headers = HeaderMap::new();
+    for (name, value) in HEADERS {
+        let value = HeaderValue::from_bytes(value).expect("a value");
+        headers.append(HeaderName::from_static(name), value);
+    }
+    (headers, "done")
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), lambda::Error> {
+    lambda::logs();
+    let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("all"));
+    let payments = post(answer).route_layer(guard).get(answer);
+    lambda::run_http(Router::new().route("/payments", payments).route("/plain", get(answer))).await
+}
