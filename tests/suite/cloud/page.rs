@@ -209,7 +209,7 @@ async fn the_form_sends_to_a_key_what_curl_sent() {
     }
     // The form has another body by now.
     let (_, again) = answer(send(&cloud, &[("client", "beta"), ("key", "from-curl"), ("do", "again")])).await;
-    page_with(&cloud, &again["timeline"], &["answers 402, replayed"]).await;
+    page_with(&cloud, &again["timeline"], &["answers 402 card-declined, replayed"]).await;
     let (_, other) = answer(send(&cloud, &[("client", "beta"), ("key", "from-curl"), ("do", "other")])).await;
     page_with(&cloud, &other["timeline"], &["answers 422 key-reused"]).await;
     let (_, fresh) = answer(send(&cloud, &[("key", "from-curl"), ("do", "fresh")])).await;
