@@ -66,6 +66,14 @@ pub fn text(name: &'static str) -> Result<String, ConfigError> {
     }
 }
 
+/// The URL of an SQS queue, from a required variable.
+pub fn queue_url(name: &'static str) -> Result<String, ConfigError> {
+    match text(name)? {
+        url if url.starts_with("http") => Ok(url),
+        _ => Err(ConfigError::Malformed(name, "the URL of an SQS queue")),
+    }
+}
+
 /// A duration in milliseconds, above 0; `default` if the variable is not set.
 pub fn millis(name: &'static str, default: Duration) -> Result<Duration, ConfigError> {
     let millis: Option<u64> = optional(name, "a number of milliseconds above 0", |millis| *millis > 0)?;

@@ -1,7 +1,8 @@
 //! What a run prints first: where everything is, and what to try.
 
 use crate::{
-    bus::Bus, definition::Definition, log, route::DEFAULT, settings::Settings, store::Store, template::Stack,
+    bus::Bus, definition::Definition, example::Example, log, route::DEFAULT, settings::Settings,
+    store::Store, template::Stack,
 };
 use serde_json::json;
 use std::{
@@ -33,7 +34,7 @@ impl Announcement<'_> {
 
     fn json(&self) -> String {
         let Self { url, store, queues, bus, provider, .. } = self;
-        let addresses = json!({ "listening": url, "dynamodb": store.endpoint, "provider": provider, "queues": queues, "bus": bus.endpoint });
+        let addresses = json!({ "listening": url, "dynamodb": store.recorded, "provider": provider, "queues": queues, "bus": bus.endpoint });
         format!("{addresses}\n")
     }
 
@@ -53,7 +54,7 @@ impl Announcement<'_> {
         let (functions, timeout) = (functions.join(", "), settings.function_timeout.as_millis());
         let most = format!("at most {} environments each, {timeout} ms an invocation", settings.environments);
         let rows = [
-            ("dynamodb", format!("{} ({kind}; tables{})", store.endpoint, tables.join(","))),
+            ("dynamodb", format!("{} ({kind}; tables{})", store.recorded, tables.join(","))),
             ("provider", (*provider).to_owned()),
             ("queues", (*queues).to_owned()),
             (
@@ -109,9 +110,17 @@ impl Announcement<'_> {
             let method = route.method.as_ref().map_or("POST", |method| method.as_str());
             let path = if route.path == DEFAULT { "/" } else { &route.path };
             let key = if ["POST", "PATCH"].contains(&method) { " -H 'Idempotency-Key: k-1'" } else { "" };
-            let _ =
-                write!(lines, "\n  curl -i -X {method} '{url}{path}' -H 'Authorization: Bearer acme'{key}");
+            let body = Example::of(&self.settings.bodies, route).map(|body| {
+                let (kind, file) = (body.content_type(), body.file.display());
+                format!(" \\\n    -H 'Content-Type: {kind}' --data-binary '@{file}'")
+            });
+            let body = body.unwrap_or_default();
+            let _ = write!(
+                lines,
+                "\n  curl -i -X {method} '{url}{path}' -H 'Authorization: Bearer acme'{key}{body}"
+            );
         }
-        format!("{strong}The template's routes; the bearer token is the caller's name:{plain}\n{lines}")
+        let which = "The template's routes; the bearer token is the caller's name, and --body gives an example of a body";
+        format!("{strong}{which}:{plain}\n{lines}")
     }
 }

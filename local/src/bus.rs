@@ -13,6 +13,7 @@ use crate::{
     functions::Function,
     queues::{ACCOUNT, Queues},
     template::{Rule, matches},
+    visitors::guarded,
 };
 use aws_smithy_types::{DateTime, date_time::Format};
 use axum::{
@@ -127,7 +128,7 @@ impl Bus {
             delivered: Mutex::default(),
             deliverer: OnceLock::new(),
         });
-        let router = Router::new().route("/", post(answer)).with_state(bus.clone());
+        let router = guarded(Router::new().route("/", post(answer)).with_state(bus.clone()));
         tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(bus)
     }

@@ -1,8 +1,8 @@
 //! All that runs: what the routes of this cloud's address use.
 
 use crate::{
-    events::Events, functions::Function, journal, metrics::Metrics, provider::Server, queues::Queues,
-    route::Route, routes::Routes, template::Stack,
+    events::Events, example::Example, functions::Function, journal, metrics::Metrics, provider::Server,
+    queues::Queues, route::Route, routes::Routes, template::Stack,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +20,7 @@ pub struct Cloud {
     /// Whether the sample runs here.
     pub is_sample: bool,
     pub all_routes: Vec<Route>,
+    pub examples: Vec<Example>,
     /// Claims of every caller's token.
     pub claims: Vec<(String, String)>,
     /// Makes the calls of the page's operator.

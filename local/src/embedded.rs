@@ -8,11 +8,12 @@
 
 use crate::log::{self, Level};
 use dynoxide::{Database, storage::Storage};
-use std::{future, path::Path, time::Duration};
+use std::{future, net::Ipv4Addr, path::Path, time::Duration};
 use tokio::{
     net::TcpListener,
     time::{self, Instant},
 };
+use uuid::Uuid;
 
 /// DynamoDB promises days, but a developer who watches wants seconds.
 const TTL_SWEEP: Duration = Duration::from_secs(5);
@@ -23,14 +24,25 @@ const TTL_REST: u32 = 50;
 const INDEX: &str = "CREATE INDEX local_stream_places
     ON _stream_records (table_name, CAST(sequence_number AS INTEGER), shard_id)";
 
-/// Serves an empty database on a loopback port of its own, and returns its URL.
+/// Serves an empty database on a loopback port of its own, and returns its URL. Functions and operators get the recorder's.
 pub async fn start() -> Result<String, String> {
     let database = empty()?;
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
+    let listener = match TcpListener::bind((hidden(), 0)).await {
+        Ok(listener) => Ok(listener),
+        // Not every system has more than one loopback address.
+        Err(_) => TcpListener::bind(("127.0.0.1", 0)).await,
+    };
+    let listener = listener.map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
     tokio::spawn(sweep(database.clone()));
     tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, future::pending()));
     Ok(format!("http://{address}"))
+}
+
+/// An address that no site can guess: dynoxide answers each of them, whatever its `Host` and its `Origin`.
+fn hidden() -> Ipv4Addr {
+    let [one, two, three, ..] = Uuid::new_v4().into_bytes();
+    Ipv4Addr::new(127, one.clamp(1, 254), two, three.clamp(1, 254))
 }
 
 fn empty() -> Result<Database, String> {
@@ -82,6 +94,12 @@ mod tests {
          WHERE table_name = ?1 AND shard_id = ?2 AND CAST(sequence_number AS INTEGER) > ?3 \
          ORDER BY CAST(sequence_number AS INTEGER) ASC LIMIT ?4",
     ];
+
+    #[test]
+    fn the_address_of_the_database_cannot_be_guessed() {
+        let [one, other] = [(); 2].map(|()| hidden());
+        assert!(one.is_loopback() && other.is_loopback() && one != other, "{one} {other}");
+    }
 
     #[test]
     fn a_stream_is_written_and_read_by_an_index() {

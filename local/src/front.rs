@@ -10,6 +10,7 @@ use crate::{
     messages, page,
     routes::Matched,
     runtime_api::{PAYLOAD_LIMIT, read},
+    visitors,
 };
 use axum::{
     Json, Router,
@@ -47,9 +48,10 @@ pub fn router(cloud: Cloud) -> Router {
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
         .merge(messages::router(cloud.queues.clone(), &cloud.stack))
         .merge(events::router(cloud.events.clone()))
-        .route_layer(from_fn(page::from_here))
+        .route_layer(from_fn(visitors::from_here))
         .merge(rest)
         .layer(from_fn_with_state(cloud.clone(), own))
+        .layer(from_fn(visitors::for_here))
         .with_state(cloud)
 }
 
@@ -75,10 +77,11 @@ async fn rest(State(cloud): State<Arc<Cloud>>, request: Request) -> Response {
 async fn answer(cloud: &Cloud, request: Request, route: Option<&Matched>) -> Response {
     let (request_id, begun) = (Uuid::new_v4(), Instant::now());
     let (parts, body) = request.into_parts();
+    let body = read(body, BODY_LIMIT).await;
     let id = request_id.to_string();
     let mut open = gateway::client(&parts.headers).map(|(client, key)| {
-        let timeline =
-            cloud.journal.asked(&id, (client, &key), &format!("{} {}", parts.method, parts.uri.path()));
+        let sent = gateway::sent(&parts, client, body.as_ref().ok());
+        let timeline = cloud.journal.asked(&id, (client, &key), route.map_or("", |route| &route.key), sent);
         OpenRequest {
             journal: &cloud.journal,
             timeline,
@@ -120,13 +123,13 @@ impl Drop for OpenRequest<'_> {
 async fn forward(
     cloud: &Cloud,
     parts: &Parts,
-    body: Body,
+    body: Result<Bytes, StatusCode>,
     request_id: Uuid,
     route: Option<&Matched>,
 ) -> Response {
     let Some(route) = route else { return gateway::message(StatusCode::NOT_FOUND, "Not Found") };
     let too_large = || gateway::message(StatusCode::PAYLOAD_TOO_LARGE, "Request Entity Too Large");
-    let body = match read(body, BODY_LIMIT).await {
+    let body = match body {
         Ok(body) => body,
         Err(StatusCode::PAYLOAD_TOO_LARGE) => return too_large(),
         Err(status) => return gateway::message(status, "Bad Request"),

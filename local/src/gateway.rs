@@ -1,6 +1,6 @@
 //! API Gateway's translation: an HTTP request to an event in payload format 2.0, and a function's answer back to HTTP.
 
-use crate::routes::Matched;
+use crate::{journal::Sent, routes::Matched};
 use aws_smithy_types::base64;
 use axum::{
     body::Body,
@@ -105,6 +105,17 @@ pub fn client(headers: &HeaderMap) -> Option<(&str, String)> {
     let quoted = key.strip_prefix('"').and_then(|key| key.strip_suffix('"'));
     let key = quoted.map_or_else(|| key.to_owned(), |key| key.replace("\\\"", "\"").replace("\\\\", "\\"));
     Some((tenant(headers).unwrap_or("nobody"), key))
+}
+
+/// A request, so that the page can send it again.
+pub fn sent(parts: &Parts, client: &str, body: Option<&Bytes>) -> Sent {
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    Sent {
+        route: format!("{} {path}", parts.method),
+        client: client.to_owned(),
+        content_type: parts.headers.get(header::CONTENT_TYPE).map(lossy).unwrap_or_default(),
+        body: body.filter(|body| body.len() <= Sent::MAX_BODY).cloned(),
+    }
 }
 
 /// An answer in a few words: `answers 409 outcome-unknown`, `answers 201, replayed`.

@@ -14,7 +14,7 @@
 //! | `template` | SAM templates: what runs here, the sample's or the user's |
 //! | `announcement` | what a run prints first |
 //! | `variables` | the variables of functions and of the operators' command line |
-//! | `definition`, `definitions` | the table of functions: their programs and variables |
+//! | `definition`, `definitions`, `programs` | the table of functions: their programs and variables |
 //! | `functions` | the choice of an environment for an invocation |
 //! | `environment`, `process`, `program`, `runtime_api` | execution environments: child processes on the Lambda Runtime API |
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
@@ -23,8 +23,9 @@
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `schedules` | functions that are invoked periodically |
-//! | `route`, `routes` | the routes of the functions |
+//! | `route`, `routes`, `example` | the routes of the functions, and examples of their bodies |
 //! | `cloud` | all that runs, for the address |
+//! | `visitors` | who may call an address of this cloud |
 //! | `page` | the page at `/` |
 //! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger and outages |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
@@ -41,6 +42,7 @@ mod definitions;
 mod embedded;
 mod environment;
 mod events;
+mod example;
 mod front;
 mod functions;
 mod gateway;
@@ -52,6 +54,7 @@ mod metrics;
 mod page;
 mod process;
 mod program;
+mod programs;
 pub mod provider;
 mod queues;
 mod recorder;
@@ -66,6 +69,7 @@ mod tables;
 mod template;
 mod triggers;
 mod variables;
+mod visitors;
 mod work;
 
 pub use template::yaml;
@@ -121,7 +125,7 @@ pub fn main() -> ExitCode {
         Err(Stopped::Usage(error)) => (error, ExitCode::from(WRONG_USAGE)),
         Err(Stopped::Failed(error)) => (error, ExitCode::FAILURE),
     };
-    eprintln!("error: {}", harmless(&error));
+    error.lines().for_each(|line| eprintln!("error: {}", harmless(line)));
     code
 }
 
@@ -141,7 +145,7 @@ impl From<String> for Stopped {
 /// Keeps loopback connections off any proxy in the environment, which could not reach them. The children inherit this.
 fn bypass_proxies() {
     let set = ["NO_PROXY", "no_proxy"].iter().find_map(|name| env::var(name).ok());
-    let hosts = [set.as_deref().unwrap_or_default(), "127.0.0.1", "localhost"];
+    let hosts = [set.as_deref().unwrap_or_default(), "127.0.0.0/8", "127.0.0.1", "localhost"];
     let hosts = hosts.iter().filter(|host| !host.is_empty()).copied().collect::<Vec<_>>().join(",");
     // SAFETY: no other thread runs yet.
     unsafe {
@@ -167,18 +171,15 @@ async fn run(settings: &Settings) -> Result<(), Stopped> {
 }
 
 async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<(), Stopped> {
-    // Bound first, so that a port in use fails before anything else starts. Served last, so that early connections wait until
-    // everything is up.
-    let listener = TcpListener::bind(("127.0.0.1", settings.port)).await.map_err(|error| {
-        format!("PORT={}: {error}; set PORT to another port, or to 0 for any free one", settings.port)
-    })?;
-    let address = listener.local_addr().map_err(|error| error.to_string())?;
-    let url = format!("http://{address}");
+    // Bound first, and served last, so that early connections wait until everything is up. A port in use is reported after what is
+    // wrong with the template, and before a process starts.
+    let bound = TcpListener::bind(("127.0.0.1", settings.port)).await;
+    let address = bound.as_ref().ok().and_then(|listener| listener.local_addr().ok());
+    let url = address.map(|address| format!("http://{address}")).unwrap_or_default();
     let journal = Arc::<Journal>::default();
     let store = Store::start(settings, &journal).await?;
     let mut queues = Queues::start(&store.region).await?;
     let stack = stack(settings, &store, &queues).map_err(Stopped::Usage)?;
-    let streams = store.create(&stack.tables).await?;
     // As long as an invocation takes at most, so that no message is delivered twice at once. On AWS it is six times as long, because
     // throttled receives count; here, an invocation waits for its environment.
     queues.create(stack.queues.clone(), settings.function_timeout).await?;
@@ -206,8 +207,13 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let launcher = running.insert(Arc::new(launcher));
     let functions: Vec<_> =
         definitions.iter().map(|definition| Arc::new(Function::new(definition, launcher))).collect();
-    let routes =
-        Routes::new(settings.routes.iter().chain(&stack.routes), &functions).map_err(Stopped::Usage)?;
+    let all_routes: Vec<_> = settings.routes.iter().chain(&stack.routes).cloned().collect();
+    let routes = Routes::new(all_routes.iter(), &functions).map_err(Stopped::Usage)?;
+    settings.bodies.iter().try_for_each(|body| body.check(&all_routes)).map_err(Stopped::Usage)?;
+    let listener = bound.map_err(|error| {
+        format!("PORT={}: {error}; set PORT to another port, or to 0 for any free one", settings.port)
+    })?;
+    let streams = store.create(&stack.tables).await?;
     try_join_all(functions.iter().map(|function| function.warm_up())).await?;
 
     if let Some(deliverer) = functions.iter().find(|function| function.definition.name == "outbox") {
@@ -239,7 +245,8 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         journal,
         url: url.clone(),
         is_sample: settings.template.is_none(),
-        all_routes: settings.routes.iter().chain(&stack.routes).cloned().collect(),
+        all_routes,
+        examples: settings.bodies.clone(),
         claims: settings.claims.clone(),
         operators: store.recorded_client().await,
         operate,

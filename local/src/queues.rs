@@ -6,7 +6,7 @@
 //! 2. It hands out one message of a FIFO group at a time. SQS may hand out several in one batch. So a consumer's own order within a batch
 //!    is not seen here.
 
-use crate::template::Queue;
+use crate::{template::Queue, visitors::guarded};
 use aws_sdk_sqs::{
     Client,
     config::{BehaviorVersion, Credentials, Region, retry::RetryConfig},
@@ -96,7 +96,7 @@ async fn serve(region: &str) -> std::io::Result<String> {
         ..SqsConfig::default()
     };
     let handler = Arc::new(RustackSqsHandler::new(Arc::new(RustackSqs::new(config))));
-    let router = Router::new().fallback(answer).with_state(handler);
+    let router = guarded(Router::new().fallback(answer).with_state(handler));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(format!("http://{address}"))
 }

@@ -4,6 +4,7 @@
 use crate::{
     journal::{Call, Shared},
     runtime_api::read,
+    visitors::guarded,
 };
 use axum::{
     Router,
@@ -33,7 +34,7 @@ pub async fn start(endpoint: &str, journal: Shared) -> io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);
     let recorder = Recorder { endpoint: endpoint.to_owned(), client: reqwest::Client::new(), journal };
-    let router = Router::new().fallback(pass).with_state(Arc::new(recorder));
+    let router = guarded(Router::new().fallback(pass).with_state(Arc::new(recorder)));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(url)
 }

@@ -3,21 +3,24 @@
 
 use crate::{
     functions::Function,
-    route::{self, DEFAULT, Route},
+    route::{DEFAULT, Pattern, Route},
 };
 use axum::http::Method;
 use serde_json::{Map, Value, json};
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-/// The routes, by method.
+/// The routes. A cloud has few, so that each request looks at all.
 pub struct Routes {
-    /// `None` for any.
-    methods: HashMap<Option<Method>, matchit::Router<Target>>,
+    all: Vec<Known>,
     /// What no other route takes.
     default: Option<Target>,
+}
+
+struct Known {
+    /// `None` for any.
+    method: Option<Method>,
+    pattern: Pattern,
+    target: Target,
 }
 
 struct Target {
@@ -43,40 +46,49 @@ impl Routes {
         routes: impl Iterator<Item = &'a Route>,
         functions: &[Arc<Function>],
     ) -> Result<Self, String> {
-        let (mut methods, mut seen, mut default) = (HashMap::new(), HashSet::new(), None);
-        for Route { method, path, function } in routes {
+        let (mut all, mut default) = (Vec::<Known>::new(), None);
+        for route in routes {
+            let Route { method, path, function } = route;
             let found = functions.iter().find(|known| known.definition.name == function);
             let unknown = || format!("--route {path}: there is no function {function}");
             let function = found.ok_or_else(unknown)?.clone();
             if path == DEFAULT {
-                let target = Target { key: DEFAULT.to_owned(), function };
-                default.get_or_insert(target);
+                default.get_or_insert(Target { key: DEFAULT.to_owned(), function });
                 continue;
             }
-            let key = format!("{} {path}", method.as_ref().map_or("ANY", Method::as_str));
-            if seen.insert(key.clone()) {
-                let router: &mut matchit::Router<_> = methods.entry(method.clone()).or_default();
-                let inserted = router.insert(route::pattern(path), Target { key, function });
-                inserted.map_err(|error| format!("--route {path}: {error}"))?;
+            let pattern = Pattern::parse(path).map_err(|error| format!("--route {path}: {error}"))?;
+            let key = route.key();
+            match all.iter().find(|known| known.method == *method && known.pattern.is_like(&pattern)) {
+                None => all.push(Known { method: method.clone(), pattern, target: Target { key, function } }),
+                Some(known) if known.target.key == key => {}
+                Some(known) => {
+                    return Err(format!(
+                        "--route {path}: it takes the same requests as {}",
+                        known.target.key
+                    ));
+                }
             }
         }
-        Ok(Self { methods, default })
+        Ok(Self { all, default })
     }
 
-    /// The route of this request. One that names the method comes before one for any, but a greedy one (`{proxy+}`) after both.
+    /// The route of this request:
+    ///
+    /// 1. A route without a greedy parameter (`{proxy+}`) comes before one that has it.
+    /// 2. Of two, the one with the more specific path counts: text comes before `{name}`, and `{name}` before `{name+}`.
+    /// 3. Of two with the same path, the one that names the method comes before one for any.
+    ///
     /// Source: AWS, "Create routes for HTTP APIs in API Gateway".
     pub fn find(&self, method: &Method, path: &str) -> Option<Matched> {
-        let at = |method| self.methods.get(&method)?.at(path).ok();
-        let (own, any) = (at(Some(method.clone())), at(None));
-        let is_greedy = |found: &matchit::Match<'_, '_, &Target>| found.value.key.ends_with("+}");
-        let found = match (own, any) {
-            (Some(own), Some(any)) if is_greedy(&own) && !is_greedy(&any) => any,
-            (own, any) => own.or(any)?,
-        };
+        let takes = |known: &&Known| known.method.as_ref().is_none_or(|own| own == method);
+        let taken =
+            self.all.iter().filter(takes).filter_map(|known| Some((known, known.pattern.values(path)?)));
+        let (known, values) =
+            taken.min_by_key(|(known, _)| (known.pattern.rank(), known.method.is_none()))?;
         let decoded =
             |value: &str| percent_encoding::percent_decode_str(value).decode_utf8_lossy().into_owned();
-        let parameters = found.params.iter().map(|(name, value)| (name.to_owned(), json!(decoded(value))));
-        Some(found.value.matched(parameters.collect()))
+        let parameters = values.iter().map(|(name, value)| ((*name).to_owned(), json!(decoded(value))));
+        Some(known.target.matched(parameters.collect()))
     }
 
     /// The route of a request that nothing else takes.
@@ -119,6 +131,10 @@ mod tests {
             "ANY /orders/{other}=b",
             "ANY /files/index=b",
             "ANY /{proxy+}=c",
+            "GET /items/{proxy+}=a",
+            "GET /items/{id}=b",
+            "ANY /items/{id}/parts=c",
+            "ANY /orders/latest=c",
         ];
         let mut all = all.map(|route| Route::parse(route).unwrap()).to_vec();
         let functions = ["a", "b", "c", "d"].map(function);
@@ -130,6 +146,11 @@ mod tests {
             ("POST", "/orders/1", "ANY /orders/{other}", "b"),
             ("GET", "/files/1", "GET /files/{proxy+}", "a"),
             ("GET", "/files/index", "ANY /files/index", "b"),
+            ("GET", "/items/1", "GET /items/{id}", "b"),
+            ("GET", "/items/1/x", "GET /items/{proxy+}", "a"),
+            ("GET", "/items/1/parts", "ANY /items/{id}/parts", "c"),
+            ("GET", "/items", "ANY /{proxy+}", "c"),
+            ("GET", "/orders/latest", "ANY /orders/latest", "c"),
         ] {
             let matched = routes.find(&method.parse().unwrap(), path).expect(path);
             assert_eq!((&*matched.key, matched.function.definition.name), (key, name), "{method} {path}");

@@ -5,6 +5,7 @@
 //! too large leaves the invocation open instead of failing it. It never drops an invocation. A function needs only the four
 //! routes below.
 
+use crate::visitors::guarded;
 use axum::{
     Json, Router,
     body::{self, Body},
@@ -80,6 +81,7 @@ impl RuntimeApi {
             .route("/2018-06-01/runtime/invocation/{request_id}/error", post(error))
             .route("/2018-06-01/runtime/init/error", post(init_error))
             .with_state(shared.clone());
+        let router = guarded(router);
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { address, polls, shared, server })
     }

@@ -1,6 +1,6 @@
 //! The settings, each by an argument or by its environment variable.
 
-use crate::route::Route;
+use crate::{example::Example, route::Route};
 use aws_smithy_types::base64;
 use clap::{
     CommandFactory, FromArgMatches, Parser,
@@ -64,6 +64,9 @@ pub struct Settings {
     /// A route, before the template's: `POST /orders=orders`, `ANY /files/{proxy+}=files`
     #[arg(long = "route", value_name = "METHOD PATH=NAME", value_parser = Route::parse, help_heading = "Functions")]
     pub routes: Vec<Route>,
+    /// An example of the body that a route takes, for the page at `/` and the first hint: `POST /orders=order.json`
+    #[arg(long = "body", value_name = "ROUTE=FILE", value_parser = Example::parse, help_heading = "Functions")]
+    pub bodies: Vec<Example>,
     /// A claim of every caller's token, besides `sub`, which is the token's own text
     #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = pair, help_heading = "Functions")]
     pub claims: Vec<(String, String)>,

@@ -2,7 +2,7 @@
 
 use crate::{
     functions::Function,
-    mapping::{batch, queue, stream},
+    mapping::{Reports, batch, queue, stream},
     queues::Queues,
     schedules,
     settings::Settings,
@@ -34,17 +34,23 @@ pub async fn start(
         found.expect("the stack has it").clone()
     };
     let queue_of = |arn: &str| queues.with_arn(arn).expect("the stack was checked").clone();
+    let reports = |name: &str, event: &str, are_read| {
+        let reports = Reports { event: event.to_owned(), are_read };
+        reports.warn(&function(name));
+        reports
+    };
     let mut triggers = JoinSet::new();
     let client = store.streams().await;
     for mapping in &stack.streams {
-        let StreamMapping { function: name, stream_arn, filters, gathers, dead_letters_arn, .. } = mapping;
+        let StreamMapping { function: name, event, stream_arn, filters, gathers, dead_letters_arn, .. } =
+            mapping;
         let table = stack.streamed(stream_arn).expect("the stack was checked");
         triggers.spawn(stream::run(Arc::new(batch::Stream {
             client: client.clone(),
             arn: streams[&table.full_name].clone(),
             region: store.region.clone(),
             filters: filters.clone(),
-            reports_failures: mapping.reports_failures,
+            reports: reports(name, event, mapping.reports_failures),
             window: if *gathers { settings.window } else { Duration::ZERO },
             max_age: settings.record_age,
             function: function(name),
@@ -52,14 +58,14 @@ pub async fn start(
             sqs: queues.client.clone(),
         })));
     }
-    for Mapping { function: name, queue_arn, batch, reports_failures } in &stack.mappings {
+    for Mapping { function: name, event, queue_arn, batch, reports_failures } in &stack.mappings {
         let source = queue::Source {
             client: queues.client.clone(),
             queue: queue_of(queue_arn),
             region: store.region.clone(),
             function: function(name),
             batch: *batch,
-            reports_failures: *reports_failures,
+            reports: reports(name, event, *reports_failures),
         };
         for _ in 0..POLLERS {
             triggers.spawn(queue::run(source.clone()));

@@ -4,12 +4,18 @@
 const say = (text) => { document.getElementById("status").textContent = text; };
 const send = document.querySelector("form[action='/local/send']");
 
+let edited = false;
+send.addEventListener("input", () => { edited = true; });
+
 let live;
 function watch() {
   live?.close();
   live = new EventSource("/local/live" + location.search);
   live.onmessage = (event) => {
-    for (const [id, html] of Object.entries(JSON.parse(event.data))) waiting.set(id, html);
+    const { form, ...parts } = JSON.parse(event.data);
+    // What was sent last, unless somebody writes something else.
+    if (form && !edited) for (const [name, value] of Object.entries(form)) send.elements[name].value = value;
+    for (const [id, html] of Object.entries(parts)) waiting.set(id, html);
     tick();
   };
   live.onopen = () => say("");

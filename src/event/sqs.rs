@@ -16,7 +16,7 @@ use super::{
     message::{DEDUPLICATION_ID, FIFO},
 };
 use crate::{
-    config::{ConfigError, text},
+    config::{ConfigError, queue_url},
     queue::{QueueError, SqsQueue, acceptable},
 };
 
@@ -52,12 +52,7 @@ impl SqsSource {
         queue: &'static str,
         dead_letters: &'static str,
     ) -> Result<Self, ConfigError> {
-        let url = |variable| match text(variable) {
-            Ok(url) if url.starts_with("http") => Ok(url),
-            Ok(_) => Err(ConfigError::Malformed(variable, "the URL of an SQS queue")),
-            Err(error) => Err(error),
-        };
-        Ok(Self::new(config, url(queue)?, url(dead_letters)?))
+        Ok(Self::new(config, queue_url(queue)?, queue_url(dead_letters)?))
     }
 
     /// The queues of these URLs.

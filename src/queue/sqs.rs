@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream};
 
 use super::{FifoQueue, Queue, QueueError};
 use crate::{
-    config::{ConfigError, text},
+    config::{ConfigError, queue_url},
     time_budget::{CLIENT_BACKOFF, MAX_DELAY, QUEUE_CALL_TIMEOUT, QUEUE_TRY},
 };
 
@@ -33,10 +33,7 @@ impl SqsQueue {
     /// # Errors
     /// If the variable is missing, or not a URL.
     pub fn from_env(config: &SdkConfig, variable: &'static str) -> Result<Self, ConfigError> {
-        match text(variable) {
-            Ok(url) if url.starts_with("http") => Ok(Self::new(config, url)),
-            _ => Err(ConfigError::Malformed(variable, "the URL of an SQS queue")),
-        }
+        Ok(Self::new(config, queue_url(variable)?))
     }
 
     /// The queue of this URL, with time-outs that suit a worker's last seconds.

@@ -51,6 +51,8 @@ struct Inner {
     by_client: HashMap<(String, String), u64>,
     /// By the record's partition key.
     by_record: HashMap<String, u64>,
+    /// What was sent last to each route.
+    by_route: HashMap<String, Sent>,
     /// By the key of a call to the provider.
     by_call: HashMap<String, u64>,
     /// By the id of its request.
@@ -58,6 +60,18 @@ struct Inner {
     latest: VecDeque<String>,
     /// What each environment works on.
     working: HashMap<String, String>,
+}
+
+/// A timeline in the list of all.
+pub struct Listed {
+    pub id: u64,
+    pub name: String,
+    /// Whether a client sends its key.
+    pub is_sent: bool,
+    /// Operations, and the states of their records.
+    pub states: Vec<(String, String)>,
+    /// The time of its last step.
+    pub at: u64,
 }
 
 #[derive(Default)]
@@ -78,11 +92,16 @@ impl Journal {
     }
 
     /// A client sends this request with this key. Returns its timeline.
-    pub fn asked(&self, request_id: &str, client: (&str, &str), what: &str) -> u64 {
+    pub fn asked(&self, request_id: &str, client: (&str, &str), route: &str, sent: Sent) -> u64 {
         let mut inner = self.change();
+        inner.by_route.insert(route.to_owned(), sent.clone());
         let id = inner.of_client(client);
         inner.touch(request_id, id);
+        let what = sent.route.split('?').next().unwrap_or_default();
         inner.add(id, Step::new("client", Kind::Request, what));
+        if let Some(timeline) = inner.timelines.get_mut(&id) {
+            timeline.send(sent);
+        }
         id
     }
 
@@ -128,6 +147,10 @@ impl Journal {
         let environment = environment.filter(|environment| !environment.is_empty());
         let who = environment.as_deref().map_or(program, function).to_owned();
         for (place, record) in call.records.iter().enumerate() {
+            // What an operator looks for begins no timeline.
+            if request_id.is_none() && call.item.is_none() && !inner.by_record.contains_key(record) {
+                continue;
+            }
             let id = inner.of_record(record, request_id);
             if let Some(request_id) = request_id {
                 inner.touch(request_id, id);
@@ -165,9 +188,40 @@ impl Journal {
     }
 
     /// The timelines, the newest first.
-    pub fn timelines(&self) -> Vec<(u64, String)> {
+    pub fn timelines(&self) -> Vec<Listed> {
         let inner = self.lock();
-        inner.timelines.iter().rev().map(|(id, timeline)| (*id, timeline.name())).collect()
+        let listed = |(id, timeline): (&u64, &Timeline)| Listed {
+            id: *id,
+            name: timeline.name(),
+            is_sent: timeline.sent.is_some(),
+            states: timeline.states(),
+            at: timeline.at(),
+        };
+        inner.timelines.iter().rev().map(listed).collect()
+    }
+
+    /// The newest timeline of a client's key; of any, if there is none.
+    pub fn newest(&self) -> Option<u64> {
+        let inner = self.lock();
+        let sent = inner.timelines.iter().rev().find(|(_, timeline)| timeline.sent.is_some());
+        sent.or_else(|| inner.timelines.last_key_value()).map(|(id, _)| *id)
+    }
+
+    /// What this client sends with this key.
+    pub fn sent(&self, client: (&str, &str)) -> Option<Sent> {
+        let inner = self.lock();
+        let id = inner.by_client.get(&(client.0.to_owned(), client.1.to_owned()))?;
+        inner.timelines.get(id)?.sent.clone()
+    }
+
+    /// What was sent last to this route.
+    pub fn sent_to(&self, route: &str) -> Option<Sent> {
+        self.lock().by_route.get(route).cloned()
+    }
+
+    /// Whether a function has called the provider.
+    pub fn has_calls(&self) -> bool {
+        !self.lock().by_call.is_empty()
     }
 
     /// One timeline.
@@ -176,13 +230,8 @@ impl Journal {
     }
 
     /// The timeline of this client's key, which the page sends first; it begins now, if there is none.
-    pub fn of_page(&self, client: (&str, &str), sent: Sent) -> u64 {
-        let mut inner = self.change();
-        let id = inner.of_client(client);
-        if let Some(timeline) = inner.timelines.get_mut(&id) {
-            timeline.sent.get_or_insert(sent);
-        }
-        id
+    pub fn of_page(&self, client: (&str, &str)) -> u64 {
+        self.change().of_client(client)
     }
 
     /// Changes of the journal.
@@ -305,6 +354,10 @@ mod tests {
         Call::of("t", "PutItem", &request, true, &answer).expect("it is about a record")
     }
 
+    fn sent(body: &'static str) -> Sent {
+        Sent { route: "POST /pay".to_owned(), body: Some(body.into()), ..Sent::default() }
+    }
+
     fn steps(journal: &Journal, id: u64) -> Vec<String> {
         let timeline = journal.timeline(id).expect("it is kept");
         timeline.steps.iter().map(|step| format!("{} {}", step.who, step.what)).collect()
@@ -313,7 +366,7 @@ mod tests {
     #[test]
     fn a_call_belongs_to_the_only_key_of_its_invocation() {
         let journal = Journal::default();
-        let asked = journal.asked("r-1", ("token", "k"), "POST /pay");
+        let asked = journal.asked("r-1", ("token", "k"), "POST /pay", sent("{}"));
         journal.took("pay#1", &work("r-1", &json!({ "requestContext": {} })));
         // The record's tenant is not what the token says.
         journal.stored(Some("r-1"), "sdk", &write("acme#pay#k"));
@@ -349,22 +402,64 @@ mod tests {
     #[test]
     fn the_timeline_that_was_used_least_recently_goes() {
         let journal = Journal::default();
-        let first = journal.asked("r", ("acme", "0"), "POST /");
+        let first = journal.asked("r", ("acme", "0"), "POST /", sent("{}"));
         journal.stored(None, "sdk", &write("acme#pay#1"));
         for number in 1..MAX_TIMELINES {
-            journal.asked(&format!("r-{number}"), ("acme", &number.to_string()), "POST /");
+            journal.asked(&format!("r-{number}"), ("acme", &number.to_string()), "POST /", sent("{}"));
         }
-        journal.asked("r-0", ("acme", "0"), "POST /");
-        journal.asked("r-new", ("acme", "new"), "POST /");
-        let names: Vec<_> = journal.timelines().into_iter().map(|(_, name)| name).collect();
+        journal.asked("r-0", ("acme", "0"), "POST /", sent("{}"));
+        journal.asked("r-new", ("acme", "new"), "POST /", sent("{}"));
+        let names: Vec<_> = journal.timelines().into_iter().map(|listed| listed.name).collect();
         assert_eq!((names.len(), &*names[0]), (MAX_TIMELINES, "acme · new"));
         assert!(journal.timeline(first).is_some() && !names.contains(&"acme · 1".to_owned()));
         journal.stored(None, "sdk", &write("acme#pay#1"));
-        let (again, name) = journal.timelines().remove(0);
+        let Listed { id: again, name, .. } = journal.timelines().remove(0);
         assert_eq!(
             (again > first, &*name, steps(&journal, again).len()),
             (true, "acme · 1", 1),
             "it begins anew"
         );
+    }
+
+    #[test]
+    fn a_key_has_the_request_that_first_did_something() {
+        let journal = Journal::default();
+        let mut record = write("acme#pay#k");
+        let ask = |body| journal.asked("r-1", ("acme", "k"), "POST /pay", sent(body));
+        let id = ask("refused by the API");
+        ask("not begun");
+        journal.stored(Some("r-1"), "sdk", &record);
+        let item = record.item.as_mut().expect("it is written");
+        (item["state"], item["settled_by"]) =
+            (json!({ "S": "failed_retryable" }), json!({ "S": "not_begun" }));
+        journal.stored(Some("r-1"), "sdk", &record);
+        ask("executed");
+        journal.stored(Some("r-1"), "sdk", &write("acme#pay#k"));
+        ask("mismatch");
+        assert_eq!(journal.sent(("acme", "k")), Some(sent("executed")));
+        assert_eq!(journal.sent(("acme", "other")), None);
+
+        // A newer record, of a message: it is listed, and no client has sent it.
+        journal.stored(Some("r-2"), "sdk", &write("acme#mail#m"));
+        let listed = journal.timelines();
+        let shown = |listed: &Listed| (listed.name.clone(), listed.is_sent, listed.states.clone());
+        let state = |operation: &str| vec![(operation.to_owned(), "in_progress".to_owned())];
+        assert_eq!(shown(&listed[0]), ("acme · m".to_owned(), false, state("mail")));
+        assert_eq!(shown(&listed[1]), ("acme · k".to_owned(), true, state("pay")));
+        assert_eq!(journal.newest(), Some(id));
+    }
+
+    #[test]
+    fn what_an_operator_only_reads_begins_no_timeline() {
+        let journal = Journal::default();
+        let key = json!({ "pk": { "S": "acme#pay#gone" }, "sk": { "S": "record" } });
+        let read = json!({ "TableName": "t", "Key": key });
+        let read = Call::of("t", "GetItem", &read, true, &json!({})).expect("it is about a record");
+        journal.stored(None, "operator", &read);
+        assert_eq!(journal.newest(), None);
+        journal.stored(None, "operator", &write("acme#pay#gone"));
+        journal.stored(None, "operator", &read);
+        let id = journal.newest().expect("it is written");
+        assert_eq!(steps(&journal, id), ["operator reserve: in progress", "operator reads the record"]);
     }
 }

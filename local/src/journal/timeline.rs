@@ -1,5 +1,7 @@
 //! The timeline of one idempotency key.
 
+use bytes::Bytes;
+use lambda_idempotency::key::RecordKey;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -15,7 +17,7 @@ const MAX_STEPS: usize = 300;
 pub struct Timeline {
     pub tenant: String,
     pub key: String,
-    /// What the page sent with this key.
+    /// What a client sends with this key; `None` of a key that no client sends.
     pub sent: Option<Sent>,
     pub steps: Vec<Step>,
     /// How many steps were left out, because there were too many.
@@ -42,12 +44,25 @@ impl AddAssign for Cost {
     }
 }
 
-/// A request of the page.
-#[derive(Clone)]
+/// A request with a key.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sent {
+    /// Method, path and query.
     pub route: String,
     pub client: String,
-    pub body: String,
+    pub content_type: String,
+    /// `None` if it is too long to be kept.
+    pub body: Option<Bytes>,
+}
+
+impl Sent {
+    /// The longest body that is kept.
+    pub const MAX_BODY: usize = 64 * 1024;
+
+    /// The body, if it is text.
+    pub fn text(&self) -> Option<&str> {
+        std::str::from_utf8(self.body.as_ref()?).ok()
+    }
 }
 
 /// One step, or several that are the same.
@@ -123,6 +138,28 @@ impl Timeline {
     /// `acme · order-1`.
     pub fn name(&self) -> String {
         format!("{} · {}", self.tenant, self.key)
+    }
+
+    /// A client sends this. The first request counts: a retry sends it again. One that did nothing leaves the key to the next.
+    pub fn send(&mut self, sent: Sent) {
+        let is_free = |record: &Value| record["settled_by"]["S"] == "not_begun";
+        if self.sent.is_none() || self.records.values().all(is_free) {
+            self.sent = Some(sent);
+        }
+    }
+
+    /// When the last step was.
+    pub fn at(&self) -> u64 {
+        self.steps.iter().map(|step| step.until).max().unwrap_or_default()
+    }
+
+    /// The operations of its records, and their states as they were written last.
+    pub fn states(&self) -> Vec<(String, String)> {
+        let known = self.records.iter().filter_map(|(record, item)| {
+            let key = RecordKey::from_partition_key(record)?;
+            Some((key.operation().to_string(), item["state"]["S"].as_str()?.to_owned()))
+        });
+        known.collect()
     }
 
     /// The partition keys of its records.

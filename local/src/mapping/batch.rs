@@ -5,7 +5,7 @@
 //! 3. A single record is retried until it is too old, however often it fails. Then it goes to the dead-letter queue as in Lambda: by its
 //!    place in the stream, without its content.
 
-use super::{Failure, invoke, record::Record, warn};
+use super::{Failure, Reports, invoke, record::Record, warn};
 use crate::functions::Function;
 use aws_sdk_dynamodbstreams::Client;
 use aws_smithy_types::date_time::Format;
@@ -30,8 +30,7 @@ pub struct Stream {
     pub region: String,
     /// Records that match none of them are not delivered. None: all are.
     pub filters: Vec<Value>,
-    /// Whether the function names the records that failed.
-    pub reports_failures: bool,
+    pub reports: Reports,
     /// How long records are gathered before they make a batch.
     pub window: Duration,
     /// A record that fails when it is older goes to the dead-letter queue.
@@ -94,8 +93,7 @@ async fn run(stream: &Stream, request_id: Uuid, records: &[Record]) -> Result<Op
     let events: Vec<_> = records.iter().map(|record| &*record.event).collect();
     let ids: Vec<_> = records.iter().map(|record| &*record.sequence_number).collect();
     let event = format!("{{\"Records\":[{}]}}", events.join(","));
-    let ids = stream.reports_failures.then_some(&*ids);
-    Ok(invoke(&stream.function, request_id, event, ids).await?.first().copied())
+    Ok(invoke(&stream.function, request_id, event, &ids, &stream.reports).await?.first().copied())
 }
 
 async fn bury(stream: &Stream, dead_letter: &str) {

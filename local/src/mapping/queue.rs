@@ -3,7 +3,7 @@
 //! As in Lambda, a message that fails is left alone. It comes back when its consumer has said, or else when the queue's visibility time-out
 //! is over.
 
-use super::{invoke, warn};
+use super::{Reports, invoke, warn};
 use crate::{functions::Function, template::Queue};
 use aws_sdk_sqs::{
     Client,
@@ -29,8 +29,8 @@ pub struct Source {
     pub region: String,
     pub function: Arc<Function>,
     pub batch: i32,
-    /// Whether the function names the messages that failed. Otherwise all of a batch are done, or none.
-    pub reports_failures: bool,
+    /// If its reports are not read, all of a batch are done, or none.
+    pub reports: Reports,
 }
 
 /// One of a mapping's pollers, with one batch at a time.
@@ -48,7 +48,7 @@ pub async fn run(source: Source) {
 }
 
 async fn poll(source: &Source) -> Outcome<Infallible> {
-    let Source { client, queue, region, function, batch, reports_failures } = source;
+    let Source { client, queue, region, function, batch, reports } = source;
     loop {
         let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(*batch);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
@@ -60,8 +60,7 @@ async fn poll(source: &Source) -> Outcome<Infallible> {
         let records: Vec<_> = messages.iter().map(|message| record(message, queue, region)).collect();
         let ids: Vec<_> = messages.iter().map(|message| message.message_id().unwrap_or_default()).collect();
         let event = json!({ "Records": records }).to_string();
-        let ids = reports_failures.then_some(&*ids);
-        let failed = match invoke(function, Uuid::new_v4(), event, ids).await {
+        let failed = match invoke(function, Uuid::new_v4(), event, &ids, reports).await {
             Ok(failed) => failed,
             Err(failure) => {
                 warn(function, &format!("a batch of {} messages is retried: {failure}", messages.len()));

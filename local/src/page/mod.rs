@@ -18,9 +18,8 @@ use crate::{cloud::Cloud, gateway, journal::Sent};
 use askama::Template;
 use axum::{
     Router,
-    extract::{Query, Request, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
-    middleware::Next,
+    extract::{Query, State},
+    http::{HeaderValue, StatusCode, header},
     response::{
         Html, IntoResponse, Response, Sse,
         sse::{Event, KeepAlive},
@@ -29,7 +28,7 @@ use axum::{
 };
 use futures_util::{Stream, stream};
 use parts::Parts;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use std::{convert::Infallible, sync::Arc, time::Duration};
 use tokio::time;
@@ -59,22 +58,6 @@ pub fn router() -> Router<Arc<Cloud>> {
         .route("/local/environments/{function}/{number}", post(act::environment))
 }
 
-/// Refuses what another site makes a browser send to this one.
-pub async fn from_here(request: Request, next: Next) -> Response {
-    let headers = request.headers();
-    let host = text(headers, "host").unwrap_or("localhost");
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let site = text(headers, "sec-fetch-site").unwrap_or("none");
-    let is_own = text(headers, "origin").is_none_or(|origin| origin.strip_prefix("http://") == Some(host));
-    match is_own && ["127.0.0.1", "localhost"].contains(&name) && ["same-origin", "none"].contains(&site) {
-        true => next.run(request).await,
-        false => gateway::message(
-            StatusCode::FORBIDDEN,
-            "the local cloud takes requests from its own page, and from no other site",
-        ),
-    }
-}
-
 #[derive(Deserialize)]
 struct Shown {
     timeline: Option<u64>,
@@ -83,24 +66,40 @@ struct Shown {
 #[derive(Template)]
 #[template(path = "page.html")]
 struct Page<'a> {
-    routes: &'a [(String, String)],
-    key: &'a str,
-    sent: &'a Sent,
-    cards: &'a [(&'static str, &'static str)],
+    routes: &'a [Sent],
+    form: Form,
+    cards: &'static [(&'static str, &'static str)],
     parts: Parts,
 }
 
+/// What the form has.
+#[derive(Default, Serialize)]
+struct Form {
+    route: String,
+    client: String,
+    key: String,
+    body: String,
+}
+
+impl Form {
+    /// What was sent with the key of this timeline, so that it can be sent again; an example, if no client sends that key.
+    fn of(cloud: &Cloud, timeline: Option<u64>) -> Self {
+        let timeline = timeline.and_then(|id| cloud.journal.timeline(id));
+        let sent = timeline.and_then(|timeline| Some((timeline.key, timeline.sent?)));
+        let example = || send::routes(cloud).into_iter().next().unwrap_or_default();
+        let (key, sent) = sent.unwrap_or_else(|| (String::new(), example()));
+        let body = sent.text().unwrap_or_default().to_owned();
+        Self { key, body, route: sent.route, client: sent.client }
+    }
+}
+
 async fn page(State(cloud): State<Arc<Cloud>>, Query(shown): Query<Shown>) -> Response {
-    let routes = send::routes(&cloud);
-    let (route, body) = routes.first().cloned().unwrap_or_default();
-    let first = Sent { route, client: "acme".to_owned(), body };
-    let timeline = shown.timeline.and_then(|id| cloud.journal.timeline(id));
+    let selected = shown.timeline.or_else(|| cloud.journal.newest());
     let page = Page {
-        routes: &routes,
-        key: timeline.as_ref().map(|timeline| &*timeline.key).unwrap_or_default(),
-        sent: timeline.as_ref().and_then(|timeline| timeline.sent.as_ref()).unwrap_or(&first),
-        cards: &send::cards(&cloud),
-        parts: Parts::now(&cloud, shown.timeline).await,
+        routes: &send::routes(&cloud),
+        form: Form::of(&cloud, selected),
+        cards: send::cards(&cloud),
+        parts: Parts::now(&cloud, selected).await,
     };
     match page.render() {
         Ok(html) => {
@@ -116,23 +115,24 @@ async fn live(
     State(cloud): State<Arc<Cloud>>,
     Query(shown): Query<Shown>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let (changes, sent) = (cloud.journal.changes(), Parts::default());
-    let events = stream::unfold((cloud, changes, sent), move |(cloud, mut changes, sent)| async move {
+    let begin = (cloud.journal.changes(), Parts::default(), None);
+    let events = stream::unfold((cloud, begin), move |(cloud, (mut changes, sent, before))| async move {
         loop {
-            let parts = Parts::now(&cloud, shown.timeline).await;
-            let changed: Map<_, _> =
+            // Without a timeline, that of the newest key, whose request gets into the form.
+            let selected = shown.timeline.or_else(|| cloud.journal.newest());
+            let parts = Parts::now(&cloud, selected).await;
+            let mut changed: Map<_, _> =
                 parts.since(&sent).map(|(name, html)| (name.to_owned(), json!(html))).collect();
+            if selected != before && shown.timeline.is_none() {
+                changed.insert("form".to_owned(), json!(Form::of(&cloud, selected)));
+            }
             if !changed.is_empty() {
                 let event = Event::default().data(json!(changed).to_string());
-                return Some((Ok(event), (cloud, changes, parts)));
+                return Some((Ok(event), (cloud, (changes, parts, selected))));
             }
             time::sleep(PAUSE).await;
             let _ = time::timeout(LONGEST, changes.changed()).await;
         }
     });
     Sse::new(events).keep_alive(KeepAlive::default())
-}
-
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name)?.to_str().ok()
 }

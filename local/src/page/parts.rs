@@ -3,7 +3,7 @@
 use super::record::{self, Field, Shown as Record};
 use crate::{
     cloud::Cloud,
-    journal::{Step, Timeline},
+    journal::{Listed, Step, Timeline},
     provider,
     status::Figures,
     template::Queue,
@@ -34,12 +34,14 @@ impl Parts {
         let names = timeline.iter().flat_map(Timeline::records).map(str::to_owned).collect::<Vec<_>>();
         let records = record::read(cloud, &names).await;
         let keys = Keys { keys: &cloud.journal.timelines(), selected };
+        // A template of one's own need not use it.
+        let has_provider = cloud.is_sample || cloud.journal.has_calls();
         let environments = cloud.functions.iter().flat_map(|function| function.environments()).collect();
         Self {
             keys: shown(&keys),
             timeline: shown(&Steps { timeline: timeline.as_ref() }),
             records: shown(&Records { records: &records }),
-            provider: shown(&Provider::now(cloud)),
+            provider: if has_provider { shown(&Provider::now(cloud)) } else { String::new() },
             environments: shown(&Environments { environments }),
             queues: shown(&Queues::now(cloud).await),
         }
@@ -70,7 +72,7 @@ fn shown(part: &impl Template) -> String {
 #[derive(Template)]
 #[template(path = "keys.html")]
 struct Keys<'a> {
-    keys: &'a [(u64, String)],
+    keys: &'a [Listed],
     selected: Option<u64>,
 }
 

@@ -125,7 +125,7 @@ fn says(state: &str, settled_by: Option<&str>) -> &'static str {
         }
         "unknown" => {
             "Nobody here can know whether the effect happened: the worker died, or heard no answer, after it may have called the provider. To \
-             run it again could charge twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
+             run it again could do it twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
              the provider, who knows, has been asked, or an operator says. \"Not found\" counts only once no lost request can still arrive."
         }
         "failed_retryable" => match settled_by {

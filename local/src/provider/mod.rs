@@ -15,7 +15,7 @@ mod cards;
 mod server;
 mod webhooks;
 
-use crate::journal;
+use crate::{journal, visitors::guarded};
 use axum::{
     Json, Router,
     extract::{Path, Query, RawQuery, State, rejection::JsonRejection},
@@ -62,7 +62,7 @@ pub(crate) async fn start_with(front: &str, secret: &str, journal: journal::Shar
         .route("/deliver", post(deliver))
         .with_state(Provider { books: books.clone(), receiver });
     let slowness = Slowness::default();
-    Server::start(callers::recorded(router, journal, slowness.clone()), slowness, books).await
+    Server::start(guarded(callers::recorded(router, journal, slowness.clone())), slowness, books).await
 }
 
 #[derive(Clone)]

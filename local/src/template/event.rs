@@ -11,10 +11,15 @@ use std::time::Duration;
 /// The most messages that SQS returns at once.
 const MAX_BATCH: i32 = 10;
 
+/// The member of `FunctionResponseTypes` of a function that names what failed.
+pub const REPORTS: &str = "ReportBatchItemFailures";
+
 /// A queue, and the function that takes its messages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mapping {
     pub function: String,
+    /// Its name in the template.
+    pub event: String,
     pub queue_arn: String,
     pub batch: i32,
     /// Whether the function names the messages that failed.
@@ -25,6 +30,8 @@ pub struct Mapping {
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamMapping {
     pub function: String,
+    /// Its name in the template.
+    pub event: String,
     pub stream_arn: String,
     pub filters: Vec<Value>,
     /// Whether the function names the records that failed.
@@ -60,18 +67,18 @@ impl Event {
     ///
     /// # Errors
     /// If the local cloud does not know such an event, or a value is missing.
-    pub fn of(function: &str, event: &Value, scope: &Scope) -> Result<Self, String> {
+    pub fn of(function: &str, name: &str, event: &Value, scope: &Scope) -> Result<Self, String> {
         let properties = &event["Properties"];
         let text = |name: &str| scope.text(&properties[name]);
         let needs = |name: &str| text(name)?.ok_or_else(|| format!("it has no {name}"));
-        let function = function.to_owned();
+        let (function, named) = (function.to_owned(), name.to_owned());
         let is_off = text("Enabled")?.is_some_and(|enabled| enabled == "false")
             || text("State")?.is_some_and(|state| state == "DISABLED");
         if is_off {
             return Ok(Self::Nothing);
         }
         let kinds = scope.value(&properties["FunctionResponseTypes"])?;
-        let reports_failures = kinds.is_some_and(|kinds| kinds[0] == "ReportBatchItemFailures");
+        let reports_failures = kinds.is_some_and(|kinds| kinds[0] == REPORTS);
         Ok(match event["Type"].as_str().unwrap_or_default() {
             "HttpApi" => {
                 let route = match (text("Method")?, text("Path")?) {
@@ -85,10 +92,11 @@ impl Event {
                 Self::Route(route)
             }
             "SQS" => {
-                refuse(properties, &["FilterCriteria"])?;
+                refuse(scope, properties, &[("FilterCriteria", "")])?;
                 let batch = text("BatchSize")?.map_or(Ok(MAX_BATCH), |size| size.parse::<i32>());
                 Self::Queue(Mapping {
                     function,
+                    event: named,
                     queue_arn: needs("Queue")?,
                     batch: batch.map_err(|_| "its BatchSize is no number")?.clamp(1, MAX_BATCH),
                     reports_failures,
@@ -105,6 +113,7 @@ impl Event {
                 let destination = scope.value(&properties["DestinationConfig"])?.unwrap_or_default();
                 Self::Stream(StreamMapping {
                     function,
+                    event: named,
                     stream_arn: needs("Stream")?,
                     filters: filters.collect::<Result<_, String>>()?,
                     reports_failures,
@@ -171,7 +180,7 @@ mod tests {
     fn an_event_that_cannot_run_here_says_why() {
         let scope = Scope::default();
         let of = |kind: &str, properties: Value| {
-            Event::of("pay", &json!({ "Type": kind, "Properties": properties }), &scope)
+            Event::of("pay", "In", &json!({ "Type": kind, "Properties": properties }), &scope)
         };
         for (kind, properties, named) in [
             ("Api", json!({ "Method": "post", "Path": "/pay" }), "\"Api\""),
@@ -179,7 +188,11 @@ mod tests {
             ("SQS", json!({}), "Queue"),
             ("SQS", json!({ "Queue": "q", "BatchSize": "many" }), "BatchSize"),
             ("SQS", json!({ "Queue": { "Ref": "Other" } }), "Other"),
-            ("SQS", json!({ "Queue": "q", "FilterCriteria": {} }), "FilterCriteria"),
+            (
+                "SQS",
+                json!({ "Queue": "q", "FilterCriteria": { "Filters": [{ "Pattern": "{}" }] } }),
+                "FilterCriteria",
+            ),
             (
                 "DynamoDB",
                 json!({ "Stream": "s", "FilterCriteria": { "Filters": [{ "Pattern": "{" }] } }),

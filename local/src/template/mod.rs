@@ -5,6 +5,8 @@
 //! | `file` | a template's file |
 //! | `yaml` | its text as JSON |
 //! | `scope` | what its intrinsic functions return |
+//! | `parameters` | what it allows as values of its parameters |
+//! | `problems` | everything that is wrong with it |
 //! | `names` | what its names lead to here |
 //! | `resource` | adds its resources, and those of nested stacks, to the stack |
 //! | `event` | the events of a function: routes, queues, streams, schedules |
@@ -14,7 +16,9 @@
 mod event;
 mod file;
 mod names;
+mod parameters;
 mod pattern;
+mod problems;
 mod resource;
 mod scope;
 mod stack;
@@ -22,9 +26,10 @@ mod stack;
 mod tests;
 pub mod yaml;
 
-pub use event::{Mapping, Schedule, StreamMapping};
+pub use event::{Mapping, REPORTS, Schedule, StreamMapping};
 pub use file::Template;
 pub use names::{Place, kebab};
 pub use pattern::matches;
+pub use problems::Problems;
 pub use resource::stack;
 pub use stack::{Function, Queue, Rule, Stack, Table};

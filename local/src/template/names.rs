@@ -47,6 +47,8 @@ impl Place<'_> {
             ("AWS::StackId", id),
             ("AWS::StackName", name),
             ("AWS::URLSuffix", "amazonaws.com".to_owned()),
+            // SAM's own API of events that name none. Its routes are here.
+            ("ServerlessHttpApi", "local".to_owned()),
         ];
         all.into_iter().map(|(name, value)| (name.to_owned(), Ok(json!(value)))).collect()
     }

@@ -4,7 +4,8 @@ use super::{
     event::Event,
     file::Template,
     names::{APPLICATION, LEFT_OUT, Named, Place},
-    pattern,
+    parameters, pattern,
+    problems::{Problems, at},
     scope::{Scope, refuse},
     stack::{Function, Queue, Rule, Stack, Table},
     yaml,
@@ -14,6 +15,9 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The template that everybody deploys, as a nested stack of their own.
 const IDEMPOTENCY: (&str, &str) = ("idempotency.yaml", include_str!("../../../infra/idempotency.yaml"));
+
+/// The transform that adds to the intrinsic functions.
+const EXTENSIONS: &str = "AWS::LanguageExtensions";
 
 /// The outputs of a template: each value, or why there is none here.
 pub type Outputs = BTreeMap<String, Result<Value, String>>;
@@ -28,54 +32,55 @@ pub fn stack(
     place: &Place<'_>,
 ) -> Result<Stack, String> {
     let mut stack = Stack::default();
-    add(template, &mut stack, parameters, place).map_err(|error| format!("{}: {error}", template.name))?;
-    stack.check().map_err(|error| format!("{}: {error}", template.name))?;
+    let added = yaml::parse(&template.text).and_then(|parsed| {
+        parameters::check(&parameters, &section(&parsed, "Parameters"))?;
+        add(template, &parsed, &mut stack, parameters, place)
+    });
+    added.and_then(|_| stack.check()).map_err(|error| at(&template.name, &error))?;
     Ok(stack)
 }
 
 /// Adds its resources, and returns its outputs.
 fn add(
     from: &Template,
+    parsed: &Value,
     stack: &mut Stack,
     parameters: HashMap<String, Value>,
     place: &Place<'_>,
 ) -> Result<Outputs, String> {
-    let template = yaml::parse(&from.text)?;
-    let section = |name: &str| template[name].as_object().cloned().unwrap_or_default();
+    let section = |name: &str| section(parsed, name);
     let resources = section("Resources");
     if resources.is_empty() {
         return Err("it has no Resources: is it a SAM template?".to_owned());
     }
-    let declared = section("Parameters");
-    if let Some(unknown) = parameters.keys().find(|name| !declared.contains_key(*name)) {
-        return Err(format!("it has no parameter {unknown}"));
-    }
-    let mut scope =
-        Scope { parameters, declared, conditions: section("Conditions"), references: place.references() };
-    let mut found = Vec::new();
-    for (id, resource) in &resources {
-        let wrong = |error: String| format!("resource {id}: {error}");
-        let kind = resource["Type"].as_str().ok_or_else(|| wrong("it has no Type".to_owned()))?;
-        let exists = match resource["Condition"].as_str() {
-            Some(condition) => scope.holds(condition).map_err(wrong)?,
-            None => true,
-        };
-        if !exists || place.ignored.contains(id) || LEFT_OUT.iter().any(|left| kind.starts_with(left)) {
-            continue;
+    let mut scope = Scope {
+        parameters,
+        declared: section("Parameters"),
+        conditions: section("Conditions"),
+        mappings: section("Mappings"),
+        is_extended: transforms(parsed).contains(&EXTENSIONS),
+        references: place.references(),
+        resources,
+    };
+    let (mut found, mut problems) = (Vec::new(), Problems::default());
+    for (id, resource) in &scope.resources.clone() {
+        let named = names(from, id, resource, stack, &scope, place);
+        if let Some(Some(named)) =
+            problems.unless(named.map_err(|error| at(&format!("resource {id}"), &error)))
+        {
+            let kind = resource["Type"].as_str().unwrap_or_default();
+            scope.references.extend(named.references(id, kind, place));
+            found.push((id.clone(), kind.to_owned(), resource.clone(), named));
         }
-        let within = from.nested_as.as_deref();
-        let is_fifo = kind == "AWS::SQS::Queue"
-            && scope.is_true(&resource["Properties"]["FifoQueue"]).map_err(wrong)?;
-        let named = Named::of(id, kind, is_fifo, place, within, &mut stack.taken).map_err(wrong)?;
-        scope.references.extend(named.references(id, kind, place));
-        found.push((id, kind, resource, named));
     }
     // Nested stacks first: others use their outputs.
     found.sort_by_key(|(_, kind, ..)| *kind != APPLICATION);
     for (id, kind, resource, named) in found {
-        let mut adding = Adding { template: from, stack, scope: &mut scope, place, globals: &template };
-        adding.add(id, kind, resource, named).map_err(|error| format!("resource {id}: {error}"))?;
+        let mut adding = Adding { template: from, stack, scope: &mut scope, place, globals: parsed };
+        let added = adding.add(&id, &kind, &resource, named);
+        problems.unless(added.map_err(|error| at(&format!("resource {id}"), &error)));
     }
+    problems.none()?;
     let outputs = section("Outputs");
     let outputs = outputs.iter().filter(|(_, output)| {
         output["Condition"].as_str().is_none_or(|condition| scope.holds(condition).unwrap_or(true))
@@ -83,6 +88,62 @@ fn add(
     let value =
         |output: &Value| scope.value(&output["Value"])?.ok_or_else(|| "the output has no value".to_owned());
     Ok(outputs.map(|(name, output)| (name.clone(), value(output))).collect())
+}
+
+/// The members of a section.
+fn section(parsed: &Value, name: &str) -> Map<String, Value> {
+    parsed[name].as_object().cloned().unwrap_or_default()
+}
+
+/// The transforms of a template.
+fn transforms(parsed: &Value) -> Vec<&str> {
+    match &parsed["Transform"] {
+        Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    }
+}
+
+/// The names of a resource; `None` if it is left out here.
+fn names(
+    from: &Template,
+    id: &str,
+    resource: &Value,
+    stack: &mut Stack,
+    scope: &Scope,
+    place: &Place<'_>,
+) -> Result<Option<Named>, String> {
+    let kind = resource["Type"].as_str().ok_or("it has no Type")?;
+    let exists = resource["Condition"].as_str().map_or(Ok(true), |condition| scope.holds(condition))?;
+    if !exists || place.ignored.iter().any(|ignored| ignored == id) {
+        return Ok(None);
+    }
+    let properties = &resource["Properties"];
+    if LEFT_OUT.iter().any(|left| kind.starts_with(left)) {
+        return match has_subscriber(kind, properties, scope)? {
+            true => Err(format!(
+                "the local cloud has no topics of SNS, so that nothing comes by this subscription: to do without it here, add --ignore {id}"
+            )),
+            false => Ok(None),
+        };
+    }
+    let is_fifo = kind == "AWS::SQS::Queue" && scope.is_true(&properties["FifoQueue"])?;
+    let within = from.nested_as.as_deref();
+    Named::of(id, kind, is_fifo, place, within, &mut stack.taken).map(Some)
+}
+
+/// Whether a topic or a subscription leads to a queue or a function.
+fn has_subscriber(kind: &str, properties: &Value, scope: &Scope) -> Result<bool, String> {
+    let subscriptions = match kind {
+        "AWS::SNS::Subscription" => vec![properties],
+        "AWS::SNS::Topic" => {
+            scope.chosen(&properties["Subscription"])?.as_array().into_iter().flatten().collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut protocols = subscriptions.into_iter().map(|one| scope.text(&one["Protocol"]));
+    protocols.try_fold(false, |before, protocol| {
+        Ok(before || protocol?.is_some_and(|protocol| ["sqs", "lambda"].contains(&&*protocol)))
+    })
 }
 
 /// One resource is being added to a stack.
@@ -101,7 +162,7 @@ impl Adding<'_> {
         match kind {
             "AWS::DynamoDB::Table" => {
                 let properties = self.scope.value(properties)?.unwrap_or_default();
-                refuse(&properties, &["LocalSecondaryIndexes"])?;
+                refuse(self.scope, &properties, &[("LocalSecondaryIndexes", "")])?;
                 let Named { name, full_name } = named;
                 self.stack.tables.push(Table { name, full_name, properties });
             }
@@ -116,7 +177,7 @@ impl Adding<'_> {
     }
 
     fn add_queue(&mut self, named: Named, properties: &Value) -> Result<(), String> {
-        refuse(properties, &["DelaySeconds"])?;
+        refuse(self.scope, properties, &[("DelaySeconds", "0")])?;
         let policy = self.scope.value(&properties["RedrivePolicy"])?.unwrap_or_default();
         let dead_letters = match &policy["deadLetterTargetArn"] {
             Value::String(arn) => {
@@ -150,7 +211,8 @@ impl Adding<'_> {
         pattern::check(&pattern)?;
         let targets = self.scope.value(&properties["Targets"])?.unwrap_or_default();
         let targets = targets.as_array().map(Vec::as_slice).unwrap_or_default();
-        targets.iter().try_for_each(|target| refuse(target, &["Input", "InputPath", "InputTransformer"]))?;
+        let changes = [("Input", ""), ("InputPath", "$"), ("InputTransformer", "")];
+        targets.iter().try_for_each(|target| refuse(self.scope, target, &changes))?;
         let arns = targets.iter().map(|target| target["Arn"].as_str().unwrap_or_default().to_owned());
         self.stack.rules.push(Rule { bus, pattern, queue_arns: arns.collect() });
         Ok(())
@@ -163,7 +225,7 @@ impl Adding<'_> {
             Value::Null => &globals[name],
             own => own,
         };
-        refuse(properties, &["FunctionUrlConfig"])?;
+        refuse(self.scope, properties, &[("FunctionUrlConfig", "")])?;
         if let Some(package) = self.scope.text(property("PackageType"))?.filter(|kind| kind != "Zip") {
             return Err(format!("the local cloud runs no function of PackageType {package}"));
         }
@@ -186,10 +248,10 @@ impl Adding<'_> {
         let variables = variables.collect();
         let binary = self.scope.text(&resource["Metadata"]["BuildProperties"]["Binary"])?;
         let code = self.scope.text(property("CodeUri"))?.unwrap_or_default();
-        let file = Some(self.template.folder.join(code).join("bootstrap")).filter(|file| file.is_file());
+        let code = self.template.folder.join(code);
         let mut has_clients = false;
         for (event, described) in properties["Events"].as_object().into_iter().flatten() {
-            let read = Event::of(&name, described, self.scope);
+            let read = Event::of(&name, event, described, self.scope);
             match read.map_err(|error| format!("event {event}: {error}"))? {
                 Event::Route(route) => {
                     has_clients = true;
@@ -205,7 +267,7 @@ impl Adding<'_> {
             name,
             resource: id.to_owned(),
             binary,
-            file,
+            code,
             is_built_in: self.template.is_built_in,
             timeout: timeout.map_err(|_| "its Timeout is no number")?,
             variables,
@@ -229,21 +291,27 @@ impl Adding<'_> {
             false => return Err(format!("there is no file {}", file.display())),
         };
         let nested = Template { nested_as: Some(id.to_owned()), ..nested };
-        let mut parameters = HashMap::new();
+        let (mut parameters, mut problems) = (HashMap::new(), Problems::default());
         for (name, value) in properties["Parameters"].as_object().into_iter().flatten() {
             // Its tables are the local cloud's own.
-            let value = match is_ours && ["ExistingTableName", "ExistingTableStream"].contains(&name.as_str())
-            {
-                true => continue,
-                false => self.scope.value(value).map_err(|error| format!("parameter {name}: {error}"))?,
-            };
-            parameters.extend(value.map(|value| (name.clone(), value)));
+            if is_ours && ["ExistingTableName", "ExistingTableStream"].contains(&name.as_str()) {
+                continue;
+            }
+            let value = self.scope.value(value).map_err(|error| format!("parameter {name}: {error}"));
+            parameters.extend(problems.unless(value).flatten().map(|value| (name.clone(), value)));
         }
+        problems.none()?;
         if is_ours {
             parameters.insert("ExistingTableName".to_owned(), json!("no"));
         }
-        let outputs = add(&nested, self.stack, parameters, self.place);
-        let outputs = outputs.map_err(|error| format!("{}: {error}", nested.name))?;
+        let outputs = yaml::parse(&nested.text).and_then(|parsed| {
+            let declared = section(&parsed, "Parameters");
+            if let Some(unknown) = parameters.keys().find(|name| !declared.contains_key(*name)) {
+                return Err(format!("it has no parameter {unknown}"));
+            }
+            add(&nested, &parsed, self.stack, parameters, self.place)
+        });
+        let outputs = outputs.map_err(|error| at(&nested.name, &error))?;
         if is_ours {
             let known = outputs
                 .iter()

@@ -17,6 +17,12 @@ pub struct Scope {
     pub declared: Map<String, Value>,
     /// Conditions, as they are declared.
     pub conditions: Map<String, Value>,
+    /// `Mappings`, as they are declared.
+    pub mappings: Map<String, Value>,
+    /// Whether the template has the transform `AWS::LanguageExtensions`.
+    pub is_extended: bool,
+    /// Resources, as they are declared, with those that are left out here.
+    pub resources: Map<String, Value>,
     /// `Name` and `Name.Attribute` of resources; or why it has no value.
     pub references: HashMap<String, Result<Value, String>>,
 }
@@ -161,8 +167,27 @@ impl Scope {
                 }
                 _ => Err(misused()),
             },
+            "Fn::FindInMap" => match argument.as_array().map(Vec::as_slice) {
+                Some([names @ .., Value::Object(last)]) if names.len() == 3 && self.is_extended => {
+                    match (self.found(names, depth), last.get("DefaultValue")) {
+                        (Err(_), Some(default)) => self.resolve(default, depth),
+                        (found, _) => found.map(Some),
+                    }
+                }
+                Some(names) if names.len() == 3 => self.found(names, depth).map(Some),
+                _ => Err(misused()),
+            },
             _ => Err(format!("the local cloud does not know the function {function}")),
         }
+    }
+
+    /// The value in `Mappings` by its three names.
+    fn found(&self, names: &[Value], depth: u8) -> Result<Value, String> {
+        let name = |value| self.resolve(value, depth)?.as_ref().map_or_else(|| Ok(String::new()), scalar);
+        let names = names.iter().map(name).collect::<Result<Vec<_>, _>>()?;
+        let found = self.mappings.get(&names[0]).map(|mapping| &mapping[&names[1]][&names[2]]);
+        let none = || format!("the Mappings have no {}", names.join("."));
+        found.filter(|found| !found.is_null()).cloned().ok_or_else(none)
     }
 
     fn condition(&self, name: &str, depth: u8) -> Result<bool, String> {
@@ -197,7 +222,11 @@ impl Scope {
             return known.clone();
         }
         let Some(declared) = self.declared.get(name) else {
-            return Err(format!("the local cloud has no value for {name}"));
+            let id = name.split('.').next().unwrap_or(name);
+            return Err(match self.resources.contains_key(id) {
+                true => format!("the local cloud has no value for {name}"),
+                false => format!("the template has no resource or parameter {id}"),
+            });
         };
         let kind = declared["Type"].as_str().unwrap_or_default();
         // Its default is the path of the value.
@@ -215,12 +244,27 @@ impl Scope {
     }
 }
 
+/// Properties that would make a difference here, each with the value that it has if it is missing.
+///
 /// # Errors
-/// If one of these properties is there, which would make a difference here.
-pub fn refuse(properties: &Value, names: &[&str]) -> Result<(), String> {
-    match names.iter().find(|name| !properties[**name].is_null()) {
-        Some(name) => Err(format!("the local cloud does not know {name}")),
-        None => Ok(()),
+/// If one of them has another value.
+pub fn refuse(scope: &Scope, properties: &Value, names: &[(&str, &str)]) -> Result<(), String> {
+    for (name, default) in names {
+        let value = scope.value(&properties[*name])?.unwrap_or_default();
+        if !is_default(&value, default) {
+            return Err(format!("the local cloud does not know {name}"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a property with this value is as good as missing.
+fn is_default(value: &Value, default: &str) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) => values.is_empty(),
+        Value::Object(members) => members.values().all(|value| is_default(value, default)),
+        scalar => self::scalar(scalar).is_ok_and(|text| text == default),
     }
 }
 
@@ -231,7 +275,7 @@ fn single(members: &Map<String, Value>) -> Option<(&str, &Value)> {
 }
 
 /// A scalar as text.
-fn scalar(value: &Value) -> Result<String, String> {
+pub fn scalar(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
@@ -280,6 +324,9 @@ mod tests {
                 ("Table".to_owned(), Ok(json!("t"))),
                 ("Table.Arn".to_owned(), Ok(json!("arn:t"))),
             ]),
+            mappings: object(json!({ "Env": { "t": { "Timeout": 30, "Names": ["a"] } } })),
+            is_extended: true,
+            resources: object(json!({ "Table": {}, "LeftOut": {} })),
         }
     }
 
@@ -295,6 +342,12 @@ mod tests {
             (json!({ "Fn::If": ["IsNot", 1, { "Ref": "Table" }] }), json!("t")),
             (json!({ "Fn::Join": ["-", { "Ref": "Given" }] }), json!("a-b")),
             (json!({ "Fn::Select": [1, { "Fn::Split": ["/", "x/y"] }] }), json!("y")),
+            (json!({ "Fn::FindInMap": ["Env", { "Ref": "Table" }, "Timeout"] }), json!(30)),
+            (json!({ "Fn::FindInMap": ["Env", "t", { "Fn::Sub": "Names" }] }), json!(["a"])),
+            (
+                json!({ "Fn::FindInMap": ["Env", "u", "Names", { "DefaultValue": { "Ref": "Zero" } }] }),
+                json!(0),
+            ),
             (json!([{ "Ref": "AWS::NoValue" }, { "a": { "Ref": "AWS::NoValue" } }]), json!([{}])),
         ] {
             assert_eq!(scope().value(&value), Ok(Some(expected)), "{value}");
@@ -320,16 +373,56 @@ mod tests {
         for (value, named) in [
             (json!({ "Ref": "Missing" }), "--parameter Missing=VALUE"),
             (json!({ "Ref": "Elsewhere" }), "--parameter Elsewhere=VALUE"),
-            (json!({ "Fn::GetAtt": "Other.Arn" }), "Other.Arn"),
+            (json!({ "Fn::GetAtt": "Other.Arn" }), "no resource or parameter Other"),
+            (json!({ "Ref": "LeftOut" }), "no value for LeftOut"),
+            (json!({ "Fn::GetAtt": "Table.Other" }), "no value for Table.Other"),
             (json!({ "Fn::Sub": "${Table" }), "is not closed"),
             (json!({ "Fn::Sub": ["${Table}"] }), "Fn::Sub"),
             (json!({ "Fn::If": ["Unknown", 1, 2] }), "condition Unknown"),
             (json!({ "Fn::If": ["Itself", 1, 2] }), "leads to itself"),
             (json!({ "Fn::Select": [7, ["a"]] }), "Fn::Select"),
-            (json!({ "Fn::FindInMap": ["a", "b", "c"] }), "Fn::FindInMap"),
+            (json!({ "Fn::FindInMap": ["Env", "t", "Memory"] }), "Mappings have no Env.t.Memory"),
+            (json!({ "Fn::FindInMap": ["Other", "t", "Memory"] }), "Mappings have no Other.t.Memory"),
+            (json!({ "Fn::FindInMap": ["Env", "t"] }), "Fn::FindInMap"),
+            (json!({ "Fn::Base64": "a" }), "Fn::Base64"),
         ] {
             let error = scope().value(&value).expect_err("it has no value");
             assert!(error.contains(named), "{value}: {error}");
         }
+    }
+
+    #[test]
+    fn a_property_with_its_default_value_is_not_refused() {
+        let refuse = |value: Value| refuse(&scope(), &json!({ "A": value }), &[("A", "0")]).is_err();
+        for value in [
+            json!(null),
+            json!(0),
+            json!("0"),
+            json!([]),
+            json!({}),
+            json!({ "Filters": [] }),
+            json!({ "Ref": "AWS::NoValue" }),
+            json!({ "Ref": "Zero" }),
+            json!({ "Fn::If": ["IsNot", 5, { "Ref": "AWS::NoValue" }] }),
+        ] {
+            assert!(!refuse(value.clone()), "{value}");
+        }
+        for value in [
+            json!(5),
+            json!("x"),
+            json!(false),
+            json!([1]),
+            json!({ "Filters": [{}] }),
+            json!({ "Ref": "Missing" }),
+        ] {
+            assert!(refuse(value.clone()), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_default_of_a_mapping_needs_its_transform() {
+        let scope = Scope { is_extended: false, ..scope() };
+        let value = json!({ "Fn::FindInMap": ["Env", "u", "Names", { "DefaultValue": 1 }] });
+        assert!(scope.value(&value).expect_err("CloudFormation refuses it").contains("cannot be called so"));
     }
 }

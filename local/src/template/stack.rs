@@ -65,8 +65,8 @@ pub struct Function {
     pub resource: String,
     /// The name of its program.
     pub binary: Option<String>,
-    /// Its program, if the template names the file.
-    pub file: Option<PathBuf>,
+    /// Its `CodeUri`.
+    pub code: PathBuf,
     /// Whether this program is its program.
     pub is_built_in: bool,
     /// In seconds.

@@ -145,7 +145,15 @@ fn a_template_that_cannot_run_here_names_what_is_wrong() {
         ),
         (resource("{ Type: AWS::SQS::Queue, Properties: { DelaySeconds: 5 } }"), "DelaySeconds"),
         (
-            resource("{ Type: AWS::DynamoDB::Table, Properties: { LocalSecondaryIndexes: [] } }"),
+            resource("{ Type: AWS::SNS::Subscription, Properties: { Protocol: sqs, Endpoint: arn:q } }"),
+            "no topics of SNS",
+        ),
+        (
+            resource("{ Type: AWS::SNS::Topic, Properties: { Subscription: [{ Protocol: lambda }] } }"),
+            "add --ignore One",
+        ),
+        (
+            resource("{ Type: AWS::DynamoDB::Table, Properties: { LocalSecondaryIndexes: [{}] } }"),
             "LocalSecondaryIndexes",
         ),
         (
@@ -167,4 +175,28 @@ fn a_template_that_cannot_run_here_names_what_is_wrong() {
     let unknown = HashMap::from([("Other".to_owned(), json!("x"))]);
     let error = stack(&Template::of(OWN), unknown, &PLACE).expect_err("no such parameter");
     assert!(error.contains("no parameter Other"), "{error}");
+}
+
+#[test]
+fn all_that_is_wrong_is_named_at_once() {
+    let text = "
+Parameters: { Size: { Type: Number } }
+Resources:
+  Mail: { Type: AWS::SNS::Subscription, Properties: { Protocol: email } }
+  One: { Type: AWS::SQS::Queue, Properties: { DelaySeconds: !Ref Size } }
+  Two: { Type: AWS::SQS::Queue, Properties: { DelaySeconds: !Ref Size } }
+  Three: { Type: AWS::SQS::Queue, Properties: { FifoQueue: !Ref Thre } }
+";
+    let error = stack(&Template::of(text), HashMap::new(), &PLACE).expect_err("it cannot run");
+    let expected = [
+        "t.yaml: resource Three: the template has no resource or parameter Thre",
+        "t.yaml: resource One: the parameter Size has no value: give it with --parameter Size=VALUE",
+    ];
+    let lines: Vec<_> = error.lines().collect();
+    assert_eq!(lines, expected);
+    let given = |size: &str| HashMap::from([("Size".to_owned(), json!(size))]);
+    let error = stack(&Template::of(text), given("much"), &PLACE).expect_err("it is no number");
+    assert_eq!(error, "t.yaml: the parameter Size=much must be a number");
+    let rest = text.replace("!Ref Thre", "false");
+    assert_eq!(stack(&Template::of(&rest), given("0"), &PLACE).expect("all is there").queues.len(), 3);
 }

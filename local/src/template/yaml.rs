@@ -3,9 +3,14 @@
 //! SAM and CloudFormation read YAML 1.1, and this reader 1.2. What the two read differently is refused.
 
 use saphyr::{Scalar, ScalarStyle, ScanError, Tag, Yaml, YamlLoader};
-use saphyr_parser::Parser;
+use saphyr_parser::{Event, Parser, SpannedEventReceiver};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+
+/// How deep values may be in others. No template is a tenth as deep.
+const MAX_DEPTH: usize = 100;
+/// How many values `*aliases` may copy.
+const MAX_COPIES: usize = 10_000;
 
 /// The one document in this text.
 ///
@@ -15,19 +20,36 @@ pub fn parse(text: &str) -> Result<Value, String> {
     let mut loader = YamlLoader::<Yaml<'_>>::default();
     // Whether a value is in quotes matters.
     loader.early_parse(false);
-    let loaded = Parser::new_from_str(text).load(&mut loader, true);
+    loader.alias_limit(MAX_COPIES);
     let wrong = |error: &ScanError| format!("line {}: {}", error.marker().line(), error.info());
-    loaded.map_err(|error| wrong(&error))?;
+    let mut depth = 0_usize;
+    // By events: what loads a whole document calls itself for each level.
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| wrong(&error))?;
+        match event {
+            Event::MappingStart(..) | Event::SequenceStart(..) => depth += 1,
+            Event::MappingEnd | Event::SequenceEnd => depth -= 1,
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(format!("line {}: it is nested deeper than {MAX_DEPTH} levels", span.start.line()));
+        }
+        loader.on_event(event, span);
+    }
     if let Some(error) = loader.error() {
         return Err(wrong(error));
     }
     match &loader.into_documents()[..] {
-        [document] => json(document),
+        [document] => json(document, 0),
         all => Err(format!("it has {} YAML documents in place of one", all.len())),
     }
 }
 
-fn json(yaml: &Yaml<'_>) -> Result<Value, String> {
+fn json(yaml: &Yaml<'_>, depth: usize) -> Result<Value, String> {
+    if depth > MAX_DEPTH {
+        return Err(format!("with its aliases, it is nested deeper than {MAX_DEPTH} levels"));
+    }
+    let json = |yaml| json(yaml, depth + 1);
     Ok(match yaml {
         Yaml::Representation(text, style, tag) => match tag.as_ref().filter(|tag| !tag.is_yaml_core_schema())
         {
@@ -128,6 +150,32 @@ mod tests {
             "k": { "Condition": "L" },
         });
         assert_eq!(parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn a_text_that_grows_without_bound_is_refused() {
+        let doubled = |count: usize| {
+            let lines =
+                (1..count).map(|number| format!("a{number}: &a{number} [*a{0}, *a{0}]\n", number - 1));
+            format!("a0: &a0 [x, x]\n{}", lines.collect::<String>())
+        };
+        assert!(parse(&doubled(8)).is_ok());
+        let chained = |count: usize| {
+            let lines = (1..count).map(|number| {
+                format!("a{number}: &a{number} {}*a{}{}\n", "[".repeat(20), number - 1, "]".repeat(20))
+            });
+            format!("a0: &a0 x\n{}", lines.collect::<String>())
+        };
+        let flow = format!("{}{}", "[".repeat(200), "]".repeat(200));
+        for (text, named) in [
+            (doubled(40), "line 12: alias expansion exceeded"),
+            ("- ".repeat(100_000) + "x", "line 1: it is nested deeper than 100 levels"),
+            (flow, "line 1: it is nested deeper"),
+            (chained(10), "with its aliases, it is nested deeper"),
+        ] {
+            let error = parse(&text).expect_err("it is no template");
+            assert!(error.starts_with(named), "{error}");
+        }
     }
 
     #[test]

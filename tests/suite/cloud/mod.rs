@@ -6,6 +6,7 @@ mod local_cloud_output;
 mod local_cloud_works;
 mod main_job;
 mod own_functions;
+mod own_templates;
 mod page;
 mod payments_routes;
 mod reports_routes;

@@ -1,6 +1,6 @@
 //! The page of the local cloud, without a browser: what it takes, and what it refuses.
 
-use std::{fs, process::Command, time::Duration};
+use std::{collections::BTreeSet, fs, process::Command, time::Duration};
 
 use lambda_idempotency::{
     DynamoDbStore, Failure, Guard, Operation, RunError, Store,
@@ -227,6 +227,80 @@ async fn a_functions_outcome_is_settled_with_its_result() {
 }
 
 #[tokio::test]
+async fn the_form_sends_to_a_key_what_curl_sent() {
+    let cloud = LocalCloud::start(&[]).await;
+    let none = cloud.get("/").send().await.unwrap().text().await.unwrap();
+    assert!(none.contains("Send a request, here or by curl") && none.contains("No request with a key yet"));
+    let declined = ORDER.replace("tok_ok", "tok_declined");
+    let by_curl = cloud.post("/payments?by=curl").bearer_auth("beta").header("idempotency-key", "from-curl");
+    let by_curl = by_curl.header("content-type", "application/json").body(declined).send().await.unwrap();
+    assert_eq!(by_curl.status(), 402);
+    // Nobody has chosen a key: it is the newest.
+    let page = cloud.get("/").send().await.unwrap().text().await.unwrap();
+    for shown in [
+        "value=\"POST /payments?by=curl\"",
+        "value=\"beta\"",
+        "value=\"from-curl\"",
+        "&#34;source&#34;:&#34;tok_declined&#34;",
+        "aria-current=\"true\">beta · from-curl</a>",
+        "create-payment</span> <span class=\"state completed\">completed",
+        "answers 402",
+    ] {
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
+    // The form has another body by now.
+    let (_, again) = answer(send(&cloud, &[("client", "beta"), ("key", "from-curl"), ("do", "again")])).await;
+    page_with(&cloud, &again["timeline"], &["answers 402 card-declined, replayed"]).await;
+    let (_, other) = answer(send(&cloud, &[("client", "beta"), ("key", "from-curl"), ("do", "other")])).await;
+    page_with(&cloud, &other["timeline"], &["answers 422 key-reused"]).await;
+    let (_, fresh) = answer(send(&cloud, &[("key", "from-curl"), ("do", "fresh")])).await;
+    assert_ne!(fresh["key"], "from-curl");
+    page_with(&cloud, &fresh["timeline"], &["answers 201"]).await;
+
+    // A long body stays with its client.
+    let long = format!("{{\"long\":\"{}\"}}", "x".repeat(100_000));
+    let request = cloud.post("/payments").bearer_auth("acme").header("idempotency-key", "long").body(long);
+    request.send().await.unwrap();
+    let (status, refused) = answer(send(&cloud, &[("key", "long"), ("do", "again")])).await;
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(status == 400 && message.contains("too long"), "{status} {refused}");
+}
+
+/// The ports of all addresses that the local cloud prints, and that of a Runtime API.
+async fn ports(cloud: &LocalCloud) -> BTreeSet<u16> {
+    let environments: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
+    let process = &environments["environments"][0]["pid"];
+    let variables = fs::read(format!("/proc/{process}/environ")).expect("it runs");
+    let variables = String::from_utf8_lossy(&variables).into_owned();
+    let (_, runtime) = variables.split_once("AWS_LAMBDA_RUNTIME_API=").expect("it has one");
+    let printed = cloud.printed();
+    let printed =
+        printed.split("http://").chain([runtime]).filter_map(|rest| rest.strip_prefix("127.0.0.1:"));
+    let digits = |rest: &str| rest.chars().take_while(char::is_ascii_digit).collect::<String>();
+    printed.map(|rest| digits(rest).parse().expect("a port")).collect()
+}
+
+#[tokio::test]
+async fn each_address_refuses_names_that_lead_to_it() {
+    let cloud = LocalCloud::start(&[]).await;
+    let ports = ports(&cloud).await;
+    assert_eq!(ports.len(), 6, "gateway, provider, DynamoDB, SQS, bus, a Runtime API: {ports:?}");
+    for port in ports {
+        for path in ["/", "/payments", "/2018-06-01/runtime/invocation/next"] {
+            let url = format!("http://127.0.0.1:{port}{path}");
+            let request = |host: &str| reqwest::Client::new().post(&url).header("host", host).body("{}");
+            for host in ["evil.example".to_owned(), format!("evil.example:{port}")] {
+                let refused = request(&host).send().await.expect("an answer");
+                assert_eq!(refused.status(), 403, "{url} {host}");
+                assert!(refused.text().await.unwrap().contains("the local cloud takes requests"));
+            }
+            let taken = request(&format!("localhost:{port}")).send().await.expect("an answer");
+            assert_ne!(taken.status(), 403, "{url}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn another_site_changes_nothing() {
     let cloud = LocalCloud::start(&[]).await;
     for (name, value) in [
@@ -273,12 +347,15 @@ Resources:
         Own: { Type: HttpApi, Properties: { Method: GET, Path: /local/own } }
 ";
     fs::write(&template, text).expect("a template");
+    let example = folder.path().join("pay.json");
+    fs::write(&example, "{\"amount\":1}\n").expect("an example");
     // It becomes a function of the sample, which knows none of these paths.
     let function =
         format!("pay={}", crate::cloud::own_functions::built(folder.path(), "pay", "reports").display());
     let configure = |command: &mut Command| {
         command.arg("--template").arg(&template).args(["--function", &function]);
         command.args(["--env", "ORDERS_TABLE=local-idempotency"]);
+        command.args(["--body", &format!("POST /pay={}", example.display())]);
     };
     let cloud = LocalCloud::configured(&[], configure).await;
     let home = cloud.get("/").send().await.unwrap();
@@ -296,5 +373,16 @@ Resources:
     assert_eq!(cloud.post("/provider/away").send().await.unwrap().status(), 404, "it is the function's");
     let killed = form(cloud.post("/local/environments/pay/1"), &[("do", "kill")]);
     assert_eq!(answer(killed).await.0, 200);
-    assert!(!page.contains("tok_crash_after"), "a card of the sample's functions");
+    for of_the_sample in ["tok_", "in its ledger"] {
+        assert!(!page.contains(of_the_sample), "{of_the_sample}: {page}");
+    }
+    assert!(page.contains(">{&#34;amount&#34;:1}</textarea>"), "the example: {page}");
+    let hint = format!("-H 'Content-Type: application/json' --data-binary '@{}'", example.display());
+    assert!(cloud.printed().contains(&hint), "{}", cloud.printed());
+    // Another route has what was sent to it last.
+    let sent = cloud.post("/other/1").bearer_auth("beta").header("idempotency-key", "k-2");
+    sent.header("content-type", "text/plain").body("some text").send().await.unwrap();
+    let page = cloud.get("/local").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("<option value=\"POST /other/1\" data-body=\"some text\">"), "{page}");
+    assert!(page.contains(">some text</textarea>") && page.contains("value=\"k-2\""), "{page}");
 }
