@@ -74,7 +74,8 @@ impl Consumer {
         let mut lanes: Vec<Vec<Planned>> = Vec::new();
         let mut known = HashMap::new();
         // Boxed, because the compiler does not see that they may be sent.
-        let plans: Vec<_> = records.iter().map(|raw| self.plan(Received::read(raw), until).boxed()).collect();
+        let plans: Vec<_> =
+            records.iter().map(|raw| self.plan(Received::read(raw), ends.begin).boxed()).collect();
         let planned: Vec<_> = stream::iter(plans).buffered(self.at_once).collect().await;
         if let Some(first) = planned.first()
             && planned.iter().all(|planned| matches!(planned.plan, Plan::Foreign))

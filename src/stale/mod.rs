@@ -251,7 +251,7 @@ mod tests {
         store.put(None, &live, &[]).await.expect("there is none");
         // For the sweep: a message that is not delivered, and work that waits.
         let claim_by = now.plus(DELIVERY_GRACE);
-        let waiting: Record = Record::accept(&reservation("w"), claim_by, 2, Revision::mint(), old).into();
+        let waiting: Record = Record::accept(&reservation("w"), claim_by, 2, Revision::mint(), old);
         let request = waiting.accepted.expect("it is accepted").request;
         let message = OutboxMessage {
             key: waiting.key.clone(),

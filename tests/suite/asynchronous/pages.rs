@@ -10,7 +10,10 @@ use lambda_idempotency::{
     queue::MemoryQueue,
     store::{Store, memory::MemoryStore},
 };
-use reports::{CREATE_REPORT, create_report, router};
+use reports::{
+    policy::{CREATE_REPORT, create_report},
+    routes::router,
+};
 use serde_json::json;
 
 use crate::support::{

@@ -10,6 +10,7 @@ use lambda_idempotency::{
     record::Evidence,
     store::{Store, conformance::samples},
     time_budget::CLOCK_SKEW,
+    world::World,
 };
 use macro_rules_attribute::apply;
 use serde_json::Value;

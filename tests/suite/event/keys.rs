@@ -77,6 +77,9 @@ async fn a_key_of_the_content_ignores_how_json_is_written(endpoint: &str) {
     assert_eq!(run(&guarded, consumer, &messages).await, 2);
 }
 
+/// Envelopes, two deliveries of one fact, its key, and a member of what is in the envelopes.
+type Case<'a> = (&'a [Envelope], [Value; 2], &'a [&'a str], &'a str);
+
 // T72: the id of SQS differs in each case, and so does that of each envelope but the innermost one.
 #[apply(on_each_store)]
 async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
@@ -84,7 +87,7 @@ async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
     let order = json!({ "id": "o-1", "amount": 17 });
     let created = s3(&[s3_record("a b.pdf", "0C0F")]);
     let of_record: &[&str] = &["ObjectCreated:Put.", "lake.", "a b.pdf.", ".", "0C0F."];
-    let cases: [(&[Envelope], [Value; 2], &[&str], &str); 7] = [
+    let cases: [Case<'_>; 7] = [
         (&[Sns], ["sns-1", "sns-1"].map(|id| sns(id, &order)), &["sns-1"], "/amount"),
         (&[EventBridge], ["e-1", "e-1"].map(|id| bus(id, "shop", &order)), &["shop", "e-1"], "/amount"),
         (&[S3], [created.clone(), created.clone()], of_record, "/s3/object/size"),
