@@ -1,7 +1,7 @@
 //! Writes a value as JSON, if JSON can carry it.
 //!
 //! `serde_json` writes two things as `null` without an error: a number that is not finite, and a `Some` of what is `null` itself, such as
-//! `Some(())`. Whoever reads that gets another value, and as inputs two different ones would be one. So both are counted while the value is
+//! `Some(())`. A reader of that gets another value, and as inputs two different ones would be one. So both are counted while the value is
 //! written.
 //!
 //! A type may read its own `null` back, such as an `Option<Option<T>>` of which `None` is left out. What comes back is therefore written once more

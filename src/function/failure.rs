@@ -103,7 +103,7 @@ pub enum RunError {
     RecordUnreadable,
 }
 
-/// A result that JSON cannot carry, for the caller of the function that returned it. Nobody else gets it.
+/// A result that JSON cannot carry, for the caller of the function that returned it. No other caller gets it.
 #[derive(derive_more::Debug, thiserror::Error)]
 #[error("its result, of type {type_name}, cannot be kept: {why}")]
 #[debug("UnkeptResult({type_name}, {why:?})")]

@@ -12,7 +12,7 @@ pub(super) use sns::confirmation;
 /// What one service has put around a message. The id that it gives to the message is the key by
 /// [`KeyFrom::envelope`](super::KeyFrom::envelope); of several envelopes the innermost one gives it.
 ///
-/// An id is worth what it is the same in. S3's is of the event, whoever delivers it, however often. Those of SNS and EventBridge are of one
+/// Ids differ in what they identify. S3's is of the event, whoever delivers it, however often. Those of SNS and EventBridge are of one
 /// publication: each delivery of it has the same, but a publisher that repeats a call whose answer was lost publishes anew, under another id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
