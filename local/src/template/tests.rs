@@ -185,11 +185,11 @@ Resources:
   Mail: { Type: AWS::SNS::Subscription, Properties: { Protocol: email } }
   One: { Type: AWS::SQS::Queue, Properties: { DelaySeconds: !Ref Size } }
   Two: { Type: AWS::SQS::Queue, Properties: { DelaySeconds: !Ref Size } }
-  Three: { Type: AWS::SQS::Queue, Properties: { FifoQueue: !Ref Thre } }
+  Three: { Type: AWS::SQS::Queue, Properties: { FifoQueue: !Ref Four } }
 ";
     let error = stack(&Template::of(text), HashMap::new(), &PLACE).expect_err("it cannot run");
     let expected = [
-        "t.yaml: resource Three: the template has no resource or parameter Thre",
+        "t.yaml: resource Three: the template has no resource or parameter Four",
         "t.yaml: resource One: the parameter Size has no value: give it with --parameter Size=VALUE",
     ];
     let lines: Vec<_> = error.lines().collect();
@@ -197,6 +197,6 @@ Resources:
     let given = |size: &str| HashMap::from([("Size".to_owned(), json!(size))]);
     let error = stack(&Template::of(text), given("much"), &PLACE).expect_err("it is no number");
     assert_eq!(error, "t.yaml: the parameter Size=much must be a number");
-    let rest = text.replace("!Ref Thre", "false");
+    let rest = text.replace("!Ref Four", "false");
     assert_eq!(stack(&Template::of(&rest), given("0"), &PLACE).expect("all is there").queues.len(), 3);
 }

@@ -132,7 +132,7 @@ Parameters:
   Url: { Type: String, AllowedPattern: 'https://.+', Default: 'https://a' }
 Globals: { Function: { Runtime: provided.al2023, Environment: { Variables: { FIRST: !Ref First, URL: !Ref Url } } } }
 Resources:
-  One: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { QUEUE: !Ref Queu } } } }
+  One: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { QUEUE: !Ref Mail } } } }
   Two: { Type: AWS::Serverless::Function, Properties: { Environment: { Variables: { SECOND: !Ref Second } } } }
 ";
 
@@ -149,7 +149,7 @@ fn everything_wrong_with_a_template_is_named_before_its_port() {
     let all = error(FLAWED, &["--function", "one=/bin/true", "--function", "two=/bin/true"]);
     let expected = [
         "function One: its variable FIRST: the parameter First has no value: give it with --parameter First=VALUE",
-        "function One: its variable QUEUE: the template has no resource or parameter Queu",
+        "function One: its variable QUEUE: the template has no resource or parameter Mail",
         "function Two: its variable SECOND: the parameter Second has no value",
     ];
     let lines: Vec<_> = all.lines().collect();
