@@ -25,6 +25,7 @@ mod message;
 mod outbox;
 #[cfg(feature = "s3")]
 pub mod s3;
+mod shards;
 pub(crate) mod stream;
 mod unsettled;
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     key::RecordKey,
-    store::{Cursor, Due, Turn, item::ASKED_SHARDS},
+    store::{Cursor, Due, Turn, shards::ASKED_SHARDS},
     time::Timestamp,
 };
 

@@ -21,7 +21,8 @@ use crate::{
     record::{Record, Revision, State},
     store::{
         Checkpoint, Cursor, Due, Page, Survey, Unsettled,
-        item::{ASKED_SHARDS, ESCALATED_SHARDS, MESSAGE, PK, RECORD, SK, from_attributes, places_of},
+        item::{MESSAGE, PK, RECORD, SK, from_attributes},
+        shards::{ASKED_SHARDS, ESCALATED_SHARDS, places_of},
     },
     time::Timestamp,
     time_budget::DELIVERY_GRACE,

@@ -78,7 +78,7 @@ async fn a_refused_row_ends_a_function_as_the_row_says(endpoint: &str) {
 
 // It would be kept, and each call would fail to read it. It is noticed at the first run, and not only at the first refusal.
 #[apply(on_each_store)]
-async fn a_row_that_is_refused_over_http_is_an_error_in_a_function(endpoint: &str) {
+async fn a_row_refused_over_http_is_an_error_in_a_function(endpoint: &str) {
     let (guarded, guard, table) = shop(endpoint).await;
     for status in [200, 409] {
         for computed in [false, true] {

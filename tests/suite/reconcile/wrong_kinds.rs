@@ -247,7 +247,7 @@ async fn a_webhook_of_the_wrong_kind_is_escalated_once_and_acknowledged(endpoint
 
 // T46: the report waits in the queue until the lease is over.
 #[apply(on_each_store)]
-async fn a_queued_report_ends_with_operators_if_its_answer_is_of_the_wrong_kind(endpoint: &str) {
+async fn a_queued_report_of_the_wrong_kind_ends_with_operators(endpoint: &str) {
     let (shipping, gate) = (Shipping::on(endpoint, [http(), http(), payload()]).await, Gate::closed());
     let (guard, held) = (shipping.guard.clone(), gate.clone());
     let dead = tokio::spawn(async move {
