@@ -11,7 +11,7 @@ use super::{
     canonical::{self, JsonPointer},
     content::{Content, is_json},
     form::{self, Field},
-    media_type::{MediaType, Parameter},
+    media_type::{MediaType, Parameter, WHITE_SPACE},
     multipart,
 };
 
@@ -37,7 +37,8 @@ pub(super) enum Form<'a> {
 
 impl<'a> Unpacked<'a> {
     pub(super) fn of(content: &Content<'a>) -> Self {
-        let coding = (content.header)("content-encoding").unwrap_or_default().trim().to_ascii_lowercase();
+        let coding = (content.header)("content-encoding").unwrap_or_default();
+        let coding = coding.trim_matches(WHITE_SPACE).to_ascii_lowercase();
         let unpacked = matches!(&*coding, "gzip" | "x-gzip").then(|| gunzip(content.body)).flatten();
         let (coding, body) = match unpacked {
             Some(body) => (String::new(), Cow::Owned(body)),

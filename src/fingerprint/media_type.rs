@@ -9,6 +9,9 @@ use std::borrow::Cow;
 
 use mediatype::ReadParams;
 
+/// The white space around a header's value and its parts (RFC 9110, section 5.6.3). `trim` takes more for it.
+pub(super) const WHITE_SPACE: [char; 2] = [' ', '\t'];
+
 /// A name and a value.
 pub(super) type Parameter = (String, String);
 
@@ -25,13 +28,15 @@ pub(super) struct MediaType<'a> {
 impl<'a> MediaType<'a> {
     pub(super) fn of(content_type: &Cow<'a, str>) -> Self {
         let essence = essence(content_type);
-        let parsed = mediatype::MediaType::parse(content_type.trim()).ok();
+        let parsed = mediatype::MediaType::parse(content_type.trim_matches(WHITE_SPACE)).ok();
         // `x=` is no parameter, and must not be taken for `x=""`. Not all parsers read escapes.
         let is_plain =
             |value: mediatype::Value<'_>| !value.as_str().is_empty() && !value.as_str().contains('\\');
         let parsed = parsed.filter(|parsed| parsed.params().all(|(_, value)| is_plain(value)));
         let Some(parsed) = parsed else {
-            let sent = content_type.split_once(';').map(|(_, sent)| (String::new(), sent.trim().to_owned()));
+            let sent = content_type
+                .split_once(';')
+                .map(|(_, sent)| (String::new(), sent.trim_matches(WHITE_SPACE).to_owned()));
             return Self { essence, parameters: sent.into_iter().collect(), is_well_formed: false };
         };
         let parameter = |(name, value): (mediatype::Name<'_>, mediatype::Value<'_>)| {
@@ -63,10 +68,12 @@ impl<'a> MediaType<'a> {
 
 /// The media type in lower case, without its parameters; empty if there is none.
 pub(super) fn essence<'a>(content_type: &Cow<'a, str>) -> Cow<'a, str> {
-    let essence = |text: &'a str| text.split(';').next().unwrap_or_default().trim();
+    let essence = |text: &'a str| text.split(';').next().unwrap_or_default().trim_matches(WHITE_SPACE);
     match content_type {
         Cow::Borrowed(text) if !text.bytes().any(|byte| byte.is_ascii_uppercase()) => essence(text).into(),
-        text => text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().into(),
+        text => {
+            text.split(';').next().unwrap_or_default().trim_matches(WHITE_SPACE).to_ascii_lowercase().into()
+        }
     }
 }
 

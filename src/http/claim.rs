@@ -47,6 +47,12 @@ struct Kept {
     /// The stage of the API through which it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stage: Option<String>,
+    /// The domain by which it was called.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    /// The account and the ARN of its signer, of a REST API. In a later format, the authorizer has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    signer: Option<(Option<String>, Option<String>)>,
     /// What API Gateway found in the path, by the names in its route.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     path: Vec<(String, String)>,
@@ -64,16 +70,18 @@ impl Kept {
         };
         let kept = parts.headers.iter().filter(|(name, _)| HEADERS.contains(name));
         let authorizer = |verified: serde_json::Result<Value>| verified.ok();
-        let (rest, http) = match parts.request_context_ref() {
+        let (rest, signer, http) = match parts.request_context_ref() {
             Some(RequestContext::ApiGatewayV1(context)) => {
+                let signer = (context.identity.account_id.clone(), context.identity.user_arn.clone());
                 // What it serializes as is not what it deserializes from.
-                (authorizer(serde_json::to_value(&context.authorizer.fields)), None)
+                (authorizer(serde_json::to_value(&context.authorizer.fields)), Some(signer), None)
             }
             Some(RequestContext::ApiGatewayV2(context)) => {
-                (None, authorizer(serde_json::to_value(&context.authorizer)))
+                (None, None, authorizer(serde_json::to_value(&context.authorizer)))
             }
-            _ => (None, None),
+            _ => (None, None, None),
         };
+        let signer = signer.filter(|(account, arn)| account.is_some() || arn.is_some());
         Self {
             method: parts.method.to_string(),
             uri: original_uri(parts).to_string(),
@@ -81,6 +89,8 @@ impl Kept {
             rest,
             http,
             stage: tenant::stage(parts).map(str::to_owned),
+            host: tenant::host(parts),
+            signer,
             path: parts.path_parameters().iter().map(|(name, value)| (name.into(), value.into())).collect(),
             fingerprint: hex::encode(fingerprint.digest()),
             fingerprint_rule: fingerprint.rule(),
@@ -93,15 +103,19 @@ impl Kept {
             let mut context = ApiGatewayProxyRequestContext::default();
             context.authorizer.fields = serde_json::from_value(verified.clone())?;
             context.stage = self.stage.clone();
+            context.domain_name = self.host.clone();
+            (context.identity.account_id, context.identity.user_arn) =
+                self.signer.clone().unwrap_or_default();
             return Ok(Some(RequestContext::ApiGatewayV1(context)));
         }
-        if self.http.is_none() && self.stage.is_none() {
+        if self.http.is_none() && self.stage.is_none() && self.host.is_none() {
             return Ok(None);
         }
         let mut context = ApiGatewayV2httpRequestContext::default();
         // `null`, and so absent here, if the route has no authorizer.
         context.authorizer = self.http.clone().map(serde_json::from_value).transpose()?;
         context.stage = self.stage.clone();
+        context.domain_name = self.host.clone();
         Ok(Some(RequestContext::ApiGatewayV2(context)))
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response,
-    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, SET_COOKIE, TRAILER},
+    header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRAILER},
     request::Parts,
 };
 use http_body::Body as _;
@@ -131,10 +131,11 @@ fn within(limit: Option<usize>, response: Response<Full<Bytes>>) -> Response<Ful
     Response::from_parts(parts, Full::new(Bytes::new()))
 }
 
-/// Says that there is no body, and nothing else of it: not its length, coding or digest
+/// Says that there is no body, and nothing else of it: not its length, coding, range or digest
 /// ([RFC 9530](https://www.rfc-editor.org/rfc/rfc9530#section-2)).
 pub(super) fn omit(headers: &mut HeaderMap) {
-    for name in [CONTENT_LENGTH.as_str(), CONTENT_ENCODING.as_str(), "content-digest"] {
+    for name in [CONTENT_LENGTH.as_str(), CONTENT_ENCODING.as_str(), CONTENT_RANGE.as_str(), "content-digest"]
+    {
         headers.remove(name);
     }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -9,7 +9,10 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::{ProblemType, Profile, tenant::BEARER};
+use super::{
+    ProblemType, Profile,
+    tenant::{BEARER, TenantResolver},
+};
 use crate::time_budget::DEFAULT_RETRY_AFTER;
 
 /// A problem, as one request gets it.
@@ -45,6 +48,11 @@ impl Problem {
         }
     }
 
+    /// That this resolver finds no verified caller: 401, with its [challenge](TenantResolver::challenge).
+    pub fn unverified(resolver: &(impl TenantResolver + ?Sized)) -> Self {
+        Self { challenge: resolver.challenge(), ..Self::new(ProblemType::TenantMissing) }
+    }
+
     /// Says what exactly is wrong.
     #[cfg(feature = "lambda")]
     pub(crate) fn detail(mut self, detail: &'static str) -> Self {
@@ -69,7 +77,8 @@ impl Problem {
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if status == StatusCode::UNAUTHORIZED {
             // Required by RFC 9110, section 15.5.2. Callers are verified in front of the function, not by it.
-            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(self.challenge));
+            let challenge = HeaderValue::from_str(self.challenge);
+            headers.insert(WWW_AUTHENTICATE, challenge.unwrap_or(HeaderValue::from_static(BEARER)));
         }
         let retry = problem.entry().retry.then_some(DEFAULT_RETRY_AFTER);
         if let Some(wait) = self.retry_after.or(retry) {

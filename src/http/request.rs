@@ -90,7 +90,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         if parts.request_context_ref().is_none() {
             guard.no_context();
         }
-        Problem { challenge: guard.tenant.challenge(), ..Problem::new(ProblemType::TenantMissing) }
+        Problem::unverified(&*guard.tenant)
     })?;
     guard.sees_stage(parts, &tenant);
     guard.sees_host(parts, &tenant);
@@ -99,12 +99,13 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
     let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
     let (path, query) = (target::path(parts), target::query(parts));
+    let raw_query = target::raw_query(parts, &query);
     let body = whole(guard, body, guard.settings.longest.request).await?;
     let content = Content {
         method: parts.method.as_str(),
         path: &path,
         query: &query,
-        raw_query: target::raw_query(parts, &query),
+        raw_query: raw_query.as_deref(),
         header: &|name| header(&parts.headers, name),
         body: body.as_ref(),
     };

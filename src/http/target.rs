@@ -8,8 +8,8 @@
 //! 3. HTTP APIs put a named stage before the path at their own domain, but not at a custom one. The stage does not count.
 //! 4. Query parameters count decoded and sorted by name, because REST APIs and load balancers pass them on in no order.
 //!    Parameters of one name keep their order.
-//! 5. The query as it was sent counts too if its parameters may not tell all of it, as a form then counts by its bytes. REST APIs
-//!    and load balancers do not pass it on.
+//! 5. If a reader may use the order of the names, that counts too, and if parameters do not tell all of the query, the query as it was sent.
+//!    REST APIs and load balancers pass neither on.
 //!
 //! Observed in events captured from live services
 //! ([hotsock/voker](https://github.com/hotsock/voker/tree/main/vokerhttp/testdata)).
@@ -117,9 +117,10 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
     query
 }
 
-/// The query as it was sent, if it is there, and these parameters may not tell all of it: if a reader may use their order, if different
-/// queries decode to U+FFFD, or if parsers disagree about a `%` without two hex digits.
-pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<&'a str> {
+/// The query in the order in which it was sent, if that is there, and a reader may use it. It is escaped as a serializer does: fronts write
+/// a space in two ways. But if different queries decode to U+FFFD, or parsers disagree about a `%` without two hex digits, it is as it was
+/// sent. No escaped one is equal to such a one.
+pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<Cow<'a, str>> {
     let passes_it_on =
         !is_from_event(parts) || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
     let raw = original_uri(parts).query().filter(|_| passes_it_on)?;
@@ -127,10 +128,14 @@ pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<&'a s
     let lossy = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| {
         name.contains('\u{FFFD}') || value.contains('\u{FFFD}')
     };
-    let tells_all = in_any_order(query.iter().map(|(name, _)| &**name))
-        && !query.iter().any(lossy)
-        && raw.split('%').skip(1).all(is_escape);
-    (!tells_all).then_some(raw)
+    if query.iter().any(lossy) || !raw.split('%').skip(1).all(is_escape) {
+        return Some(raw.into());
+    }
+    if in_any_order(query.iter().map(|(name, _)| &**name)) {
+        return None;
+    }
+    let pairs = form_urlencoded::parse(raw.as_bytes());
+    Some(form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish().into())
 }
 
 fn is_from_event(parts: &Parts) -> bool {

@@ -23,7 +23,8 @@ pub trait TenantResolver: Send + Sync + 'static {
     fn tenant(&self, request: &Parts) -> Option<Tenant>;
 
     /// The `WWW-Authenticate` of that 401: the scheme by which callers are verified
-    /// ([RFC 9110, section 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1)). Default: `Bearer`, as for JWT.
+    /// ([RFC 9110, section 11.6.1](https://www.rfc-editor.org/rfc/rfc9110#section-11.6.1)). Default: `Bearer`, as for JWT. So is one that is not of
+    /// visible ASCII characters and spaces.
     fn challenge(&self) -> &'static str {
         BEARER
     }
@@ -226,6 +227,9 @@ impl<R: TenantResolver> TenantResolver for PerStage<R> {
 /// Choose before the first request comes, as with [`PerStage`]. The host is the domain by which API Gateway or the function URL was called
 /// (`requestContext.domainName`), in lower case. It is not the `Host` that a client sends to a load balancer, which checks none: a request that
 /// comes through one is refused with 401, and so is a tenant that has more than 255 bytes with its host.
+///
+/// The API's own domain (`….execute-api.…`) is a host too: a retry through it runs again. If your clients could use it, switch it off
+/// (`DisableExecuteApiEndpoint`).
 #[derive(Clone, Copy, Debug)]
 pub struct PerHost<R>(
     /// The resolver of the tenant within its host.

@@ -1,10 +1,11 @@
 //! Reads the event of an HTTP function, in front of `lambda_http`, which fails on some events that clients can cause, and panics on others
 //! (T74). Either is a failed invocation: a 5xx that says "retry", and an alarm.
 //!
-//! 1. What `lambda_http` reads is not touched, but for the two mends below: only an event that it refuses is looked at.
-//! 2. A claim that is a number or a boolean becomes text, as AWS's own authorizer writes it. Lists, objects and fractions are left out: written
-//!    as text, they could be another caller's name.
-//! 3. A query that holds what no URI can hold is percent-encoded, so it means the same: function URLs pass `a+b` on with a space.
+//! 1. What `lambda_http` reads is not touched, but for query and path: only an event that it refuses is looked at.
+//! 2. There, members that are null are left out. A claim that is a number or a boolean becomes text, as AWS's own authorizer writes it.
+//!    Lists, objects and fractions are left out: written as text, they could be another caller's name.
+//! 3. A query that holds what no URI can hold is percent-encoded, so it means the same: function URLs pass `a+b` on with a space. So are `#` and
+//!    `?` in a path that an HTTP API has decoded, which would end the path.
 //! 4. A request that can still not be served gets 400. An event that is no request at all is an error of its sender.
 
 use std::sync::OnceLock;
@@ -25,6 +26,9 @@ use url::Url;
 
 /// What a query cannot hold: `http` refuses these, or ends the query there. `%` stays, because the rest is encoded already.
 const NOT_IN_QUERIES: AsciiSet = CONTROLS.add(b' ').add(b'"').add(b'#').add(b'<').add(b'>');
+
+/// What would end a path, and no front leaves in one that it has not decoded.
+const NOT_IN_PATHS: AsciiSet = AsciiSet::EMPTY.add(b'#').add(b'?');
 
 /// The longest path and query, encoded: `http` takes URIs of 65,534 bytes, with host and stage.
 const MAX_ADDRESS: usize = 63 * 1024;
@@ -51,8 +55,8 @@ pub(super) fn read(event: &str) -> Read {
         LambdaRequest::ApiGatewayV1(_) => LambdaRequest::ApiGatewayV1(ApiGatewayProxyRequest::default()),
         LambdaRequest::ApiGatewayV2(_) => LambdaRequest::ApiGatewayV2(ApiGatewayV2httpRequest::default()),
         LambdaRequest::Alb(_) => LambdaRequest::Alb(AlbTargetGroupRequest::default()),
-        // Of a front whose feature of `lambda_http` is on in your program.
-        _ => return Read::Request(request),
+        // Of a front whose feature of `lambda_http` is on in your program: nothing here knows what it sends, or takes.
+        _ => return Read::Foreign,
     };
     match Parts::of(&mut request).map(Parts::check) {
         Some(Err(reason)) => Read::Malformed(empty, reason),
@@ -64,6 +68,9 @@ pub(super) fn read(event: &str) -> Read {
 fn mended(event: &str) -> Read {
     let Ok(mut event) = serde_json::from_str::<Value>(event) else { return Read::Foreign };
     let Some(front) = front(&event) else { return Read::Foreign };
+    if let Value::Object(members) = &mut event {
+        members.retain(|_, member| !member.is_null());
+    }
     if let Some(Value::Object(jwt)) = event.pointer_mut("/requestContext/authorizer/jwt") {
         if let Some(Value::Object(claims)) = jwt.get_mut("claims") {
             claims.retain(|name, claim| is_text(name, claim));
@@ -84,7 +91,7 @@ fn is_text(name: &str, claim: &mut Value) -> bool {
         Value::String(_) => return true,
         Value::Bool(_) => {}
         // Exact: of larger numbers, two could have one text.
-        Value::Number(number) if number.is_u64() => {}
+        Value::Number(number) if number.is_u64() || number.is_i64() => {}
         Value::Null => return false,
         _ => {
             static LOGGED: OnceLock<()> = OnceLock::new();
@@ -139,6 +146,9 @@ impl<'e> Parts<'e> {
             LambdaRequest::ApiGatewayV2(it) => {
                 if let Some(query) = &mut it.raw_query_string {
                     *query = utf8_percent_encode(query, &NOT_IN_QUERIES).to_string();
+                }
+                if let Some(path) = &mut it.raw_path {
+                    *path = utf8_percent_encode(path, &NOT_IN_PATHS).to_string();
                 }
                 Self {
                     headers: &mut it.headers,

@@ -32,7 +32,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        TENANT.tenant(parts).map(Self).ok_or_else(|| problem(ProblemType::TenantMissing))
+        TENANT.tenant(parts).map(Self).ok_or_else(|| respond(Problem::unverified(&TENANT)))
     }
 }
 
@@ -94,7 +94,11 @@ pub(crate) async fn operation(
 }
 
 fn problem(problem: ProblemType) -> Response {
-    Problem::new(problem).into_response(&profile()).map(axum::body::Body::new)
+    respond(Problem::new(problem))
+}
+
+fn respond(problem: Problem) -> Response {
+    problem.into_response(&profile()).map(axum::body::Body::new)
 }
 
 fn not_found() -> Response {

@@ -128,6 +128,13 @@ fn a_multipart_body_counts_without_its_boundary() {
         )
     };
     assert_eq!(empty("x1", ""), empty("=_x:2", "\r\n"));
+    // As some clients write it, with line breaks around it.
+    let around = |before: &str, boundary: &str, after: &str| {
+        let content_type = format!("multipart/mixed; boundary={boundary}");
+        print(&rule, &content_type, &format!("{before}--{boundary}\r\none\r\n--{boundary}--{after}"))
+    };
+    assert_eq!(around("", "x1", "\r\n\r\n"), around("", "x2", "\r\n\r\n"));
+    assert_eq!(around("\r\n", "x1", "\r\n"), around("\r\n", "x2", "\r\n"));
 }
 
 #[test]

@@ -34,14 +34,14 @@ type Type = (String, BTreeMap<String, Vec<String>>);
 
 impl Meaning {
     pub(super) fn of(sent: &Sent) -> Self {
-        let mut coding = sent.coding.trim().to_lowercase();
+        let mut coding = padded(&sent.coding).to_lowercase();
         let mut body = sent.body.clone();
         if let ("gzip" | "x-gzip", Some(content)) = (&*coding, gunzip(&body)) {
             (coding, body) = (String::new(), content);
         }
         let Some((essence, parameters)) = media_type(&sent.content_type) else {
             let (essence, rest) = sent.content_type.split_once(';').unwrap_or((&sent.content_type, ""));
-            let content_type = format!("{};{}", essence.trim().to_lowercase(), rest.trim());
+            let content_type = format!("{};{}", padded(essence).to_lowercase(), padded(rest));
             return Self::Bytes { content_type, coding, body };
         };
         if coding.is_empty() {
@@ -75,6 +75,11 @@ impl Meaning {
     }
 }
 
+/// Without the optional white space of RFC 9110, section 5.6.3.
+fn padded(text: &str) -> &str {
+    text.trim_matches(|char| char == ' ' || char == '\t')
+}
+
 /// RFC 9110, sections 5.6.6 and 8.3.1, without the escapes of a quoted string.
 fn media_type(text: &str) -> Option<Type> {
     let is_token = |text: &str| {
@@ -93,7 +98,7 @@ fn media_type(text: &str) -> Option<Type> {
             }
         }
     }
-    let mut pieces = pieces.iter().map(|piece| piece.trim()).peekable();
+    let mut pieces = pieces.iter().map(|piece| padded(piece)).peekable();
     let (kind, subtype) = pieces.next()?.split_once('/').filter(|(a, b)| is_token(a) && is_token(b))?;
     let mut parameters = BTreeMap::<String, Vec<String>>::new();
     while let Some(piece) = pieces.next() {
@@ -235,7 +240,7 @@ fn form(body: &str) -> Option<Vec<(String, String)>> {
     Some(pairs)
 }
 
-/// RFC 2046, section 5.1.1, without preamble, epilogue and padding: the lines between delimiter lines.
+/// RFC 2046, section 5.1.1, without padding: the lines between delimiter lines. Preamble and epilogue are line breaks, if anything.
 fn parts(body: &[u8], boundary: &str) -> Option<Vec<Vec<u8>>> {
     let is_boundary = |char: char| char.is_ascii_alphanumeric() || "'()+_,-./:=?".contains(char);
     if boundary.is_empty() || boundary.len() > 70 || !boundary.chars().all(is_boundary) {
@@ -254,9 +259,11 @@ fn parts(body: &[u8], boundary: &str) -> Option<Vec<Vec<u8>>> {
     }
     let mut parts: Vec<Vec<Vec<u8>>> = Vec::new();
     for (index, line) in lines.iter().enumerate() {
-        if *line == close {
+        if index == 0 && line.is_empty() {
+            continue;
+        } else if *line == close {
             let rest = &lines[index + 1..];
-            let ends = rest.is_empty() || (rest.len() == 1 && rest[0].is_empty());
+            let ends = rest.iter().all(Vec::is_empty);
             let whole = parts.iter().all(|part| !part.is_empty());
             return (ends && whole).then(|| parts.iter().map(|lines| lines.join(&b"\r\n"[..])).collect());
         } else if *line == delimiter {

@@ -157,9 +157,11 @@ fn a_multipart_body_that_parsers_may_split_differently_counts_by_its_bytes() {
     let whole = "--{b}\r\nA: 1\r\n\r\none\r\n--{b}--\r\n";
     for (parameters, body) in [
         ("boundary={b}", format!("preamble\r\n{whole}")),
-        ("boundary={b}", format!("\r\n{whole}")),
+        ("boundary={b}", format!("\r\n\r\n{whole}")),
+        ("boundary={b}", format!("\n{whole}")),
         ("boundary={b}", format!("{whole}epilogue")),
-        ("boundary={b}", format!("{whole}\r\n")),
+        ("boundary={b}", format!("{whole}\n")),
+        ("boundary={b}", format!("{whole}\r\n\r")),
         ("boundary={b}", "--{b} \t\r\none\r\n--{b}--".to_owned()),
         ("boundary={b}", "--{b}\r\none\r\n--{b}-- ".to_owned()),
         // The boundary of the first body elsewhere than between its parts.

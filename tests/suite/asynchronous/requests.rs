@@ -20,7 +20,7 @@ use lambda_idempotency::{
     Execution, Idempotency, JwtClaim, Operation, SingleTenant,
     engine::SingleTransaction,
     event::{Consumer, MemorySource},
-    http::Profile,
+    http::{IamAccount, IamCaller, PerHost, Profile, TenantResolver},
     store::Store,
 };
 use macro_rules_attribute::apply;
@@ -215,6 +215,44 @@ async fn a_worker_knows_the_stage_of_a_request_without_a_caller(endpoint: &str) 
     assert_eq!(send(&router, order()).await.status, 202);
     work(&guarded, router.clone()).await;
     assert_eq!(send(&router, order()).await.json()["stage"], "live");
+}
+
+// T58: or hosts, or signers.
+#[apply(on_each_store)]
+async fn a_worker_knows_the_host_and_the_signer_of_a_request(endpoint: &str) {
+    let mut rest = ApiGatewayProxyRequestContext::default();
+    rest.identity.account_id = Some("123456789012".to_owned());
+    rest.identity.user_arn = Some("arn:aws:iam::123456789012:user/jane".to_owned());
+    rest.domain_name = Some("a.example.com".to_owned());
+    let mut http = ApiGatewayV2httpRequestContext::default();
+    http.domain_name = Some("a.example.com".to_owned());
+    for (context, expected) in [
+        (
+            RequestContext::ApiGatewayV1(rest),
+            ["a.example.com|all", "arn:aws:iam::123456789012:user/jane", "123456789012"],
+        ),
+        (RequestContext::ApiGatewayV2(http), ["a.example.com|all", "", ""]),
+    ] {
+        let guarded = Guarded::on(endpoint).await;
+        let report = async |request: Request<Body>| {
+            let (parts, _) = request.into_parts();
+            let all = PerHost(SingleTenant::new("all"));
+            let tenants = [all.tenant(&parts), IamCaller.tenant(&parts), IamAccount.tenant(&parts)];
+            (
+                StatusCode::CREATED,
+                json!(
+                    tenants.map(|tenant| tenant.map_or(String::new(), |tenant| tenant.as_str().to_owned()))
+                )
+                .to_string(),
+            )
+        };
+        let guard = Idempotency::new(guarded.store(), operation()).tenant(SingleTenant::new("acme"));
+        let route = post(report).route_layer(guard.world(guarded.clock.clone()));
+        let router = Router::new().route("/v1/{shop}/reports", route);
+        assert_eq!(send(&router, order(context.clone())).await.status, 202);
+        work(&guarded, router.clone()).await;
+        assert_eq!(send(&router, order(context)).await.json(), json!(expected));
+    }
 }
 
 // The answer would be kept, and its client, which polls, would never get the report.

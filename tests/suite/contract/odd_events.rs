@@ -66,6 +66,7 @@ async fn a_claim_that_is_no_text_fails_no_request() {
         (json!("acme"), Some("acme")),
         (json!(42), Some("42")),
         (json!(u64::MAX), Some("18446744073709551615")),
+        (json!(-5), Some("-5")),
         (json!(true), Some("true")),
         (json!(null), None),
         (json!({ "id": "acme" }), None),
@@ -141,6 +142,45 @@ async fn a_mended_query_is_the_same_request_through_every_front() {
     query(&mut other, "note=twowords");
     assert_eq!(deliver(&api, &other).await.status(), 422);
     assert_eq!(runs.count(), 1);
+}
+
+// T45: HTTP APIs pass `+` and `[` on as clients write them, function URLs and clients escape them in their own ways.
+#[tokio::test]
+async fn a_query_whose_order_counts_is_one_however_it_is_escaped() {
+    let (api, runs) = api();
+    let sent = async |front: &str, raw: &str| {
+        let mut event = event(front);
+        query(&mut event, raw);
+        deliver(&api, &event).await
+    };
+    assert_eq!(sent(HTTP_API, "user.name=A+B&a[]=1").await.status(), 200);
+    for raw in ["user.name=A B&a[]=1", "user.name=A%20B&a%5B%5D=1", "user%2Ename=%41+B&a%5b]=1"] {
+        for front in [HTTP_API, FUNCTION_URL] {
+            let replay = sent(front, raw).await;
+            assert_eq!(replay.header("idempotent-replayed"), Some("true"), "{raw}");
+        }
+    }
+    for raw in ["a[]=1&user.name=A+B", "user.name=A+B&a[]=1&a[]=1", "user.name=A%2BB&a[]=1"] {
+        assert_eq!(sent(FUNCTION_URL, raw).await.status(), 422, "{raw}");
+    }
+    assert_eq!(runs.count(), 1);
+}
+
+// Emulators write them, and direct invocations.
+#[tokio::test]
+async fn a_member_that_is_null_is_as_one_that_is_missing() {
+    for (front, members) in [
+        (HTTP_API, ["isBase64Encoded", "cookies"]),
+        (REST_API, ["isBase64Encoded", "queryStringParameters"]),
+        (LOAD_BALANCER, ["queryStringParameters", "multiValueQueryStringParameters"]),
+    ] {
+        let ((api, runs), mut event) = (api(), event(front));
+        for member in members {
+            event[member] = Value::Null;
+        }
+        let answer = deliver(&api, &event).await;
+        assert_eq!((answer.status(), runs.count()), (200, 1), "{front}");
+    }
 }
 
 #[tokio::test]
