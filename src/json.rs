@@ -4,12 +4,13 @@
 //! `Some(())`. A reader of that gets another value, and as inputs two different ones would be one. So both are counted while the value is
 //! written.
 //!
-//! A type may read its own `null` back, such as an `Option<Option<T>>` of which `None` is left out. What comes back is therefore written once more
-//! if there was anything to count: it is the same value if the counts are the same.
+//! A type may read its own `null` back, such as an `Option<Option<T>>` of which `None` is left out, or may read nothing as `Some(None)`. What
+//! comes back is therefore written once more: it is the same value if the counts are the same.
 
 use std::{
     cell::{Cell, RefCell},
     fmt, io,
+    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use serde::{
@@ -55,17 +56,21 @@ pub(crate) fn to_string(value: &impl Serialize) -> Result<String, JsonError> {
 /// The JSON of a value, and the value that is read from it: what everybody gets who reads it.
 ///
 /// # Errors
-/// If that is not the same value, or there is none.
+/// If that is not the same value, or there is none: also if the type's own code panics, because then an effect has happened already.
 pub(crate) fn round_trip<T: Serialize + DeserializeOwned>(value: &T) -> Result<(String, T), JsonError> {
+    catch_unwind(AssertUnwindSafe(|| written_and_read(value)))
+        .unwrap_or_else(|_| Err(JsonError::Unwritable(Error::custom("its Serialize or Deserialize panics"))))
+}
+
+fn written_and_read<T: Serialize + DeserializeOwned>(value: &T) -> Result<(String, T), JsonError> {
     let (json, lost) = write(value)?;
     let read: T = match serde_json::from_str(&json) {
         Ok(read) => read,
         Err(error) => return Err(lost.error().unwrap_or(JsonError::Unreadable(error))),
     };
-    match lost.error() {
-        Some(error) if write(&read)?.1 != lost => Err(error),
-        _ => Ok((json, read)),
-    }
+    let (_, again) = write(&read)?;
+    let differs = if again == lost { None } else { lost.error().or(again.error()) };
+    differs.map_or(Ok((json, read)), Err)
 }
 
 fn write(value: &impl Serialize) -> Result<(String, Lost), JsonError> {
@@ -425,6 +430,12 @@ mod tests {
         let error = round_trip(&Secret { card: "4242".to_owned() }).unwrap_err();
         let why = "what is written cannot be read as its type: Data error in line 1, column 17";
         assert_eq!(error.to_string(), why);
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Tea(#[serde(deserialize_with = "spilt")] u8);
+        fn spilt<'de, D: serde::Deserializer<'de>>(_: D) -> Result<u8, D::Error> {
+            panic!("spilt")
+        }
+        assert!(matches!(round_trip(&Tea(1)), Err(JsonError::Unwritable(_))));
         let deep = (0..200).fold(Value::Null, |inner, _| json!([inner]));
         assert!(matches!(round_trip(&deep), Err(JsonError::Unreadable(_))));
     }
@@ -436,6 +447,13 @@ mod tests {
             let patch = Patch { name };
             assert_eq!(round_trip(&patch).unwrap().1, patch);
         }
+        // Nothing becomes `Some(None)`.
+        #[derive(Debug, Serialize, Deserialize)]
+        struct Change(#[serde(deserialize_with = "some")] Option<Option<u8>>);
+        fn some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Option<u8>>, D::Error> {
+            Option::deserialize(from).map(Some)
+        }
+        assert!(matches!(round_trip(&Change(None)), Err(JsonError::SomeNull)));
         // Nobody can tell, if it is not read.
         assert!(matches!(to_string(&Patch { name: Some(None) }), Err(JsonError::SomeNull)));
         #[derive(Debug, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     fs::File,
-    io::Read,
+    io::{self, Read},
     path::Path,
 };
 
@@ -57,21 +57,28 @@ pub fn read(path: &Path, more: &[String], also: &[String]) -> Result<Answer, Fai
     let more = arguments(more, &also).map_err(|what| Failure::Usage(format!("--header: {what}")))?;
 
     let wrong = |what: String| Failure::Usage(format!("{}: {what}", path.display()));
-    let mut text = String::new();
-    let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-    file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    let text = text_of(path).map_err(|error| wrong(error.to_string()))?;
     parse(&text, more, &also).map_err(wrong)
+}
+
+/// A file's text, without the byte order mark that some editors write before it: a reader of JSON may leave it out
+/// ([RFC 8259, section 8.1](https://www.rfc-editor.org/rfc/rfc8259#section-8.1)).
+fn text_of(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_FILE).read_to_string(&mut text)?;
+    if text.starts_with('\u{feff}') {
+        text.remove(0);
+    }
+    Ok(text)
 }
 
 /// What an operator gives to this option: JSON, or `@` and the name of a file with JSON.
 pub fn json(option: &str, given: &str) -> Result<String, Failure> {
     let wrong = |what: String| Failure::Usage(format!("{option}: {what}"));
-    let mut text = given.to_owned();
-    if let Some(path) = given.strip_prefix('@') {
-        text.clear();
-        let file = File::open(path).map_err(|error| wrong(format!("{path}: {error}")))?;
-        file.take(MAX_FILE).read_to_string(&mut text).map_err(|error| wrong(format!("{path}: {error}")))?;
-    }
+    let text = match given.strip_prefix('@') {
+        Some(path) => text_of(Path::new(path)).map_err(|error| wrong(format!("{path}: {error}")))?,
+        None => given.to_owned(),
+    };
     let json = serde_json::from_str::<&RawValue>(&text).map_err(|error| wrong(error.to_string()))?;
     Ok(compact(json.get()))
 }
@@ -231,6 +238,17 @@ mod tests {
         for without in [r#"{"status":204}"#, r#"{"status":304}"#] {
             assert_eq!(body(without), "");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_before_a_file_is_left_out() {
+        let path = std::env::temp_dir().join(format!("answer-{}.json", std::process::id()));
+        std::fs::write(&path, "\u{feff}{\"status\":201,\"body\":{\"id\":1}}").unwrap();
+        let answer = read(&path, &[], &[]);
+        let given = json("--result", &format!("@{}", path.display()));
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(answer.ok().map(|answer| answer.body), Some(r#"{"id":1}"#.into()));
+        assert_eq!(given.ok().as_deref(), Some(r#"{"status":201,"body":{"id":1}}"#));
     }
 
     #[test]

@@ -105,7 +105,8 @@ impl Guard {
     /// whose effects are all domain writes. It **may run more than once** for a key, and must have no other effect.
     ///
     /// # Errors
-    /// As [`run`](Self::run). The outcome is never unknown.
+    /// As [`run`](Self::run). The outcome is never unknown. If JSON cannot carry the result, nothing is done:
+    /// [`RunError::NotExecuted`], whose source is an [`UnkeptResult`].
     ///
     /// # Panics
     /// If the operation has phases, or [`Operation::completion_timeout`](crate::Operation::completion_timeout) is longer than a transaction may be sent.
@@ -135,6 +136,10 @@ impl Guard {
                     None => None,
                 };
                 match handled(result) {
+                    // Nothing is done yet, and a program with another type can do it.
+                    Handled { reply: Some(Err(RunError::ResultNotKept(result))), .. } => {
+                        Computed::Nothing(Some(Err(RunError::NotExecuted(Some(Box::new(result))))))
+                    }
                     Handled { report: Report::Completed(answer), reply, .. } => {
                         Computed::Answer(answer, reply)
                     }

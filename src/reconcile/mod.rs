@@ -152,14 +152,15 @@ pub(crate) mod tests {
     use crate::{
         message::{DeferredReport, Message},
         operation::Operation,
-        queue::MemoryQueue,
+        queue::{MemoryQueue, WorkError, tests::Silent},
         record::{
             Ended, KeptAnswer, ReservationRequest, Revision,
             tests::{RETAIN, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
         time::Timestamp,
-        world::ManualWorld,
+        time_budget::SEND_TIMEOUT,
+        world::{ManualWorld, World},
     };
 
     pub(crate) const NOW: Timestamp = Timestamp::from_secs(20_000);
@@ -231,6 +232,31 @@ pub(crate) mod tests {
             self.0.put(Some(record.revision), &completed, &[]).await?;
             Ok(Finding::Executed(Answer::json(201, "{}")))
         }
+    }
+
+    // T50: whoever waits for it is killed, and what it has not processed comes again.
+    #[tokio::test]
+    async fn a_queue_that_never_answers_is_left_in_time() {
+        let (record, store, world) = (in_progress(), MemoryStore::new(), ManualWorld::at(NOW));
+        store.put(None, &record, &[]).await.expect("the store answers");
+        let reconciliation =
+            Reconciliation::new(store.clone(), Silent).questions_to(Silent).world(world.clone());
+        let operation = Operation::new(record.key.operation().as_str());
+        let reconciliation = reconciliation.operation(operation, Restless(store));
+        let report = ProviderReport::not_executed();
+        let later = world.passing(reconciliation.reported(&record.key, &report)).await;
+        assert!(matches!(later, Err(WorkError::Queue(_))), "{later:?}");
+        assert_eq!(world.running(), SEND_TIMEOUT);
+        let old = Record {
+            key: reservation("another").key,
+            ..Record::reserve(&reservation("k"), Revision::mint(), NOW.minus(2 * RETAIN))
+        };
+        let gone =
+            DeferredReport::of(&old, &Ended::Completed(answer()), &[], old.began_at).expect("it is short");
+        let message = Message::DeferredReport(Box::new(gone)).to_json();
+        let dead = world.passing(reconciliation.receive(&message)).await;
+        assert!(matches!(dead, Err(WorkError::Queue(_))), "{dead:?}");
+        assert_eq!(world.running(), 2 * SEND_TIMEOUT);
     }
 
     // T46, T32

@@ -98,6 +98,10 @@ pub fn decide(
         Some(false) => return Err(Found::Mismatch),
         None => return Err(Found::Incomparable),
     }
+    // A custom rule may leave out what tells a function from a request. Neither could read the other's answer.
+    if existing.answer_kind != reservation.answer_kind {
+        return Err(Found::Mismatch);
+    }
     // What was accepted is executed by its worker alone.
     if matches!(reservation.work, Work::Now | Work::Later { .. }) && existing.accepted.is_some() {
         return Err(match existing.state {
@@ -211,6 +215,15 @@ mod tests {
         let decision =
             decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
         assert_eq!(decision, Err(Found::Mismatch));
+    }
+
+    #[test]
+    fn a_function_and_a_request_are_never_one() {
+        let of_function = ReservationRequest { answer_kind: AnswerKind::Function, ..reservation("k") };
+        for record in in_each_state() {
+            let decision = decide(Some(&record), &of_function, Revision::mint(), NOW, &operation());
+            assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
+        }
     }
 
     // T12

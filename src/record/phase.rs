@@ -166,6 +166,15 @@ impl Phases {
         Phase { result, ..phase }
     }
 
+    /// The same, with the result of a phase that was kept without it, so that each later execution sees it. `None` if it has its result, or there is
+    /// no room for it.
+    pub(super) fn with_result(&self, phase: &Phase) -> Option<Self> {
+        let mut next = self.clone();
+        let place = next.kept.iter().position(|kept| kept.name == phase.name && kept.result.is_none())?;
+        next.kept[place].result = Some(self.fitted(phase.clone()).result?);
+        Some(next)
+    }
+
     /// The kept phases of a settled record: a late report of one is no contradiction, unless its result differs.
     pub(super) fn digested(&self) -> Self {
         let digested = |phase: &Phase| {

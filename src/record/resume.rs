@@ -108,8 +108,13 @@ impl Record {
             return Err(if same { NotTaken::Known } else { NotTaken::Differs });
         }
         match phases.kept.get(place) {
-            Some(kept) if kept.name == phase.name && !kept.differs(phase) => return Err(NotTaken::Known),
-            Some(_) => return Err(NotTaken::Differs),
+            Some(kept) if kept.name != phase.name || kept.differs(phase) => return Err(NotTaken::Differs),
+            // It has asked.
+            Some(_) if self.is_run_by(worker) => {
+                let next = phases.with_result(phase).ok_or(NotTaken::Known)?;
+                return Ok(self.with_phases(next, revision, now));
+            }
+            Some(_) => return Err(NotTaken::Known),
             None if place != phases.kept.len() => return Err(NotTaken::Differs),
             None => {}
         }
@@ -134,10 +139,14 @@ impl Record {
             Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
             // A report without a result may be completed.
             Some(known) if known.result.is_some() || phase.result.is_none() => return Err(NotTaken::Known),
-            Some(known) if phases.kept.contains(known) => return Err(NotTaken::Known),
             _ => {}
         }
-        if matches!(self.state, State::Completed { .. } | State::Pending { released_by: None }) {
+        let is_open = !matches!(self.state, State::Completed { .. } | State::Pending { released_by: None });
+        if phases.kept.iter().any(|kept| kept.name == phase.name) {
+            let next = phases.with_result(phase).filter(|_| is_open).ok_or(NotTaken::Known)?;
+            return Ok(self.with_phases(next, revision, now));
+        }
+        if !is_open {
             return Err(NotTaken::Differs);
         }
         let mut next = phases.clone();
@@ -369,6 +378,42 @@ mod tests {
         let noted = open.note(&phase("ship", "8"), fresh(), NOW).unwrap();
         assert_eq!(noted.phases.as_ref().unwrap().noted, [phase("ship", "8")]);
         assert_eq!(noted.note(&without, fresh(), NOW), Err(NotTaken::Known));
+    }
+
+    // T69: so that each later execution sees the same.
+    #[test]
+    fn a_phase_without_its_result_takes_one_later() {
+        let without = Phase::new("charge".to_owned(), None, NOW);
+        let worker: Record = reserved().keep(&reserved(), 0, &without, fresh(), NOW).unwrap().into();
+        let long = phase("charge", &format!("\"{}\"", "x".repeat(crate::record::MAX_PHASE_RESULTS)));
+        for nothing in [&without, &long] {
+            assert_eq!(worker.keep(&worker, 0, nothing, fresh(), NOW), Err(NotTaken::Known));
+            assert_eq!(worker.note(nothing, fresh(), NOW), Err(NotTaken::Known));
+        }
+        let begun = Record { phases: worker.phases_after_a_call(), ..worker.clone() };
+        for next in [
+            begun.keep(&begun, 0, &phase("charge", "7"), fresh(), NOW),
+            begun.note(&phase("charge", "7"), fresh(), NOW),
+        ] {
+            let next = Record::from(next.unwrap());
+            let phases = next.phases.as_ref().unwrap();
+            assert_eq!(
+                (&phases.kept[0].result, phases.begun),
+                (&Some("7".to_owned()), begun.phases.as_ref().unwrap().begun)
+            );
+            assert_eq!(next.state, begun.state);
+            assert_eq!(next.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));
+            assert_eq!(next.note(&phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
+        }
+        // Another execution has it, and asks too.
+        let other = Record { attempt: AttemptId::mint(), ..worker.clone() };
+        assert_eq!(other.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
+        let settled = ended(&worker, &Ended::Completed(answer()));
+        assert_eq!(
+            settled.note(&phase("charge", "7"), fresh(), NOW),
+            Err(NotTaken::Known),
+            "nobody needs it"
+        );
     }
 
     #[test]

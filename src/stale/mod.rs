@@ -272,13 +272,18 @@ mod tests {
         assert!(matches!(checked, Err(WorkError::Queue(_))), "{checked:?}");
         let poison: Box<serde_json::value::RawValue> = serde_json::from_str("{}").expect("JSON");
         assert_eq!(world.passing(stale.stream(&[poison], DELIVERY_GRACE)).await, [None]);
-        assert_eq!(world.running(), 2 * SEND_TIMEOUT);
+        let reserved = r#"{"eventName":"INSERT","dynamodb":{"SequenceNumber":"7","Keys":{"pk":{"S":"shop#pay#k"},"sk":{"S":"record"}},
+            "NewImage":{"state":{"S":"in_progress"},"attempt":{"B":"QQ=="},"created_at":{"N":"0"},"lease_until":{"N":"0"}}}}"#;
+        let reserved: Box<serde_json::value::RawValue> = serde_json::from_str(reserved).expect("JSON");
+        let failed = world.passing(stale.stream(&[reserved], DELIVERY_GRACE)).await;
+        assert_eq!(failed, [Some("7".to_owned())]);
+        assert_eq!(world.running(), 3 * SEND_TIMEOUT);
         // It has time for nothing, and asks for another one.
         let swept = world.passing(stale.sweep(Duration::ZERO)).await;
         assert!(matches!(swept, Err(WorkError::Queue(_))), "{swept:?}");
         // One asks for a delivery, one for a worker: the next sweep asks again.
         let swept = world.passing(stale.sweep(DELIVERY_GRACE)).await;
         assert!(swept.is_ok(), "{swept:?}");
-        assert_eq!(world.running(), 5 * SEND_TIMEOUT);
+        assert_eq!(world.running(), 6 * SEND_TIMEOUT);
     }
 }

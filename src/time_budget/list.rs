@@ -49,7 +49,7 @@ list! {
     /// Left for writing once a response's body is read or lost. At most half of what is left.
     pub const WRITING_TIME: Duration = seconds(2);
 
-    /// Reading a handler's response body may take this long: a body might never end.
+    /// Reading the body of a request, or of a handler's response, may take this long: a body might never end.
     pub const BODY_TIMEOUT: Duration = seconds(30);
 
     /// The least time for storing a body: several times what a healthy store needs.

@@ -205,6 +205,8 @@ mod tests {
             assert!(error.contains(named), "{kind}: {error}");
         }
         assert_eq!(of("SQS", json!({ "Queue": "q", "Enabled": false })), Ok(Event::Nothing));
+        let off = json!({ "ScheduleExpression": "rate(1 hour)", "State": "DISABLED" });
+        assert_eq!(of("ScheduleV2", off), Ok(Event::Nothing));
         let any = of("HttpApi", json!({ "Path": "/pay", "Method": "any" }));
         assert_eq!(any, Ok(Event::Route(Route::parse("ANY /pay=pay").unwrap())));
     }

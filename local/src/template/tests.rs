@@ -136,6 +136,12 @@ fn a_template_that_cannot_run_here_names_what_is_wrong() {
             "function one: the local cloud has no queue arn:y",
         ),
         (
+            resource(
+                "{ Type: AWS::DynamoDB::Table, Properties: { TableName: t } }\n  Two: { Type: AWS::Serverless::Function, Properties: { Runtime: provided.al2023, Events: { In: { Type: DynamoDB, Properties: { Stream: !GetAtt One.StreamArn } } } } }",
+            ),
+            "function two: the local cloud has no stream",
+        ),
+        (
             resource("{ Type: AWS::Events::EventBus }\n  Two: { Type: AWS::Events::EventBus }"),
             "local-one and local-two",
         ),

@@ -135,7 +135,9 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     }
 
     /// Asks the provider about a call that an earlier execution may have made, once its key may be forgotten, or if its result was not
-    /// kept. `None` means that the call was not made, and will not be: it is made then. An error leaves the question to the next retry. Without this, the outcome is unknown.
+    /// kept. What it finds is kept in place of that. `None` means that the call was not made, and will not be: it is made then. An error leaves the
+    /// question to the next retry. Without this, the outcome is unknown; if the call was made, and only its result was not kept, each execution ends with
+    /// [`PhaseError::ResultMissing`] until a program that asks is deployed.
     pub fn ask<F, A>(mut self, ask: F) -> Self
     where
         F: FnOnce(String) -> A + Send + 'a,
@@ -177,7 +179,12 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
             Step::Kept(result) => return opened.read(&result),
             Step::Call | Step::Noted(_) => {}
             Step::Ask { made } => {
-                let Some(ask) = self.ask else { return Err(opened.unknown()) };
+                let Some(ask) = self.ask else {
+                    return Err(match opened.is_kept().await {
+                        true => opened.misfit(PhaseError::ResultMissing),
+                        false => opened.unknown(),
+                    });
+                };
                 match ask(key.clone()).await {
                     Ok(Some(result)) => return opened.keep(result).await,
                     // What is known to be made was made.

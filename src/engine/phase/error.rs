@@ -61,6 +61,10 @@ pub enum PhaseError {
     /// This version cannot read the result that is kept.
     #[error("the result of the phase is not the JSON of its type")]
     Format(#[source] serde_json::Error),
+    /// The phase was kept without its result, which was too long, or nothing that JSON carries. Deploy a program that
+    /// [asks](super::Phase::ask) for it, or let an operator give it; then the next retry goes on.
+    #[error("the phase is kept without its result, and this program does not ask for it")]
+    ResultMissing,
     /// The call was made, and JSON cannot carry its result: a mistake in the program. The phase is kept without it, so an execution that resumes has
     /// to [ask](super::Phase::ask) for it, and its program must have a type that can be kept.
     #[error("the call of the phase was made, but its result, of type {type_name}, cannot be kept: {why}")]

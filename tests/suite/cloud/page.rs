@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, fs, process::Command, time::Duration};
 
+use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     DynamoDbStore, Failure, Guard, Operation, RunError, Store,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -214,6 +215,23 @@ async fn a_functions_outcome_is_settled_with_its_result() {
     let key = RecordKey::new(tenant.expect("a tenant"), operation.expect("a name"), key);
     let attempt = store.load(&key).await.expect("the store answers").expect("a record").attempt.to_string();
     let name = key.partition_key();
+    let text = |text: &str| AttributeValue::S(text.to_owned());
+    let report = |expression: &'static str| {
+        let update = client(endpoint).update_item().table_name(format!("{prefix}idempotency"));
+        update.key("pk", text(&name)).key("sk", text("record")).update_expression(expression)
+    };
+    report("SET reported = :effect")
+        .expression_attribute_values(":effect", text("effect"))
+        .send()
+        .await
+        .expect("it is written");
+    let fields = [("record", &*name), ("attempt", &*attempt), ("executed", "no")];
+    let (status, refused) = answer(form(cloud.post("/local/settle"), &fields)).await;
+    assert!(
+        status == 409 && refused["message"].as_str().unwrap().contains("an effect was reported"),
+        "{refused}"
+    );
+    report("REMOVE reported").send().await.expect("it is written");
     let settle = async |result: &str| {
         let fields = [("record", &*name), ("attempt", &*attempt), ("executed", "yes"), ("answer", result)];
         answer(form(cloud.post("/local/settle"), &fields)).await

@@ -491,4 +491,8 @@ fn the_package_outside_the_workspace_has_the_readmes_dependencies() {
     let of_users =
         dependencies("README.md").into_iter().map(|line| line.replace("../lambda-idempotency", "../.."));
     assert_eq!(dependencies("tests/outside/Cargo.toml"), of_users.collect::<Vec<_>>());
+    // What it shows, in case nobody runs it: the library's own feature, which others of the workspace switch on too.
+    let own = fs::read_to_string(root().join("Cargo.toml")).expect("Cargo.toml");
+    let json = own.lines().find(|line| line.starts_with("serde_json = ")).expect("the dependency");
+    assert!(json.contains("\"float_roundtrip\""), "{json}");
 }

@@ -854,6 +854,21 @@ async fn a_message_with_writes_into_the_table_of_records_is_malformed(endpoint: 
     assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
 }
 
+// Nor can it refuse a request as a function does: nobody could read that.
+#[apply(on_each_store)]
+async fn a_message_with_a_refusal_of_the_wrong_kind_is_malformed(endpoint: &str) {
+    let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+    let book = bank.book("b-1").condition("attribute_not_exists(id)").or_answer(too_little());
+    bank.lose(&request, [book]).await;
+    let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
+    let hostile = message.replace(r#""status":409"#, r#""refusal":true"#);
+    assert_ne!(hostile, *message);
+    let reconciliation = bank.reconciliation(&dead_letters);
+    let received = bank.guarded.clock.passing(reconciliation.receive(&hostile)).await;
+    assert!(matches!(received, Err(WorkError::Malformed("writes"))), "{received:?}");
+    assert_eq!((bank.cents("b-1").await, bank.guarded.state(&request).await), (None, "in_progress"));
+}
+
 #[apply(on_each_store)]
 async fn nothing_joins_a_transaction_once_its_handler_has_answered(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
