@@ -164,6 +164,12 @@ impl Steps<'_> {
         (0..=1).any(|call| may_follow(call) && self.is_on_its_way(call))
     }
 
+    /// Whether a worker may still make a call: by its own clock, its lease is not over.
+    fn may_be_sent(&self) -> bool {
+        let sends = |at| matches!(at, At::Phase(_));
+        self.before.workers.iter().any(|worker| sends(worker.at) && self.before.now <= worker.until)
+    }
+
     fn is_on_its_way(&self, call: u8) -> bool {
         self.before.workers.iter().any(|worker| {
             worker.sent.is_some_and(|(sent, at)| sent == call && self.before.now <= at + ARRIVES)
@@ -364,6 +370,7 @@ impl Steps<'_> {
         if self.setting.operator
             && before.record.is_some_and(|id| is_escalated(self.protocol.record(id)))
             && !before.record.is_some_and(|id| self.may_arrive(self.protocol.record(id)))
+            && !self.may_be_sent()
             && let Some(id) = self.protocol.operate(&before, before.now)
         {
             self.with(Action::Operates, |after| after.write(id));
