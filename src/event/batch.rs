@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     error_chain::error_chain,
+    function::RunError,
     key::IdempotencyKey,
     lambda::trigger::{BatchFailures, Event, refuse, time},
     queue::QueueError,
@@ -66,8 +67,10 @@ impl Consumer {
         work: &Work,
     ) -> Result<BatchFailures, Error> {
         let records = event.records()?;
-        let time = time(&*self.world, &context);
-        let begin = self.world.instant().plus(time);
+        let (now, time) = (self.world.instant(), time(&*self.world, &context));
+        let begin = now.plus(time);
+        // However long payloads take to load, the messages without one run.
+        let planned_by = now.plus(time / 2);
         // The rest is for the answer: without it, all messages come again.
         let ends = Ends { begin, call: begin.plus((NO_NEW_WORK / 2).min(time / 2)) };
         let context = Arc::new(context);
@@ -75,7 +78,7 @@ impl Consumer {
         let mut known = HashMap::new();
         // Boxed, because the compiler does not see that they may be sent.
         let plans: Vec<_> =
-            records.iter().map(|raw| self.plan(Received::read(raw), ends.begin).boxed()).collect();
+            records.iter().map(|raw| self.plan(Received::read(raw), planned_by).boxed()).collect();
         let planned: Vec<_> = stream::iter(plans).buffered(self.at_once).collect().await;
         if let Some(first) = planned.first()
             && planned.iter().all(|planned| matches!(planned.plan, Plan::Foreign))
@@ -106,8 +109,20 @@ impl Consumer {
 
     /// What is to be done about a message, before anything is done.
     async fn plan(&self, received: Received, until: Instant) -> Planned {
-        let plan = self.planned(&received, until).await;
+        // What a sender wrote must not end the batch.
+        let plan = AssertUnwindSafe(self.planned(&received, until)).catch_unwind();
+        let plan = plan.instrument(self.span(&received.message)).await.unwrap_or_else(|_| {
+            tracing::error!(message_id = received.message.id, "a message panics before it is run");
+            let ended = Err(RunError::NotExecuted(None));
+            let tries = self.tries(&received.message, None);
+            Plan::See(Disposition::of(&ended, tries, self.world.nonce()))
+        });
         Planned { received, plan }
+    }
+
+    /// So that lines about a message, such as the guard's, which have the key's hash, can be found by it.
+    fn span(&self, message: &Message) -> tracing::Span {
+        tracing::info_span!("message", queue = &*self.queue, message_id = message.id.as_deref())
     }
 
     async fn planned(&self, received: &Received, until: Instant) -> Plan {
@@ -151,10 +166,25 @@ impl Consumer {
             let Received { message, receipt, .. } = received;
             // The rest of a group waits behind the one that was handed back, which blocks it as long as it is hidden (T66).
             let behind = message.group.is_some() && !back.is_empty();
-            let late = ends.begin.since(self.world.instant()).is_zero();
+            let late = matches!(plan, Plan::Run { .. }) && ends.begin.since(self.world.instant()).is_zero();
             let after = match plan {
                 Plan::Foreign => None,
-                _ if behind || late => Some(Duration::ZERO),
+                _ if behind => {
+                    tracing::warn!(
+                        message_id = message.id,
+                        "a message is handed back: it waits behind another one of its group"
+                    );
+                    count_message(MESSAGE_HANDED_BACK, &self.queue);
+                    Some(Duration::ZERO)
+                }
+                _ if late => {
+                    tracing::warn!(
+                        message_id = message.id,
+                        "a message is handed back: too little time is left for it"
+                    );
+                    count_message(MESSAGE_HANDED_BACK, &self.queue);
+                    Some(HANDED_BACK.after(message.receives, self.world.nonce()))
+                }
                 plan => match self.end(plan, &message, ends.call, context, work).await {
                     None => continue,
                     Some(after) => Some(after),
@@ -182,10 +212,7 @@ impl Consumer {
                 let job = Job { key, message: *message, context, origin };
                 // One that panics outside of its function must not end the batch, which would freeze the others midway.
                 let done = AssertUnwindSafe(async { work(job).await }).catch_unwind();
-                let message_id = received.id.as_deref();
-                // So that the guard's lines, which have the key's hash, can be found by the message.
-                let done =
-                    done.instrument(tracing::info_span!("message", queue = &*self.queue, message_id)).await;
+                let done = done.instrument(self.span(received)).await;
                 let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked());
                 Disposition::of(&ended, self.tries(received, attempts), nonce)
             }

@@ -106,8 +106,22 @@ impl Received {
                 let record: Value = serde_json::from_str(raw.get()).unwrap_or_default();
                 let group = record["attributes"]["MessageGroupId"].as_str().map(str::to_owned);
                 let group = group.filter(|_| queue.as_deref().is_some_and(|arn| arn.ends_with(FIFO)));
-                let body = body.unwrap_or_default();
-                let message = Message { id, body, group, receives: 1, ..Message::default() };
+                let text = |value: &Value| value.as_str().map(str::to_owned);
+                let body = body.unwrap_or_else(|| match &record["body"] {
+                    // The whole record, if it is nothing that can be read.
+                    Value::Null if record.is_null() => raw.get().to_owned(),
+                    Value::Null => String::new(),
+                    body => body.to_string(),
+                });
+                let attributes = record["messageAttributes"].as_object().into_iter().flatten();
+                let attributes = attributes
+                    .filter_map(|(name, value)| Some((name.clone(), text(&value["stringValue"])?)))
+                    .collect();
+                let deduplication_id = text(&record["attributes"]["MessageDeduplicationId"]);
+                let receives = record["attributes"]["ApproximateReceiveCount"].as_str();
+                let receives = receives.and_then(|receives| receives.parse().ok()).unwrap_or(1);
+                let message =
+                    Message { id, body, attributes, group, deduplication_id, receives, ..Message::default() };
                 let unusable = Some(NOT_OF_SQS.to_owned());
                 Self { message, receipt, queue, kind, unusable }
             }

@@ -6,7 +6,8 @@
 //!    Lists, objects and fractions are left out: written as text, they could be another caller's name.
 //! 3. A query that holds what no URI can hold is percent-encoded, so it means the same: function URLs pass `a+b` on with a space. So are `#` and
 //!    `?` in a path that an HTTP API has decoded, which would end the path.
-//! 4. A request that can still not be served gets 400. An event that is no request at all is an error of its sender.
+//! 4. A request that can still not be served gets 400, if a client can have caused that. An event that is no request at all, or that cannot be
+//!    read whatever its client sent, is an error of its sender.
 
 use std::sync::OnceLock;
 
@@ -81,8 +82,30 @@ fn mended(event: &str) -> Read {
             jwt.remove("scopes");
         }
     }
-    let malformed = |_| Read::Malformed(front, "A header, the method or another member of it is invalid");
-    serde_json::from_value(event).map_or_else(malformed, Read::Request)
+    if let Ok(request) = serde_json::from_value(event.clone()) {
+        return Read::Request(request);
+    }
+    without_what_clients_send(&mut event);
+    match serde_json::from_value::<LambdaRequest>(event) {
+        Ok(_) => Read::Malformed(front, "Its method, a header or another part of it is invalid"),
+        // The front writes its events in another way now. Every request would be refused, and nobody would hear of it.
+        Err(_) => Read::Foreign,
+    }
+}
+
+/// The members that clients choose.
+const OF_CLIENTS: [&str; 5] =
+    ["headers", "multiValueHeaders", "queryStringParameters", "multiValueQueryStringParameters", "cookies"];
+
+fn without_what_clients_send(event: &mut Value) {
+    if let Value::Object(members) = event {
+        members.retain(|name, _| !OF_CLIENTS.contains(&&**name));
+    }
+    for method in ["/httpMethod", "/requestContext/httpMethod", "/requestContext/http/method"] {
+        if let Some(method) = event.pointer_mut(method) {
+            *method = "GET".into();
+        }
+    }
 }
 
 /// Whether a claim is text, or is made text.

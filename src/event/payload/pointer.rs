@@ -9,6 +9,10 @@ use serde_json::value::RawValue;
 const NAMES: [&str; 2] =
     ["software.amazon.payloadoffloading.PayloadS3Pointer", "com.amazon.sqs.javamessaging.MessageS3Pointer"];
 
+/// The longest key of an object in bytes ([AWS](https://docs.aws.amazon.com/AmazonS3/latest/userguide/object-keys.html)). The SDK panics at a
+/// key that no URI can hold.
+const MAX_KEY: usize = 1024;
+
 /// Where a payload is: `["software.amazon.payloadoffloading.PayloadS3Pointer", {"s3BucketName": "…", "s3Key": "…"}]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -36,7 +40,8 @@ impl PayloadPointer {
             return None;
         }
         let place = serde_json::from_str::<Self>(place.get()).ok();
-        let place = place.filter(|place| !place.bucket.is_empty() && !place.key.is_empty());
+        let place =
+            place.filter(|place| !place.bucket.is_empty() && (1..=MAX_KEY).contains(&place.key.len()));
         Some(place.ok_or("the body is a pointer to a payload in S3 that names no object"))
     }
 }
@@ -60,6 +65,7 @@ mod tests {
                 r#"{"s3BucketName":"big","s3Key":""}"#,
                 r#"{"s3BucketName":"big","s3Key":1}"#,
                 r#"{"s3BucketName":"big","s3BucketName":"other","s3Key":"a"}"#,
+                &format!(r#"{{"s3BucketName":"big","s3Key":"{}"}}"#, "a".repeat(1025)),
             ];
             for place in nowhere {
                 assert!(

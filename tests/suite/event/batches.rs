@@ -189,7 +189,8 @@ async fn near_the_deadline_no_message_begins(endpoint: &str) {
     let back = deliver_within(&consumer, &messages, now, Duration::from_secs(30)).await.expect("an answer");
     assert_eq!((back, runs.count()), (vec!["m-3".to_owned(), "m-4".to_owned()], 2));
     assert_eq!(guarded.number_of_items().await, 2);
-    assert!(queue.take_hidden().iter().all(|(_, after)| after.is_zero()));
+    let hidden = queue.take_hidden();
+    assert!(hidden.iter().all(|(_, after)| (1..=1000).contains(&after.as_millis())), "{hidden:?}");
 }
 
 /// A queue of this name that is away: it hides nothing, and takes no dead letters.

@@ -79,10 +79,25 @@ async fn an_event_without_an_own_id_has_that_of_its_publication() {
     let trail = json!({ "eventSource": "s3.amazonaws.com", "eventName": "PutObject", "requestParameters": { "key": "a" } });
     let mut moved = object_created("a", "");
     moved["request-id"] = json!("");
-    for (source, detail) in [("shop", &json!({ "id": "o-1" })), ("aws.s3", &trail), ("aws.s3", &moved)] {
-        let twice = ["e-1", "e-2", "e-1"].map(|id| bus(id, source, detail));
+    let of_trail = "AWS API Call via CloudTrail";
+    for (source, kind, detail) in [
+        ("shop", "order.sent", &json!({ "id": "o-1" })),
+        ("aws.s3", of_trail, &trail),
+        ("aws.s3", "Object Created", &moved),
+    ] {
+        let twice = ["e-1", "e-2", "e-1"].map(|id| {
+            let mut event = bus(id, source, detail);
+            event["detail-type"] = kind.into();
+            event
+        });
         assert_eq!(ran(&[EventBridge], KeyFrom::envelope(), &twice).await, (2, vec![]), "{detail}");
     }
+    // Of an object's event that cannot be read, that would be twice too.
+    let mut unread = object_created("a", "1");
+    unread["object"]["sequencer"] = json!(5);
+    let reasons = vec!["the detail is not an object's, as S3 writes it".to_owned(); 2];
+    let twice = ["e-1", "e-2"].map(|id| bus(id, "aws.s3", &unread));
+    assert_eq!(ran(&[EventBridge], KeyFrom::envelope(), &twice).await, (0, reasons));
 }
 
 // With raw message delivery, SNS wraps these as ever: then nothing else in the queue has an envelope.

@@ -1,11 +1,12 @@
 //! Messages whose body points to a payload in S3.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use aws_sdk_s3::{Client, primitives::ByteStream};
 use lambda_idempotency::{
     Guard, MemoryStore, Operation,
     event::{Consumer, Envelope, KeyFrom, MemorySource},
+    world::World,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -15,7 +16,7 @@ use crate::support::{
     clock::{WatchedClock, in_time},
     envelopes::{confirmation, pointer, s3, s3_record, sns},
     http::Counter,
-    messages::{deliver, message, of_group, received},
+    messages::{deliver, deliver_within, message, of_group, received},
     s3::LocalS3,
 };
 
@@ -238,16 +239,22 @@ async fn a_payload_that_takes_too_long_hands_its_message_back() {
     let silent = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = format!("http://{}", silent.local_addr().expect("an address"));
     let client = Client::from_conf(s3.client.config().to_builder().endpoint_url(address).build());
-    let (clock, queue, runs) = (WatchedClock::now_standing(), queue(), Counter::default());
-    let consumer = consumer(&queue, KeyFrom::body("/id"), &client).world(clock.clone());
-    let consumer = consumer.sqs(memory(), ships(&runs));
-    let waits = Duration::from_secs(10);
-    let advances = async {
-        clock.slept(waits, 1).await;
-        clock.advance(waits);
-    };
-    let batch = [message("m-1", pointer(BUCKET, "1")), message("m-2", parcel("p-2"))];
-    let (back, ()) = in_time(async { tokio::join!(deliver(&consumer, &batch), advances) }).await;
-    assert_eq!(back.expect("an answer"), ["m-1"]);
-    assert_eq!((runs.count(), queue.take_dead().len()), (1, 0));
+    // With little time, the messages that need no payload have their half of it.
+    for (time, waits) in
+        [(30_000, 10_000), (10_000, 3_500)].map(|(a, b)| (Duration::from_millis(a), Duration::from_millis(b)))
+    {
+        let (clock, queue, runs) = (WatchedClock::now_standing(), queue(), Counter::default());
+        let consumer = consumer(&queue, KeyFrom::body("/id"), &client).world(clock.clone());
+        let consumer = consumer.sqs(memory(), ships(&runs));
+        let advances = async {
+            clock.slept(waits, 1).await;
+            clock.advance(waits);
+        };
+        let batch = [message("m-1", pointer(BUCKET, "1")), message("m-2", parcel("p-2"))];
+        let now = UNIX_EPOCH + Duration::from_millis(clock.now().as_millis());
+        let delivered = deliver_within(&consumer, &batch, now, time);
+        let (back, ()) = in_time(async { tokio::join!(delivered, advances) }).await;
+        assert_eq!(back.expect("an answer"), ["m-1"]);
+        assert_eq!((runs.count(), queue.take_dead().len()), (1, 0), "{time:?}");
+    }
 }

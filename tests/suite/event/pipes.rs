@@ -134,5 +134,16 @@ async fn members_of_another_type_are_dead_letters() {
         let dead = queue.take_dead();
         assert_eq!(dead[0].reason, "the message is not as SQS writes it", "{members}");
         assert_eq!(runs.count(), 0);
+        // All that can be read of it is in the letter: a pipe deletes the message.
+        match &members["body"] {
+            Value::Null => assert_eq!(dead[0].body, parcel("m-1").to_string(), "{members}"),
+            body => assert_eq!(dead[0].body, body.to_string()),
+        }
     }
+    let (queue, runs) = (queue(), Counter::default());
+    let consumer = Consumer::new(queue.clone(), KeyFrom::attribute("id")).sqs(memory(), ships(&runs));
+    let members = json!({ "messageAttributes": { "id": { "stringValue": "p-1" }, "a": "tea" } });
+    assert!(deliver(&consumer, &[with("m-1", members)]).await.expect("an answer").is_empty());
+    let dead = queue.take_dead();
+    assert_eq!((dead[0].attributes["id"].as_str(), dead[0].attributes.len()), ("p-1", 1));
 }
