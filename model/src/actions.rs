@@ -64,7 +64,6 @@ impl fmt::Display for Violation {
 /// What can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    Start,
     Tick,
     Begins(u8),
     BeginsLate(u8),
@@ -108,7 +107,6 @@ impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |worker: u8| char::from(b'A' + worker);
         let text = match *self {
-            Self::Start => "nothing has happened".to_owned(),
             Self::Tick => "time passes".to_owned(),
             Self::Begins(worker) => format!("{} begins", name(worker)),
             Self::BeginsLate(worker) => {

@@ -5,8 +5,10 @@ pub mod actions;
 pub mod config;
 pub mod explore;
 pub mod functions;
+pub mod known;
 pub mod mutations;
 pub mod phases;
+pub mod plain;
 pub mod protocol;
 pub mod report;
 pub mod rest;
@@ -16,7 +18,7 @@ pub mod world;
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{config::Config, explore::explore};
+    use super::{config::Config, explore::assert_holds, plain::Plain};
 
     /// How many of a large environment's states a test visits.
     const FIRST: usize = 250_000;
@@ -32,10 +34,7 @@ mod tests {
             .map(|config| (config, usize::MAX))
             .chain(Config::LARGE.iter().map(|config| (config, FIRST)))
         {
-            let found = explore(config, limit, |_, _| {}).unwrap();
-            let stories: Vec<_> =
-                found.violations.iter().map(|(violation, story)| (violation, story.join("\n"))).collect();
-            assert!(stories.is_empty(), "{}: {stories:#?}", config.name);
+            let found = assert_holds(&mut Plain::new(config).unwrap(), limit);
             assert!(found.complete || limit == FIRST, "{}", config.name);
             states += found.states;
             combinations.extend(found.combinations);

@@ -9,14 +9,16 @@
 //! cargo run -p model -- functions plain 1000000
 //! ```
 
-use std::{collections::BTreeSet, env, error::Error, process::ExitCode, time::Instant};
+use std::{collections::BTreeSet, env, error::Error, process::ExitCode};
 
 use model::{
-    accepted,
+    accepted::{self, Accepted},
     config::Config,
-    explore::explore,
+    explore::{self, Space, Story},
     functions::{self, explore::Findings, scenario::Scenario, scenarios::SCENARIOS},
-    phases::{self, Setting},
+    known::Known,
+    phases::{Phases, Setting},
+    plain::Plain,
 };
 
 /// How many states are visited in each environment, if the command line does not say.
@@ -31,26 +33,40 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return all_functions(arguments);
     }
     if arguments.next_if_eq("phases").is_some() {
-        return all_phases(arguments);
+        return all(arguments, Setting::ALL.iter().chain(&Setting::LARGE), Phases::new);
     }
     if arguments.next_if_eq("accepted").is_some() {
-        return all_accepted(arguments);
+        let settings = accepted::Setting::ALL.iter().chain(&accepted::Setting::LARGE);
+        return all(arguments, settings, Accepted::new);
     }
+    all(arguments, Config::WHOLE.iter().chain(&Config::LARGE), Plain::new)
+}
+
+/// Visits the states of a world: in the environments whose name contains this one, each up to this limit.
+fn all<T, S: Space>(
+    mut arguments: impl Iterator<Item = String>,
+    environments: impl Iterator<Item = T>,
+    new: impl Fn(T) -> Result<S, Box<dyn Error>>,
+) -> Result<ExitCode, Box<dyn Error>> {
     let name = arguments.next().unwrap_or_default();
     let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
     let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
     println!("{:<24} {:>11} {:>12} {:>6} {:>9}", "environment", "states", "steps", "depth", "seconds");
-    for config in Config::WHOLE.iter().chain(&Config::LARGE).filter(|config| config.name.contains(&name)) {
-        let found = explore(config, limit, |states, depth| eprintln!("{states:>36} {depth:>19} …"))?;
+    for environment in environments {
+        let mut space = new(environment)?;
+        if !space.name().contains(&name) {
+            continue;
+        }
+        let found =
+            explore::explore(&mut space, limit, |states, depth| eprintln!("{states:>36} {depth:>19} …"));
         let (states, steps, depth, time) = (found.states, found.steps, found.depth, found.time.as_secs_f64());
         let whole = if found.complete { "" } else { "  (the first of them)" };
-        println!("{:<24} {states:>11} {steps:>12} {depth:>6} {time:>9.1}{whole}", config.name);
+        println!("{:<24} {states:>11} {steps:>12} {depth:>6} {time:>9.1}{whole}", space.name());
         combinations.extend(found.combinations);
+        tell_known(&found.known);
         for (violation, story) in found.violations {
             code = ExitCode::FAILURE;
-            println!("\n  {violation:?}: {violation}");
-            story.iter().for_each(|line| println!("  {line}"));
-            println!();
+            tell(&format!("{violation:?}: {violation}"), &story);
         }
     }
     println!("\n{} combinations of a record's fields:", combinations.len());
@@ -58,53 +74,17 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(code)
 }
 
-/// Visits the states of operations that resume: in the environments whose name contains this one, each up to this limit.
-fn all_phases(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Box<dyn Error>> {
-    let name = arguments.next().unwrap_or_default();
-    let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
-    let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
-    println!("{:<16} {:>11} {:>12}", "environment", "states", "steps");
-    for setting in Setting::ALL.iter().chain(&Setting::LARGE).filter(|setting| setting.name.contains(&name)) {
-        let found = phases::explore(setting, limit)?;
-        let whole = if found.complete { "" } else { "  (the first of them)" };
-        println!("{:<16} {:>11} {:>12}{whole}", setting.name, found.states, found.steps);
-        combinations.extend(found.combinations);
-        for (violation, story) in found.violations {
-            code = ExitCode::FAILURE;
-            println!("\n  {violation:?}: {violation}");
-            story.iter().for_each(|line| println!("  {line}"));
-            println!();
-        }
-    }
-    println!("\n{} combinations of a record's fields:", combinations.len());
-    combinations.iter().for_each(|combination| println!("  {combination}"));
-    Ok(code)
+fn tell(head: &str, story: &Story) {
+    println!("\n  {head}");
+    story.iter().for_each(|line| println!("  {line}"));
+    println!();
 }
 
-/// Visits the states of accepted work: in the environments whose name contains this one, each up to this limit.
-fn all_accepted(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Box<dyn Error>> {
-    let name = arguments.next().unwrap_or_default();
-    let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
-    let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
-    println!("{:<20} {:>11} {:>12} {:>9}", "environment", "states", "steps", "seconds");
-    let settings = accepted::Setting::ALL.iter().chain(&accepted::Setting::LARGE);
-    for setting in settings.filter(|setting| setting.name.contains(&name)) {
-        let began = Instant::now();
-        let found = accepted::explore(setting, limit)?;
-        let whole = if found.complete { "" } else { "  (the first of them)" };
-        let (states, steps, seconds) = (found.states, found.steps, began.elapsed().as_secs_f64());
-        println!("{:<20} {states:>11} {steps:>12} {seconds:>9.1}{whole}", setting.name);
-        combinations.extend(found.combinations);
-        for (violation, story) in found.violations {
-            code = ExitCode::FAILURE;
-            println!("\n  {violation:?}: {violation}");
-            story.iter().for_each(|line| println!("  {line}"));
-            println!();
-        }
+fn tell_known(known: &[(&Known, Story)]) {
+    for (Known { finding, violation, .. }, story) in known {
+        let (number, what) = finding;
+        tell(&format!("known, finding {number}, {what}: {violation}"), story);
     }
-    println!("\n{} combinations of a record's fields:", combinations.len());
-    combinations.iter().for_each(|combination| println!("  {combination}"));
-    Ok(code)
 }
 
 /// Runs whole functions: the scenario of this name, or those whose name contains it, each up to this limit.
@@ -125,15 +105,14 @@ fn all_functions(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode
     for scenario in wanted {
         let mut progress = |executions, states| eprintln!("{executions:>40} {states:>9} …");
         let found = functions::explore::explore(scenario, scenario.faults_at_most, limit, &mut progress);
-        let Findings { executions, states, depth, time, complete, violation } = found;
+        let Findings { executions, states, depth, time, complete, violation, known } = found;
         let whole = if complete || violation.is_some() { "" } else { "  (the first of them)" };
         let (name, time) = (scenario.name, time.as_secs_f64());
         println!("{name:<28} {executions:>11} {states:>9} {depth:>6} {time:>8.1}{whole}");
+        tell_known(&known);
         if let Some((violation, story)) = violation {
             code = ExitCode::FAILURE;
-            println!("\n  {violation:?}: {violation}");
-            story.iter().for_each(|line| println!("  {line}"));
-            println!();
+            tell(&format!("{violation:?}: {violation}"), &story);
         }
     }
     Ok(code)

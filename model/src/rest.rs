@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 use crate::{
     actions::{Action, Successor, Violation, pass},
     config::Config,
-    explore::tell,
+    plain::tell,
     protocol::{Kind, Protocol},
     report::{Found, Report},
     world::{Message, Phase, Worker, World},

@@ -14,11 +14,8 @@ mod world;
 
 use std::{error::Error, fmt};
 
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
-
-pub use self::facts::combination;
-use self::{protocol::Protocol, rest::Rest, steps::Action, world::World};
+use self::{facts::combination, protocol::Protocol, rest::Rest, steps::Action, world::World};
+use crate::explore::{Space, Successor};
 
 /// What a handler does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +158,8 @@ pub enum Violation {
     TooManyAttempts,
     /// It ends as not executed, and was, or perhaps was.
     FalseAbandonment,
+    /// It ends as not executed in its time, with fewer handlers begun than it has tries.
+    NeverTried,
     /// A refusal becomes the answer although an effect was reported.
     RefusalOverEffect,
     /// A kept phase is lost.
@@ -202,6 +201,7 @@ impl fmt::Display for Violation {
             Self::BeganLate => "no execution begins once the time to claim it is over",
             Self::TooManyAttempts => "it is executed no more often than `max_attempts` says",
             Self::FalseAbandonment => "408 is the answer only if no effect happened or was reported",
+            Self::NeverTried => "in its time, it ends with 408 only after as many handlers as it has tries",
             Self::RefusalOverEffect => "no refusal becomes the answer over a reported effect",
             Self::LostPhase => "a kept phase stays kept, and nothing ends over it as not executed",
             Self::TimeToLive => "only what is completed has a time to live",
@@ -220,71 +220,61 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What a run found.
-#[derive(Debug)]
-pub struct Findings {
-    pub states: usize,
-    pub steps: u64,
-    pub complete: bool,
-    /// The shortest trace to each property that was violated.
-    pub violations: Vec<(Violation, Vec<String>)>,
-    /// The combinations of a record's fields that were reached.
-    pub combinations: Vec<String>,
+/// One environment, and what is known of its states.
+pub struct Accepted {
+    setting: &'static Setting,
+    protocol: Protocol,
+    rest: Rest,
 }
 
-/// Visits the states of this environment, at most `limit` of them.
-///
-/// # Errors
-/// Never: the names are valid.
-pub fn explore(setting: &Setting, limit: usize) -> Result<Findings, Box<dyn Error>> {
-    let mut protocol = Protocol::new(setting)?;
-    let mut rest = Rest::default();
-    let mut states: IndexSet<World, FxBuildHasher> = IndexSet::default();
-    let mut parents: Vec<(usize, Action)> = Vec::new();
-    let mut violations: Vec<(Violation, Vec<String>)> = Vec::new();
-    states.insert(World::START);
-    parents.push((0, Action::Start));
-    let (mut place, mut steps, mut next) = (0, 0, Vec::new());
-    while place < states.len() && states.len() < limit {
-        let world = states[place];
-        next.clear();
-        steps::successors(setting, &mut protocol, &world, &mut next);
-        for (action, successor, violation) in next.drain(..) {
-            steps += 1;
-            if violation.is_none() && states.contains(&successor) {
-                continue;
-            }
-            let at_rest =
-                violation.is_none().then(|| rest.check(setting, &mut protocol, &successor)).flatten();
-            if let Some(violation) = violation.or(at_rest) {
-                if violations.iter().all(|(known, _)| *known != violation) {
-                    let (mut story, mut at) = (Vec::new(), place);
-                    while at != 0 {
-                        story.push(protocol.tell(parents[at].1, &states[at]));
-                        at = parents[at].0;
-                    }
-                    story.reverse();
-                    story.push(protocol.tell(action, &successor));
-                    if at_rest.is_some() {
-                        story.extend(rest.story(setting, &mut protocol, &successor));
-                    }
-                    violations.push((violation, story));
-                }
-            } else if states.insert(successor) {
-                parents.push((place, action));
-            }
-        }
-        place += 1;
+impl Accepted {
+    /// # Errors
+    /// Never: the names are valid.
+    pub fn new(setting: &'static Setting) -> Result<Self, Box<dyn Error>> {
+        Ok(Self { setting, protocol: Protocol::new(setting)?, rest: Rest::default() })
     }
-    let mut combinations: Vec<_> = protocol.records().iter().map(combination).collect();
-    combinations.sort();
-    combinations.dedup();
-    Ok(Findings { states: states.len(), steps, complete: place == states.len(), violations, combinations })
+}
+
+impl Space for Accepted {
+    type State = World;
+    type Action = Action;
+    type Violation = Violation;
+
+    const WORLD: &'static str = "accepted";
+
+    fn name(&self) -> &'static str {
+        self.setting.name
+    }
+
+    fn start(&self) -> World {
+        World::START
+    }
+
+    fn successors(&mut self, world: &World, next: &mut Vec<Successor<Self>>) {
+        steps::successors(self.setting, &mut self.protocol, world, next);
+    }
+
+    fn at_rest(&mut self, world: &World) -> Option<Violation> {
+        self.rest.check(self.setting, &mut self.protocol, world)
+    }
+
+    fn rest_story(&mut self, world: &World, _: Violation) -> Vec<String> {
+        self.rest.story(self.setting, &mut self.protocol, world)
+    }
+
+    fn tell(&self, action: Action, after: &World) -> String {
+        self.protocol.tell(action, after)
+    }
+
+    fn combinations(&self) -> Vec<String> {
+        self.protocol.records().iter().map(combination).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explore::assert_holds;
 
     /// How many states of each environment a test visits: of the smallest, all.
     const FIRST: usize = 100_000;
@@ -292,10 +282,7 @@ mod tests {
     #[test]
     fn no_property_of_accepted_work_falls_in_any_interleaving() {
         for setting in Setting::ALL.iter().chain(&Setting::LARGE) {
-            let found = explore(setting, FIRST).unwrap();
-            let stories: Vec<_> =
-                found.violations.iter().map(|(violation, story)| (violation, story.join("\n"))).collect();
-            assert!(stories.is_empty(), "{}: {stories:#?}", setting.name);
+            assert_holds(&mut Accepted::new(setting).unwrap(), FIRST);
         }
     }
 }

@@ -50,7 +50,12 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     let heard = after.present().any(|worker| worker.heard) && !after.ruled;
     let undenied = !after.denied && !after.ruled && !after.meddled;
     let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay(_)));
+    let tried = after.present().filter(|worker| worker.tried).count();
+    let in_time = before.now + setting.skew < was.claim_by;
     match facts.answer {
+        Some(Kept::Abandoned) if in_time && !after.ruled && tried < setting.max_attempts as usize => {
+            Some(Violation::NeverTried)
+        }
         // "Not found" is no proof, and a worker that died has said nothing.
         Some(Kept::Abandoned) if heard || undenied && (effects > 0 || sent) => {
             Some(Violation::FalseAbandonment)

@@ -385,7 +385,7 @@ impl Protocol {
         let ended = match ending {
             Ending::Effect(number) => Ended::Completed(steps::answer(201, number)),
             Ending::Refusal(number) => Ended::Completed(steps::answer(402, number)),
-            Ending::NotExecuted => Ended::NotExecuted(None),
+            Ending::NotExecuted | Ending::NotStarted => Ended::NotExecuted(None),
             Ending::NotBegun => Ended::NotBegun,
             Ending::Perhaps => Ended::PerhapsExecuted(None),
             Ending::Interrupted => Ended::Interrupted(None),

@@ -173,7 +173,7 @@ impl Steps<'_> {
         }
         let rows = !effect || self.setting.messages;
         let state = &mut after.workers[index];
-        (state.life, state.at) = (life, At::Over);
+        (state.life, state.at, state.tried) = (life, At::Over, true);
         state.sent = if effect { Sent::Executed } else { Sent::Nothing };
         let report = Event::Report { base, ending, rows, safe: Safe::Nothing };
         if let Next::Written(id) = self.protocol.step(after.record, world.now, report) {

@@ -12,7 +12,6 @@ use super::{
 /// What can happen. The number is the worker's, or the life's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    Start,
     Tick,
     Accepts(u8),
     AcceptsLate(u8),
@@ -23,7 +22,9 @@ pub enum Action {
     LooksAfter(u8),
     DeletesTheRequest(u8),
     Claims(u8),
+    ClaimsUnheard(u8),
     ClaimsLate(u8),
+    TakesBack(u8),
     Crashes(u8),
     HasItsEffect(u8),
     SendsUnheard(u8),

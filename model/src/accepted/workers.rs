@@ -33,14 +33,20 @@ impl Steps<'_> {
                 let begun = |after: &mut World, at| {
                     let state = &mut after.workers[usize::from(worker)];
                     (state.at, state.life, state.base, state.clock) = (at, world.life, id, clock);
+                    state.tried = at == At::Running;
                 };
                 let mut after = world;
                 after.write(id);
                 begun(&mut after, At::Running);
                 self.push(Action::Claims(worker), after, violation);
                 self.land_later(Action::ClaimsLate(worker), id, With::Nothing, |after| {
-                    begun(after, At::Over)
+                    begun(after, At::Untried);
                 });
+                if self.setting.store_faults {
+                    self.write(Action::ClaimsUnheard(worker), id, With::Nothing, |after| {
+                        begun(after, At::Untried);
+                    });
+                }
             }
             Next::Written(id) => self.write(Action::FindsOver(life), id, With::Nothing, |_| {}),
             Next::Settled if !self.protocol.needs_request(world.record, life) => {
@@ -88,11 +94,29 @@ impl Steps<'_> {
         }
         match state.at {
             At::Idle | At::Over => return,
+            At::Untried => self.take_back(worker),
             At::Running => self.run(worker),
             At::Made => self.keep(worker),
             At::Ended(ending) => self.report(worker, ending),
         }
-        self.at(Action::Crashes(worker), worker, At::Over);
+        let mut after = self.world;
+        after.dies(worker.into());
+        self.push(Action::Crashes(worker), after, None);
+    }
+
+    /// What it has claimed, and runs not, is claimed by nobody: it takes that back, if it was applied.
+    fn take_back(&mut self, worker: u8) {
+        let state = self.world.workers[usize::from(worker)];
+        let attempt = |id: Id| self.protocol.record(id).attempt;
+        if !self.world.record.is_some_and(|current| attempt(current) == attempt(state.base)) {
+            return;
+        }
+        let event = self.event(worker, Ending::NotStarted, Safe::Nothing);
+        if let Next::Written(id) = self.step(self.world.now + state.clock, event) {
+            self.write(Action::TakesBack(worker), id, With::Nothing, |after| {
+                after.workers[usize::from(worker)].at = At::Over;
+            });
+        }
     }
 
     fn at(&mut self, action: Action, worker: u8, at: At) {
@@ -339,8 +363,15 @@ impl World {
     pub fn all_die(&mut self) {
         for worker in 0..MAX_WORKERS {
             if self.workers[worker].at != At::Idle {
-                self.workers[worker].at = At::Over;
+                self.dies(worker);
             }
         }
+    }
+
+    /// A process dies. Nobody knows how far it came.
+    const fn dies(&mut self, worker: usize) {
+        let worker = &mut self.workers[worker];
+        worker.tried |= matches!(worker.at, At::Untried);
+        worker.at = At::Over;
     }
 }

@@ -20,6 +20,8 @@ pub enum Ending {
     Perhaps,
     /// In the call of a phase, which was perhaps made.
     Interrupted,
+    /// Its handler never began: what it claimed is taken back.
+    NotStarted,
 }
 
 /// Where a worker is.
@@ -27,6 +29,8 @@ pub enum Ending {
 pub enum At {
     /// It has claimed nothing.
     Idle,
+    /// Its claim got no answer, or a late one: it runs nothing, and takes that back.
+    Untried,
     /// Its handler runs.
     Running,
     /// The call of its phase has a result, which is to be kept.
@@ -66,6 +70,8 @@ pub struct Worker {
     /// By how many ticks its clock is ahead.
     pub clock: u8,
     pub sent: Sent,
+    /// Whether its handler has begun, or may have begun as far as anybody knows.
+    pub tried: bool,
     /// What waits in the queue of reports.
     pub deferred: Option<Deferred>,
     /// Whether the provider has yet to report its effect.
@@ -85,6 +91,7 @@ impl Worker {
         base: 0,
         clock: 0,
         sent: Sent::Nothing,
+        tried: false,
         deferred: None,
         webhook: false,
         told: false,

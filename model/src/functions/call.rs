@@ -45,6 +45,8 @@ pub enum Call {
     Begin,
     /// The handler begins.
     Handler,
+    /// What accepts a request reads a table.
+    Check,
     /// The handler asks the provider for the effect.
     Effect(KeyId),
     /// Insert the record, or swap that of this revision.
@@ -144,6 +146,8 @@ pub enum How {
     Freezes,
     /// The process freezes before the call's answer.
     FreezesAfter,
+    /// It is done and answered, and reads of several items do not see it before time passes.
+    Apart,
     /// The wall clock of the process is set back while it waits for the answer.
     ClockBack,
 }
@@ -151,8 +155,8 @@ pub enum How {
 impl How {
     /// Whether the call is done now.
     pub const fn is_done(self) -> bool {
-        use How::{Answered, ClockBack, DiesAfter, FreezesAfter, OutageAfter, Unanswered};
-        matches!(self, Answered | Unanswered | OutageAfter | DiesAfter | FreezesAfter | ClockBack)
+        use How::{Answered, Apart, ClockBack, DiesAfter, FreezesAfter, OutageAfter, Unanswered};
+        matches!(self, Answered | Unanswered | OutageAfter | DiesAfter | FreezesAfter | Apart | ClockBack)
     }
 
     /// Whether it is done later.
@@ -195,14 +199,16 @@ impl Call {
     /// How it may end, in an environment with these faults. The first is the usual one.
     pub fn ends(&self, faults: Faults) -> Vec<How> {
         use How::{
-            Answered, ClockBack, Contended, Dies, DiesAfter, DiesLate, Failed, Freezes, FreezesAfter, Late,
-            NotSent, Outage, OutageAfter, Refused, Throttled, Unanswered,
+            Answered, Apart, ClockBack, Contended, Dies, DiesAfter, DiesLate, Failed, Freezes, FreezesAfter,
+            Late, NotSent, Outage, OutageAfter, Refused, Throttled, Unanswered,
         };
         let mut ends = vec![Answered];
         let mut also = |is_on: bool, more: &[How]| ends.extend(more.iter().filter(|_| is_on));
         match self {
             Self::Begin | Self::Survey | Self::Sleep(_) => {}
-            Self::Write(..) => {
+            Self::Write(_, _, with) => {
+                let publishes = with.iter().any(|companion| matches!(companion, Companion::Message(_)));
+                also(faults.apart && publishes, &[Apart]);
                 also(faults.store, &[Unanswered, Failed, Late]);
                 also(faults.outages, &[Outage, OutageAfter]);
                 also(faults.conflicts, &[Contended, Throttled]);
@@ -234,6 +240,7 @@ impl Call {
                 also(faults.queues || faults.deaths, &[Failed]);
                 also(faults.freezes, &[Freezes]);
             }
+            Self::Check => also(faults.conflicts, &[Throttled]),
             Self::Handler => {
                 also(faults.freezes, &[Freezes]);
                 also(faults.clocks, &[ClockBack]);
@@ -278,6 +285,7 @@ impl Call {
             Self::Scan(_) => 19,
             Self::Wake(..) => 20,
             Self::Deliver(_) => 21,
+            Self::Check => 22,
         }
     }
 }

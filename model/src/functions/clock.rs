@@ -45,6 +45,7 @@ impl Universe {
     pub fn advance(&mut self, to: u64) {
         self.clock = to;
         self.tell(|_| "time passes".to_owned());
+        self.shelves.iter_mut().for_each(|shelf| shelf.outbox.unseen.clear());
         self.wake_sleepers();
         while let Some(place) = self.later.iter().position(|later| later.by <= to) {
             self.land(place);
@@ -68,7 +69,7 @@ impl Universe {
     pub fn land(&mut self, place: usize) {
         let Later { process, call, at, .. } = self.later.remove(place);
         self.tell(|all| format!("late: {} {call}", all.name(process)));
-        if let Reply::Written(Ok(WriteOutcome::Written)) = self.perform(process, &call)
+        if let Reply::Written(Ok(WriteOutcome::Written)) = self.perform(process, &call, How::Late)
             && let Call::Write(_, record, _) = &call
         {
             self.landed(process, self.key_id(&record.key), at);

@@ -4,7 +4,8 @@ use std::{io, time::Duration};
 
 use lambda_idempotency::{
     Execution, Failure, Guard, async_trait,
-    event::{self, Consumer, DeadMessage, KeyFrom},
+    event::{self, Consumer, DeadMessage, KeyFrom, Message},
+    http::lambda_http::{Body as HttpBody, http::Request},
     internal::Event,
     key::Tenant,
     queue::QueueError,
@@ -105,6 +106,13 @@ pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
             consumer.work(GatedStore(machine.clone()), accepted::router(&machine)).call(event).await
         }
         (Source::Wakes, _) => event::deliveries(machine.deliverer(), queue).call(event).await,
+        (_, Some(input)) if machine.universe.lock().scenario.accepts.is_some() => {
+            let consumer = Consumer::new(queue, KeyFrom::body("/id"))
+                .max_attempts(input.max_attempts)
+                .world(machine.clone());
+            let request = |_: &Message| Ok(Request::post("/").body(HttpBody::Empty).expect("a request"));
+            consumer.route(accepted::router(&machine), request).call(event).await
+        }
         (_, Some(input)) => {
             let guard = Guard::new(
                 GatedStore(machine.clone()),
@@ -136,7 +144,8 @@ pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
 async fn work(machine: Machine, execution: Execution, key: KeyId) -> Result<u8, Failure> {
     machine.universe.lock().begins(machine.process, key, execution.attempt());
     machine.call(Call::Handler).await;
-    if execution.is_lost() {
+    let looks = machine.universe.lock().scenario.looks;
+    if looks && execution.is_lost() {
         return Err(Failure::not_executed("the lease is over"));
     }
     match machine.call(Call::Effect(key)).await {
@@ -144,7 +153,10 @@ async fn work(machine: Machine, execution: Execution, key: KeyId) -> Result<u8, 
             machine.universe.lock().input.progress[usize::from(key)].is_done = true;
             Ok(machine.process + 1)
         }
-        Reply::Effect(Effect::Refused) => Err(Failure::permanent("the provider refuses it")),
+        Reply::Effect(Effect::Refused) => {
+            machine.universe.lock().input.progress[usize::from(key)].is_refused = true;
+            Err(Failure::permanent("the provider refuses it"))
+        }
         Reply::Effect(Effect::NotSent) => Err(Failure::not_executed("nothing was sent")),
         _ => Err(io::Error::other("no answer").into()),
     }

@@ -12,7 +12,9 @@ use futures_util::future::LocalBoxFuture;
 
 use super::{
     call::{How, Source},
-    consumer, processes,
+    consumer,
+    ledger::Counts,
+    processes,
     properties::Violation,
     scenario::{Deadline, Scenario},
     services::Machine,
@@ -75,12 +77,15 @@ struct Task {
     future: LocalBoxFuture<'static, ()>,
     is_woken: Arc<Flag>,
     waker: Waker,
+    /// Whether it is what its process answers with.
+    answers: bool,
 }
 
 /// One execution of a scenario.
 pub struct Execution {
     scenario: &'static Scenario,
     universe: Shared,
+    counts: Counts,
     tasks: Vec<Task>,
     steps: usize,
     /// Whether the last client, who comes once all is at rest, has come, or messages have come again.
@@ -91,7 +96,8 @@ impl Execution {
     /// The beginning: no request has begun.
     pub fn new(scenario: &'static Scenario, budget: u8, tells: bool) -> Self {
         let universe = Shared::new(scenario, budget, tells);
-        let mut execution = Self { scenario, universe, tasks: Vec::new(), steps: 0, has_last: false };
+        let counts = Counts(universe.clone());
+        let mut execution = Self { scenario, universe, counts, tasks: Vec::new(), steps: 0, has_last: false };
         for deadline in scenario.requests {
             execution.request(*deadline);
         }
@@ -120,6 +126,7 @@ impl Execution {
         let machine = self.machine(REQUEST, None);
         let process = machine.process;
         self.add(process, Box::pin(processes::request(machine, deadline)));
+        self.tasks.iter_mut().filter(|task| task.process == process).for_each(|task| task.answers = true);
     }
 
     fn machine(&self, name: &'static str, message: Option<MessageId>) -> Machine {
@@ -130,7 +137,7 @@ impl Execution {
     fn add(&mut self, process: ProcessId, future: LocalBoxFuture<'static, ()>) {
         let is_woken = Arc::new(Flag(AtomicBool::new(true)));
         let waker = Waker::from(is_woken.clone());
-        self.tasks.push(Task { process, future, is_woken, waker });
+        self.tasks.push(Task { process, future, is_woken, waker, answers: false });
     }
 
     /// Polls every task that can go on, until none can.
@@ -146,12 +153,17 @@ impl Execution {
                     continue;
                 }
                 progress = true;
-                match task.future.as_mut().poll(&mut Context::from_waker(&task.waker)) {
+                let mut context = Context::from_waker(&task.waker);
+                let polled =
+                    metrics::with_local_recorder(&self.counts, || task.future.as_mut().poll(&mut context));
+                match polled {
                     Poll::Pending => place += 1,
                     Poll::Ready(()) => {
-                        let process = task.process;
-                        self.tasks.remove(place);
+                        let Task { process, answers, .. } = self.tasks.remove(place);
                         self.adopt();
+                        if answers && self.scenario.ends_at_answer {
+                            self.tasks.retain(|task| task.process != process);
+                        }
                         if self.tasks.iter().all(|task| task.process != process) {
                             self.universe.lock().end_process(process, false);
                         }

@@ -54,6 +54,8 @@ pub struct Progress {
     pub begun: u32,
     /// Whether a worker has learned that its effect was executed.
     pub is_done: bool,
+    /// Whether its effect was refused.
+    pub is_refused: bool,
     /// Whether there was a dead letter.
     pub was_buried: bool,
 }
@@ -203,6 +205,7 @@ impl Universe {
     /// A message becomes a dead letter.
     pub fn bury(&mut self, source: Source, body: String) {
         let key = self.key_in(&body);
+        self.gives_up(key);
         let message = InputMessage { id: 0, source, key, body, receives: 0, visible_at: 0, looked_at: None };
         self.input.dead.push(message);
         self.input.progress[usize::from(key)].was_buried = true;

@@ -17,6 +17,7 @@ mod consumer;
 pub mod execution;
 pub mod explore;
 pub mod input;
+mod ledger;
 mod outbox;
 mod perform;
 pub mod processes;
@@ -35,17 +36,32 @@ pub mod universe;
 #[cfg(test)]
 mod tests {
     use super::{explore::explore, scenarios::SCENARIOS};
+    use crate::known::Known;
 
     /// How many executions of each scenario a test runs.
     const FIRST: u64 = 3_000;
 
+    /// By how many of them what is known is found.
+    const KNOWN_BY: u64 = 10_000;
+
     #[test]
     fn no_property_falls_in_the_first_executions_of_any_scenario() {
         for scenario in &SCENARIOS {
-            let found = explore(scenario, 1, FIRST, &mut |_, _| {});
+            let mut found = explore(scenario, 1, FIRST, &mut |_, _| {});
+            if found.violation.is_none()
+                && !Known::missing("functions", scenario.name, &found.known).is_empty()
+            {
+                found = explore(scenario, 1, KNOWN_BY, &mut |_, _| {});
+            }
+            let missing = Known::missing("functions", scenario.name, &found.known);
+            let name = scenario.name;
+            assert!(
+                missing.is_empty(),
+                "{name}: what is mended is no longer known: remove it from known.rs: {missing:?}"
+            );
             let story = found.violation.map(|(violation, story)| (violation, story.join("\n")));
             assert!(story.is_none(), "{}: {story:#?}", scenario.name);
-            assert!(found.complete || found.executions == FIRST, "{}", scenario.name);
+            assert!(found.complete || found.executions >= FIRST, "{}", scenario.name);
         }
     }
 

@@ -29,6 +29,8 @@ fn topics() -> Topics {
 pub struct Outbox {
     /// The ids and the bodies of all messages that were committed, in that order.
     pub published: Vec<(String, String)>,
+    /// The ids of those that reads of several items do not see yet.
+    pub unseen: Vec<String>,
     /// The bodies that were handed over, each at its first time.
     pub delivered: Vec<String>,
     /// What the consumer acted on, by the id that is its idempotency key.
@@ -43,6 +45,15 @@ impl Outbox {
             _ => None,
         });
         self.published.extend(messages);
+    }
+
+    /// These messages are not seen yet.
+    pub fn hides(&mut self, with: &[Companion]) {
+        let ids = with.iter().filter_map(|companion| match companion {
+            Companion::Message(message) => Some(message.id()),
+            _ => None,
+        });
+        self.unseen.extend(ids);
     }
 
     /// A message is handed over. Returns what that violates.

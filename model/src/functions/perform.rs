@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::store::{Survey, WriteOutcome};
 
 use super::{
-    call::{Call, Effect, Reply, Source},
+    call::{Call, Effect, How, Reply, Source},
     properties::{self, Violation},
     scenario::{Guarded, KeyId, Provider, THE_KEY},
     shelf::{Shelf, record_key},
@@ -15,19 +15,24 @@ use super::{
 
 impl Universe {
     /// Does what this call asks for.
-    pub fn perform(&mut self, process: ProcessId, call: &Call) -> Reply {
+    pub fn perform(&mut self, process: ProcessId, call: &Call, how: How) -> Reply {
         match call {
             Call::Begin | Call::Handler | Call::Sleep(_) => Reply::Done,
-            Call::Effect(key) => Reply::Effect(match self.scenario.input.map(|input| input.provider) {
-                Some(Provider::Refuses) => Effect::Refused,
-                Some(Provider::IsAway) => Effect::NotSent,
-                None | Some(Provider::Executes) => {
+            Call::Check => Reply::Sent(true),
+            Call::Effect(key) => Reply::Effect(match self.scenario.provider {
+                Provider::Refuses => {
+                    self.input.progress[usize::from(*key)].is_refused = true;
+                    Effect::Refused
+                }
+                Provider::IsAway => Effect::NotSent,
+                Provider::Executes => {
                     self.effect(process, *key);
                     Effect::Executed
                 }
             }),
             Call::Write(seen, record, with) => {
                 let (id, clock) = (self.key_id(&record.key), self.clock);
+                let (before, rows) = (self.shelf(id).record().cloned(), self.shelf(id).rows);
                 let (outcome, then) = self.shelf_mut(id).write(*seen, record, with, clock);
                 then.violation.into_iter().for_each(|violation| self.violate(violation));
                 if let Some(batch) = then.stream {
@@ -35,6 +40,12 @@ impl Universe {
                 }
                 if self.shelf(id).lacks_request() {
                     self.violate(Violation::RequestMissing);
+                }
+                if outcome == WriteOutcome::Written {
+                    self.wrote(process, before.as_ref(), record, how);
+                }
+                if self.shelf(id).rows > rows {
+                    self.does();
                 }
                 if self.shelf(id).is_abandoned() && !self.shelf(id).effects.is_empty() {
                     self.violate(Violation::FalseAbandonment);
@@ -129,6 +140,7 @@ impl Universe {
             return;
         }
         self.shelf_mut(key).effects.push(process);
+        self.does();
         if self.shelf(key).effects.len() > 1 {
             self.violate(Violation::TwoEffects);
         }

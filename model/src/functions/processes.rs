@@ -10,10 +10,12 @@ use lambda_idempotency::{
         Computed, Executor, Fingerprints, FinishOutcome, Replay, Report, Request, ReserveOutcome,
         SingleTransactionOutcome, Stale,
     },
+    key::age::KeyTime,
     operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
-    record::{Answer, AnswerKind, Work},
+    record::{Answer, AnswerKind, MAX_PHASE_RESULTS, Work},
     time::Timestamp,
+    time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
     world::World,
 };
 
@@ -21,11 +23,11 @@ use super::{
     accepted,
     call::{Call, Effect, Reply, Source},
     outbox::message,
-    properties::Received,
-    scenario::{Deadline, Guarded, THE_KEY},
+    properties::{GivesUp, Received},
+    scenario::{Deadline, Guarded, Rows, THE_KEY, Versions},
     services::{GatedProvider, GatedQueue, GatedStore, Machine},
-    shelf::{PHASE, ROW, answer, record_key, row},
-    universe::Message,
+    shelf::{PHASE, READ, ROW, answer, record_key, row, rows},
+    universe::{BEGINNING, Message},
 };
 
 const LEASE: Duration = Duration::from_secs(60);
@@ -49,7 +51,19 @@ impl Machine {
         if let Some(every) = scenario.heartbeat {
             operation = operation.heartbeat(Duration::from_secs(every)).max_lease(MAX_LEASE);
         }
-        operation = accepted::asynchronous(operation, scenario.accepts);
+        if scenario.key_lives.is_some() {
+            operation = operation.refuse_older_than(accepted::OLDEST, KeyTime::Signed(accepted::secrets()));
+        }
+        operation = match scenario.versions {
+            // The first request is the first process.
+            Versions::BecomesAsynchronous if self.process == 0 => operation,
+            Versions::BecomesAsynchronous => {
+                let rule = FingerprintRule::new().header("prefer");
+                let operation = operation.fingerprint(rule).formerly(FingerprintRule::new());
+                accepted::asynchronous(operation, scenario.accepts)
+            }
+            Versions::One => accepted::asynchronous(operation, scenario.accepts),
+        };
         match scenario.guarded {
             Guarded::Transactional => operation.effects_in_transaction(),
             Guarded::Resumed(_) => operation.on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN)),
@@ -65,9 +79,11 @@ impl Machine {
 
     fn request(&self, deadline: Deadline) -> Request {
         let content = Content::new("POST", "/", b"");
-        let late = deadline;
+        // Its key was young enough for those that came first.
+        let is_late = matches!(deadline, Deadline::Later(_));
+        let may_have_begun = Timestamp::from_millis(BEGINNING).plus(2 * CLOCK_SKEW + MAX_SENDING_TIME);
         let deadline = match deadline {
-            Deadline::None | Deadline::Later(_) => None,
+            Deadline::None | Deadline::Later(_) | Deadline::After(_) => None,
             Deadline::In(seconds) => Some(self.now().plus(Duration::from_secs(seconds))),
             Deadline::At(millis) => Some(Timestamp::from_millis(millis)),
         };
@@ -75,8 +91,8 @@ impl Machine {
             key: record_key(THE_KEY),
             fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
-            may_begin: !matches!(late, Deadline::Later(_)),
-            may_have_begun: false,
+            may_begin: !is_late,
+            may_have_begun: is_late && self.now() <= may_have_begun,
             work: Work::Now,
             origin: None,
             deadline,
@@ -113,15 +129,17 @@ impl Machine {
 /// A client's request, from its reservation to its answer.
 pub async fn request(machine: Machine, deadline: Deadline) {
     match deadline {
-        Deadline::Later(seconds) => machine.sleep(Duration::from_secs(seconds)).await,
+        Deadline::Later(seconds) | Deadline::After(seconds) => {
+            machine.sleep(Duration::from_secs(seconds)).await
+        }
         _ => drop(machine.call(Call::Begin).await),
     }
-    if machine.universe.lock().scenario.accepts.is_some() {
+    let scenario = machine.universe.lock().scenario;
+    if scenario.accepts.is_some() || scenario.by_http {
         return machine.replies(accepted::request(&machine).await);
     }
     let (executor, request) = (machine.executor(), machine.request(deadline));
-    let guarded = machine.universe.lock().scenario.guarded;
-    if guarded == Guarded::SingleTransaction {
+    if scenario.guarded == Guarded::SingleTransaction {
         return machine.replies(single_transaction(&machine, &executor, &request).await);
     }
     let received = match executor.reserve(&request).await {
@@ -143,7 +161,7 @@ pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option
         machine.sleep(Duration::from_secs(scenario.work)).await;
     }
     machine.call(Call::Handler).await;
-    if execution.is_lost() {
+    if scenario.looks && execution.is_lost() {
         return (Report::NotExecuted, None);
     }
     if let Guarded::Resumed(keys_live) = scenario.guarded {
@@ -177,6 +195,13 @@ pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option
 /// The handler of an operation that resumes: the provider's effect, then its row.
 async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -> (Report, Option<Answer>) {
     let ended = async {
+        let scenario = machine.universe.lock().scenario;
+        if scenario.rows == Rows::ManyRefused {
+            // Next to all that a record keeps of results.
+            let read = execution.phase(READ).keys_live(keys_live);
+            let _: String =
+                read.call(async |_| Ok::<_, CallError>("x".repeat(MAX_PHASE_RESULTS - 8))).await?;
+        }
         let charge = execution.phase(PHASE).keys_live(keys_live).call(async |_| {
             let Reply::Effect(effect) = machine.call(Call::Effect(THE_KEY)).await else {
                 return Err(CallError::Perhaps("no answer".into()));
@@ -192,10 +217,9 @@ async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -
             }
         });
         let Some(number) = charge.await? else { return Ok(answer(402, machine.process + 1)) };
-        let scenario = machine.universe.lock().scenario;
         // The first message commits with the row, the others with the answer.
         let mut messages = (0..scenario.messages).map(|place| message(number, place));
-        let writes = row(scenario.rows).into_iter().chain(messages.next());
+        let writes = rows(scenario.rows).into_iter().chain(messages.next());
         execution.commit(ROW, writes.collect()).await?;
         messages.for_each(|message| drop(execution.write(message)));
         Ok::<_, PhaseError>(answer(201, number))
@@ -233,6 +257,8 @@ async fn single_transaction(machine: &Machine, executor: &Executor, request: &Re
 fn of_found(found: ReserveOutcome) -> Received {
     match found {
         ReserveOutcome::Replay(replay) => of_replay(&replay),
+        ReserveOutcome::MayNotBegin => Received::GivesUp(GivesUp::TooOld),
+        ReserveOutcome::Mismatch => Received::GivesUp(GivesUp::Reused),
         _ => Received::Again,
     }
 }

@@ -30,6 +30,19 @@ pub enum Received {
     Accepted,
     /// That it should ask again.
     Again,
+    /// That this key leads to nothing.
+    GivesUp(GivesUp),
+}
+
+/// Why a client uses its key no more, or for another request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GivesUp {
+    /// It is too old to begin an execution, and there is no answer.
+    TooOld,
+    /// It was used for another request.
+    Reused,
+    /// The request was refused before anything was done: the key is free.
+    NotBegun,
 }
 
 impl Received {
@@ -69,6 +82,15 @@ pub enum Violation {
     RequestMissing,
     RequestLeft,
     WrongKind,
+    MisledClient,
+    KeyNotFree,
+    NeverTried,
+    Uncounted,
+    EscalatedAgain,
+    AnotherDownstreamKey,
+    BuriedUntried,
+    PutOff,
+    NeverResumed,
 }
 
 impl fmt::Display for Violation {
@@ -113,6 +135,17 @@ impl fmt::Display for Violation {
             Self::FalseAbandonment => "408 is the answer only if there is no effect, then or later",
             Self::RequestMissing => "the accepted request is kept for as long as a worker may need it",
             Self::WrongKind => "a record keeps only what its callers can read",
+            Self::MisledClient => {
+                "nothing is done under a key once its client was told, with nothing done, that it leads to nothing"
+            }
+            Self::KeyNotFree => "a key whose client was told that nothing was begun takes any request",
+            Self::NeverTried => "in its time, accepted work ends with 408 only after as many handlers as it has tries",
+            Self::Uncounted => "each end of work with 408 is counted once",
+            Self::EscalatedAgain => "an escalation has one dead letter, however often clients retry",
+            Self::AnotherDownstreamKey => "a record's fingerprint, and so its downstream keys, never change",
+            Self::BuriedUntried => "a message is a dead letter only if it is refused, or after all its tries",
+            Self::PutOff => "an unknown outcome is asked about, or escalated, within its greatest age",
+            Self::NeverResumed => "what waits between workers is resumed by a retry that meets no fault",
             Self::RequestLeft => "at rest, the accepted request of what is settled is gone",
         })
     }
@@ -142,6 +175,9 @@ const fn can_be_read(kind: AnswerKind, head: &Head) -> bool {
 /// The longest lease: `MAX_DEADLINE`, and the grace.
 const MAX_LEASE: Duration = Duration::from_secs(31 * 60);
 
+/// How late a question may be: a day, and what clocks may be apart.
+const MAX_QUESTION: Duration = Duration::from_secs(25 * 3600);
+
 /// What an applied write violates. `retention` is that of the guard.
 pub fn written(
     before: Option<&Record>,
@@ -149,9 +185,19 @@ pub fn written(
     now: Timestamp,
     retention: Duration,
 ) -> Option<Violation> {
+    // The provider knows executions of one key by this: what it remembers, a reconciler asks for.
+    let is_same = |before: &Record| before.created_at == after.created_at && !before.expired(now);
+    if before.is_some_and(|before| is_same(before) && before.fingerprint != after.fingerprint) {
+        return Some(Violation::AnotherDownstreamKey);
+    }
     match (before.map(|before| &before.state), &after.state) {
         (_, State::InProgress { lease_until }) if *lease_until > now.plus(MAX_LEASE) => {
             Some(Violation::EndlessLease)
+        }
+        (_, State::Unknown { reconcile_at, .. })
+            if *reconcile_at != Timestamp::MAX && *reconcile_at > now.plus(MAX_QUESTION) =>
+        {
+            Some(Violation::PutOff)
         }
         // A worker may claim its own record back.
         (Some(State::Unknown { .. }), State::InProgress { .. })
@@ -236,6 +282,7 @@ impl Universe {
     pub fn begins(&mut self, process: ProcessId, key: KeyId, attempt: AttemptId) {
         self.tell(|all| format!("{} owns the record", all.name(process)));
         self.process(process).began = true;
+        self.tries();
         // By its own clock: another one may count it as dead too early, and never as alive for too long.
         let now = self.now(process);
         let owns = self.shelf(key).record().is_some_and(|record| {
@@ -270,6 +317,7 @@ impl Universe {
     pub fn answered(&mut self, process: ProcessId, received: Received) {
         self.tell(|all| format!("{}'s client gets {received}", all.name(process)));
         self.received.push((process, received));
+        self.told(received);
         if received == Received::Accepted && self.shelf(THE_KEY).record().is_none() {
             self.violate(Violation::FalseAnswer);
         }
@@ -323,6 +371,7 @@ impl Universe {
     pub fn ended(&self, message: &InputMessage) -> Option<Violation> {
         let key = message.key;
         let is_settled = match message.source {
+            Source::Input if self.scenario.accepts.is_some() => self.shelf(key).record().is_some(),
             Source::Input => self.is_settled(key),
             Source::Work => !self.shelf(key).record().is_some_and(accepted::is_pending),
             _ => true,

@@ -23,7 +23,7 @@ pub fn failed(call: &Call, how: How) -> Reply {
         Call::Undelivered(_) => Reply::Undelivered(Err(kind)),
         Call::Scan(_) => Reply::Page(Err(kind)),
         Call::Due(_) => Reply::Due(Err(kind)),
-        Call::Send(..) | Call::Wake(..) | Call::Deliver(_) | Call::Bury(..) | Call::Hide(_) => {
+        Call::Send(..) | Call::Wake(..) | Call::Deliver(_) | Call::Bury(..) | Call::Hide(_) | Call::Check => {
             Reply::Sent(false)
         }
         Call::Ask(_) => Reply::Found(None),

@@ -4,7 +4,7 @@ use lambda_idempotency::record::{Phases, Record, State};
 
 use super::{
     properties::{Received, Violation, is_effect, kept_effect},
-    scenario::{Guarded, Input, KeyId, Provider, Rows, THE_KEY},
+    scenario::{Guarded, KeyId, Provider, Rows, THE_KEY},
     shelf::{ROW, Shelf},
     universe::Universe,
 };
@@ -22,11 +22,11 @@ impl Universe {
         if self.shelves.iter().any(is_open) || !self.messages.is_empty() {
             return Some(Violation::NoRest);
         }
-        if let Some(violation) = self.stream_at_rest() {
+        if let Some(violation) = self.counts_at_rest().or_else(|| self.stream_at_rest()) {
             return Some(violation);
         }
         match self.scenario.input {
-            Some(input) => (0..self.scenario.keys()).find_map(|key| self.messages_at_rest(key, input)),
+            Some(_) => (0..self.scenario.keys()).find_map(|key| self.messages_at_rest(key)),
             None => self.clients_at_rest(),
         }
     }
@@ -34,7 +34,7 @@ impl Universe {
     /// What does not hold for accepted work, and for what was published.
     fn stream_at_rest(&self) -> Option<Violation> {
         let shelf = self.shelf(THE_KEY);
-        let is_sure = self.faults == self.losses && self.scenario.workers > 0;
+        let is_sure = self.faults == self.losses && self.scenario.workers > 0 && self.can_be_done();
         if is_sure && shelf.is_abandoned() {
             return Some(Violation::NeverExecuted);
         }
@@ -45,18 +45,23 @@ impl Universe {
         (is_left || !shelf.undelivered().is_empty()).then_some(Violation::Undelivered)
     }
 
+    fn can_be_done(&self) -> bool {
+        self.scenario.provider == Provider::Executes
+    }
+
     /// What does not hold for the messages of this key.
-    fn messages_at_rest(&self, key: KeyId, input: Input) -> Option<Violation> {
+    fn messages_at_rest(&self, key: KeyId) -> Option<Violation> {
         let shelf = self.shelf(key);
         let (done, known) = (!shelf.effects.is_empty(), shelf.is_escalated() || self.dead_letters > 0);
         let has_effect = shelf.answer().is_some_and(kept_effect);
-        if !done && !self.input.holds(key) {
+        // What was accepted may end in time: its 408 is counted.
+        if !done && !self.input.holds(key) && !shelf.is_abandoned() {
             return Some(Violation::LostMessage);
         }
         if done && !has_effect && !known {
             return Some(Violation::LostReport);
         }
-        let is_refused = shelf.answer().is_some() && !has_effect || input.provider != Provider::Executes;
+        let is_refused = shelf.answer().is_some() && !has_effect || !self.can_be_done();
         let is_sure = self.faults == 0 || self.is_calm;
         (is_sure && !done && !is_refused && !known).then_some(Violation::NeverExecuted)
     }
@@ -67,9 +72,19 @@ impl Universe {
         let (record, effects, visible) = (shelf.record(), &shelf.effects, self.is_visible());
         let is_free = |record: &Record| matches!(record.state, State::FailedRetryable { .. });
         let nothing = effects.is_empty() && shelf.rows == 0;
-        let in_calm = self.is_calm && !self.scenario.answer_may_expire();
-        if (self.faults == 0 || in_calm) && nothing && record.is_none_or(is_free) && !visible {
+        // An invalid request whose end nobody knows keeps its key.
+        let in_calm = self.is_calm && !self.scenario.answer_may_expire() && !self.scenario.corrects;
+        if (self.faults == 0 || in_calm)
+            && self.can_be_done()
+            && nothing
+            && record.is_none_or(is_free)
+            && !visible
+        {
             return Some(Violation::NeverExecuted);
+        }
+        let waits = |record: &Record| matches!(record.state, State::BetweenWorkers { .. });
+        if in_calm && self.can_be_done() && self.scenario.accepts.is_none() && record.is_some_and(waits) {
+            return Some(Violation::NeverResumed);
         }
         let kept = shelf.answer();
         let has_effect = kept.is_some_and(kept_effect);

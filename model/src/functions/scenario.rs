@@ -25,6 +25,8 @@ pub struct Faults {
     pub provider: bool,
     /// The provider refuses the effect.
     pub refusals: bool,
+    /// What a transaction adds is not in the next reads of several items, although the transaction is answered.
+    pub apart: bool,
     /// A queue does not answer, or delivers twice. A target of messages does not answer.
     pub queues: bool,
     /// A batch of the table's stream is lost.
@@ -57,7 +59,6 @@ pub struct Input {
     pub consumers: usize,
     /// After how many executions that certainly did nothing a message is dead.
     pub max_attempts: u32,
-    pub provider: Provider,
 }
 
 /// What the provider does with each effect, if nothing goes wrong.
@@ -79,6 +80,16 @@ pub enum Deadline {
     At(u64),
     /// None. The request comes so many seconds later, and its key is too old to begin an execution.
     Later(u64),
+    /// None. The request comes so many seconds after the first.
+    After(u64),
+}
+
+/// How many versions of the program there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Versions {
+    One,
+    /// Two at once. The first request meets the earlier one, whose operation is not asynchronous and has another rule for fingerprints.
+    BecomesAsynchronous,
 }
 
 /// An environment, and the processes in it.
@@ -87,6 +98,18 @@ pub struct Scenario {
     /// Its name, for the command.
     pub name: &'static str,
     pub guarded: Guarded,
+    pub provider: Provider,
+    pub versions: Versions,
+    /// Whether handlers ask whether their lease is over before they send a request. No guide shows one that does.
+    pub looks: bool,
+    /// Whether requests go through the guard of HTTP. What is accepted always does.
+    pub by_http: bool,
+    /// For how many seconds after the first request a key may begin an execution, if keys have an age.
+    pub key_lives: Option<u64>,
+    /// Whether a handler finds the request invalid that the first client sends, who then sends a valid one with the same key.
+    pub corrects: bool,
+    /// Whether what a request has spawned ends with its answer: Lambda runs nothing after that, if no other request comes.
+    pub ends_at_answer: bool,
     /// The deadline of each request. There are as many requests as deadlines.
     pub requests: &'static [Deadline],
     /// Messages that are consumed.
@@ -112,6 +135,8 @@ pub struct Scenario {
     pub large_bodies: bool,
     /// Whether the provider reports effects unprompted.
     pub webhook: bool,
+    /// Whether it wants to be asked much later what became of any.
+    pub puts_off: bool,
     /// Whether its reconciler answers as if its callers were of the other kind.
     pub mistakes_callers: bool,
     /// How many polls may run at once.
@@ -147,7 +172,9 @@ impl Scenario {
     /// Whether the answer may expire. A request that came after that would be a new operation: so requests come at once, and the
     /// last client's key is too old to begin an execution.
     pub fn answer_may_expire(&self) -> bool {
-        self.long_outage || self.requests.iter().any(|deadline| matches!(deadline, Deadline::Later(_)))
+        self.key_lives.is_some()
+            || self.long_outage
+            || self.requests.iter().any(|deadline| matches!(deadline, Deadline::Later(_)))
     }
 }
 
@@ -161,4 +188,6 @@ pub enum Rows {
     RefusedWithAnswer,
     /// One row whose condition does not hold, and no answer for that.
     Refused,
+    /// So many that their places need room in the record, behind the long result of a phase.
+    ManyRefused,
 }

@@ -1,6 +1,6 @@
 //! The scenarios: small environments, each with what may go wrong in it.
 
-use super::scenario::{Deadline, Faults, Guarded, Input, Provider, Rows, Scenario};
+use super::scenario::{Deadline, Faults, Guarded, Input, Provider, Rows, Scenario, Versions};
 
 const NO_FAULTS: Faults = Faults {
     store: false,
@@ -11,6 +11,7 @@ const NO_FAULTS: Faults = Faults {
     clocks: false,
     provider: false,
     refusals: false,
+    apart: false,
     queues: false,
     losses: false,
 };
@@ -19,6 +20,13 @@ const NO_FAULTS: Faults = Faults {
 const PLAIN: Scenario = Scenario {
     name: "plain",
     guarded: Guarded::Reserved,
+    provider: Provider::Executes,
+    versions: Versions::One,
+    looks: true,
+    by_http: false,
+    key_lives: None,
+    corrects: false,
+    ends_at_answer: false,
     requests: &[Deadline::None; 2],
     input: None,
     accepts: None,
@@ -32,6 +40,7 @@ const PLAIN: Scenario = Scenario {
     rows: Rows::None,
     large_bodies: false,
     webhook: false,
+    puts_off: false,
     mistakes_callers: false,
     polls: 1,
     long_outage: false,
@@ -39,14 +48,7 @@ const PLAIN: Scenario = Scenario {
 };
 
 /// Two messages with the same key, of a standard queue.
-const INPUT: Input = Input {
-    is_fifo: false,
-    keys: &[0, 0],
-    batch: 2,
-    consumers: 2,
-    max_attempts: 2,
-    provider: Provider::Executes,
-};
+const INPUT: Input = Input { is_fifo: false, keys: &[0, 0], batch: 2, consumers: 2, max_attempts: 2 };
 
 /// Consumers of these messages.
 const MESSAGES: Scenario =
@@ -62,7 +64,7 @@ const ACCEPTED: Scenario = Scenario {
 };
 
 /// All scenarios.
-pub static SCENARIOS: [Scenario; 35] = [
+pub static SCENARIOS: [Scenario; 46] = [
     PLAIN,
     // A client that retries. The store is down while its report is written, and the provider is asked.
     Scenario {
@@ -272,14 +274,16 @@ pub static SCENARIOS: [Scenario; 35] = [
     // The provider refuses each effect: dead letters, and what comes back from them.
     Scenario {
         name: "refused messages",
-        input: Some(Input { keys: &[0], provider: Provider::Refuses, ..INPUT }),
+        input: Some(Input { keys: &[0], ..INPUT }),
+        provider: Provider::Refuses,
         faults: Faults { outages: true, deaths: true, provider: true, queues: true, ..NO_FAULTS },
         ..MESSAGES
     },
     // No attempt succeeds.
     Scenario {
         name: "messages without a provider",
-        input: Some(Input { keys: &[0], provider: Provider::IsAway, ..INPUT }),
+        input: Some(Input { keys: &[0], ..INPUT }),
+        provider: Provider::IsAway,
         faults: Faults { store: true, deaths: true, freezes: true, queues: true, ..NO_FAULTS },
         ..MESSAGES
     },
@@ -341,5 +345,100 @@ pub static SCENARIOS: [Scenario; 35] = [
         rows: Rows::RefusedWithAnswer,
         messages: 1,
         ..PLAIN
+    },
+    // A client that retries while its first request waits before its insert. Meanwhile its key has become too old to begin.
+    Scenario {
+        name: "keys with an age",
+        requests: &[Deadline::None, Deadline::After(2)],
+        key_lives: Some(1),
+        by_http: true,
+        faults: Faults { freezes: true, store: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // A request that its handler refuses before it does anything, and then a valid one with the same key.
+    Scenario {
+        name: "corrected requests",
+        requests: &[Deadline::None],
+        corrects: true,
+        by_http: true,
+        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // Nothing can be done, and clients retry: also once operators know.
+    Scenario {
+        name: "phases without a provider",
+        guarded: Guarded::Resumed(24 * 3600),
+        provider: Provider::IsAway,
+        requests: &[Deadline::None, Deadline::After(2 * 3600)],
+        faults: Faults { provider: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // A handler that stood still past its lease sends its request nevertheless, unless its guard stops it.
+    Scenario {
+        name: "handlers that do not look",
+        looks: false,
+        by_http: true,
+        requests: &[Deadline::None, Deadline::After(1_000)],
+        faults: Faults { freezes: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // It ends after one execution, which does nothing: not after a claim whose answer is lost.
+    Scenario {
+        name: "accepted work that cannot be done",
+        accepts: Some(1),
+        provider: Provider::IsAway,
+        faults: Faults { store: true, outages: true, ..NO_FAULTS },
+        ..ACCEPTED
+    },
+    // The provider does nothing. Then a deployment makes the operation asynchronous, with another rule for fingerprints.
+    Scenario {
+        name: "work that becomes accepted",
+        versions: Versions::BecomesAsynchronous,
+        requests: &[Deadline::None; 2],
+        faults: Faults { deaths: true, provider: true, ..NO_FAULTS },
+        ..ACCEPTED
+    },
+    // The provider knows its effect, and wants to be asked in a month what became of it.
+    Scenario {
+        name: "a provider that asks for patience",
+        requests: &[Deadline::None],
+        faults: Faults { deaths: true, ..NO_FAULTS },
+        webhook: true,
+        puts_off: true,
+        ..PLAIN
+    },
+    // A commit is refused in nine places, behind a result that takes nearly all room there is.
+    Scenario {
+        name: "phases with much to keep",
+        guarded: Guarded::Resumed(24 * 3600),
+        requests: &[Deadline::None],
+        faults: Faults { deaths: true, ..NO_FAULTS },
+        rows: Rows::ManyRefused,
+        ..PLAIN
+    },
+    // The messages of a transaction are seen later than those of the next one.
+    Scenario {
+        name: "messages that are seen late",
+        guarded: Guarded::Resumed(24 * 3600),
+        requests: &[Deadline::None],
+        faults: Faults { apart: true, ..NO_FAULTS },
+        rows: Rows::One,
+        messages: 2,
+        ..PLAIN
+    },
+    // Nothing goes on behind an answer.
+    Scenario {
+        name: "environments that end",
+        ends_at_answer: true,
+        faults: Faults { store: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // A queue in front of what is accepted. Its table throttles, so that what accepts a message answers 503.
+    Scenario {
+        name: "messages that are accepted",
+        requests: &[],
+        input: Some(Input { keys: &[0], consumers: 2, ..INPUT }),
+        faults: Faults { conflicts: true, queues: true, ..NO_FAULTS },
+        ..ACCEPTED
     },
 ];

@@ -63,8 +63,17 @@ pub const KEYS: [&str; 2] = ["key", "other"];
 pub const TENANT: &str = "model";
 pub const OPERATION: &str = "model";
 
+/// When a provider wants to be asked again that asks for patience.
+const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The phase in which a handler calls the provider.
 pub const PHASE: &str = "effect";
+
+/// The phase in which it reads much.
+pub const READ: &str = "read";
+
+/// Of so many refused rows, the places are longer than what a record always has room for.
+const MANY: u8 = 9;
 
 /// The phase in which it writes its row.
 pub const ROW: &str = "row";
@@ -255,11 +264,12 @@ impl Shelf {
 
     /// The messages that are not removed.
     pub fn undelivered(&self) -> Vec<OutboxMessage> {
-        match (self.has_stream, &self.current) {
+        let stored = match (self.has_stream, &self.current) {
             (true, Some(record)) => self.store.undelivered(&record.key).now_or_never().and_then(Result::ok),
             _ => None,
-        }
-        .unwrap_or_default()
+        };
+        let is_seen = |message: &OutboxMessage| !self.outbox.unseen.contains(&message.id());
+        stored.unwrap_or_default().into_iter().filter(is_seen).collect()
     }
 
     pub fn remove(&mut self, message: &OutboxMessage) {
@@ -294,6 +304,9 @@ impl Shelf {
     /// What an honest provider says.
     pub fn found(&self, scenario: &Scenario) -> Finding {
         let rows = scenario.rows;
+        if scenario.puts_off {
+            return Finding::AskAgain(Some(PATIENCE));
+        }
         match self.effects.first() {
             Some(process) if matches!(scenario.guarded, Guarded::Resumed(_)) => {
                 Finding::PhaseExecuted { phase: PHASE.to_owned(), result: (process + 1).to_string() }
@@ -332,13 +345,25 @@ fn table() -> Table {
 pub fn row(rows: Rows) -> Option<DomainWrite> {
     let row = table().update(json!({ "id": "row" }), "ADD n :one").value(":one", 1);
     match rows {
-        Rows::None => None,
+        Rows::None | Rows::ManyRefused => None,
         Rows::One => Some(row),
         Rows::Refused => Some(row.condition("attribute_not_exists(closed)")),
         Rows::RefusedWithAnswer => {
             Some(row.condition("attribute_not_exists(closed)").or_answer(answer(409, 9)))
         }
     }
+}
+
+/// All rows of a phase.
+pub fn rows(rows: Rows) -> Vec<DomainWrite> {
+    if rows != Rows::ManyRefused {
+        return row(rows).into_iter().collect();
+    }
+    let refused = |place| {
+        let update = table().update(json!({ "id": format!("row {place}") }), "ADD n :one");
+        update.value(":one", 1).condition("attribute_exists(id)")
+    };
+    (0..MANY).map(refused).collect()
 }
 
 /// The answer of this number: its body is so long.

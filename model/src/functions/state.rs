@@ -73,7 +73,7 @@ impl Universe {
             (later.digest, later.at, later.by, process.began, process.faults, process.ended_at)
                 .hash(&mut hasher);
         }
-        (&self.received, self.dead_letters).hash(&mut hasher);
+        (&self.received, self.dead_letters, &self.ledger).hash(&mut hasher);
         hasher.finish()
     }
 }

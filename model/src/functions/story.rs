@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     call::{Call, How, Source},
-    properties::Received,
+    properties::{GivesUp, Received},
     shelf::Shelf,
     universe::Universe,
 };
@@ -36,6 +36,7 @@ impl fmt::Display for Call {
         match self {
             Self::Begin => f.write_str("begins"),
             Self::Handler => f.write_str("begins its handler"),
+            Self::Check => f.write_str("reads whether to accept the request"),
             Self::Effect(_) => f.write_str("asks the provider for the effect"),
             Self::Write(seen, record, with) => {
                 let (verb, state) = (if seen.is_some() { "swaps" } else { "inserts" }, record.state.name());
@@ -104,6 +105,7 @@ impl fmt::Display for How {
             Self::DiesLate => ": it dies, and that will be done later",
             Self::Freezes => ": it freezes before that",
             Self::FreezesAfter => ": done, and it freezes before the answer",
+            Self::Apart => ": done, and its messages are not seen yet",
             Self::ClockBack => ": done, and its wall clock is set back by four minutes",
         })
     }
@@ -116,6 +118,11 @@ impl fmt::Display for Received {
             Self::Omitted(status) => write!(f, "{status}, without its body"),
             Self::Accepted => f.write_str("202: it is accepted, or in flight"),
             Self::Again => f.write_str("no answer: it should ask again"),
+            Self::GivesUp(GivesUp::TooOld) => f.write_str("400: its key is too old"),
+            Self::GivesUp(GivesUp::Reused) => f.write_str("422: its key was used for another request"),
+            Self::GivesUp(GivesUp::NotBegun) => {
+                f.write_str("422: its request is invalid, and its key is free")
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ use lambda_idempotency::{key::RecordKey, time::Timestamp};
 use super::{
     call::{Call, How, Reply, Source},
     input::InputQueue,
+    ledger::Ledger,
     properties::{Received, Violation},
     reply::{failed, reply_kind},
     scenario::{KeyId, Scenario, THE_KEY},
@@ -133,6 +134,7 @@ pub struct Universe {
     pub sweeps: u8,
     pub swept_at: u64,
     pub dead_letters: u8,
+    pub ledger: Ledger,
     pub later: Vec<Later>,
     pub received: Vec<(ProcessId, Received)>,
     pub violation: Option<Violation>,
@@ -166,6 +168,7 @@ impl Shared {
             sweeps: 0,
             swept_at: BEGINNING,
             dead_letters: 0,
+            ledger: Ledger::default(),
             later: Vec::new(),
             received: Vec::new(),
             violation: None,
@@ -323,7 +326,7 @@ impl Universe {
         if matches!(how, How::Outage | How::OutageAfter) {
             self.process(process).outage_until = clock + OUTAGE;
         }
-        let done = how.is_done().then(|| self.perform(process, &call));
+        let done = how.is_done().then(|| self.perform(process, &call, how));
         if how.is_late() {
             let digest = digest(&(self.process(process).history, number));
             let by = if matches!(call, Call::Effect(_)) { clock + ARRIVES } else { u64::MAX };
@@ -333,6 +336,15 @@ impl Universe {
             (How::Answered, Some(reply)) => self.reply(id, how, reply),
             (How::FreezesAfter, Some(reply)) => {
                 self.freeze(process);
+                self.reply(id, how, reply);
+            }
+            (How::Apart, Some(reply)) => {
+                // As if the stream had lost it: a sweep makes up for that.
+                self.losses += 1;
+                if let Call::Write(_, record, with) = &call {
+                    let key = self.key_id(&record.key);
+                    self.shelf_mut(key).outbox.hides(with);
+                }
                 self.reply(id, how, reply);
             }
             (How::ClockBack, Some(reply)) => {

@@ -10,11 +10,26 @@ mod world;
 
 use std::{error::Error, fmt};
 
-use indexmap::IndexSet;
-use rustc_hash::FxBuildHasher;
+use self::{
+    protocol::{Protocol, combination},
+    steps::Action,
+    world::World,
+};
+use crate::explore::{Space, Successor};
 
-pub use self::protocol::combination;
-use self::{protocol::Protocol, steps::Action, world::World};
+/// What the new version of a handler does otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    None,
+    /// It has another phase first.
+    Inserted,
+    /// It calls the charge otherwise.
+    Renamed,
+    /// It refunds nothing.
+    Removed,
+    /// It takes the stock before it charges.
+    Reordered,
+}
 
 /// The environment of one run. Times are in ticks of five minutes.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +52,8 @@ pub struct Setting {
     pub operator: bool,
     /// By how many ticks a clock may be ahead.
     pub skew: u8,
-    /// Whether the last worker is of a version that has another phase first.
-    pub inserted: bool,
+    /// What a deployment changes, whose workers run beside those of the version before.
+    pub change: Change,
     /// Whether operators restore the table to an earlier time, once.
     pub restores: bool,
 }
@@ -54,12 +69,12 @@ impl Setting {
         webhook: false,
         operator: false,
         skew: 0,
-        inserted: false,
+        change: Change::None,
         restores: false,
     };
 
     /// The environments.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::PLAIN,
         Self { name: "asks", keys_live: 0, asks: true, ..Self::PLAIN },
         Self { name: "no keys", keys_live: 0, ..Self::PLAIN },
@@ -67,7 +82,10 @@ impl Setting {
         Self { name: "webhook", webhook: true, ..Self::PLAIN },
         Self { name: "operator", keys_live: 0, operator: true, webhook: true, ..Self::PLAIN },
         Self { name: "clocks", skew: 1, store_faults: true, ..Self::PLAIN },
-        Self { name: "inserted", workers: 3, inserted: true, ..Self::PLAIN },
+        Self { name: "inserted", workers: 3, change: Change::Inserted, ..Self::PLAIN },
+        Self { name: "renamed", change: Change::Renamed, ..Self::PLAIN },
+        Self { name: "removed", change: Change::Removed, ..Self::PLAIN },
+        Self { name: "reordered", change: Change::Reordered, ..Self::PLAIN },
         Self {
             name: "restored",
             horizon: 4,
@@ -89,7 +107,7 @@ impl Setting {
         webhook: true,
         operator: true,
         skew: 1,
-        inserted: false,
+        change: Change::None,
         restores: false,
     }];
 }
@@ -107,6 +125,8 @@ pub enum Violation {
     Forgotten,
     /// A write takes a kept phase from the record.
     LostPhase,
+    /// "Perhaps made" of a call lands over the result of that call.
+    UnknownOverResult,
     /// Nothing goes wrong any more, and the operation is neither completed nor with operators.
     NoRest,
 }
@@ -121,71 +141,62 @@ impl fmt::Display for Violation {
             Self::FalseAnswer => "the answer says what was done: each kept phase, and nothing else",
             Self::Forgotten => "what was done is never released",
             Self::LostPhase => "a kept phase stays kept, with its result, until the answer",
+            Self::UnknownOverResult => "an operation is not unknown because of a call whose result it has",
             Self::NoRest => "at rest, the operation is completed, or with operators",
         })
     }
 }
 
-/// What a run found.
-#[derive(Debug)]
-pub struct Findings {
-    pub states: usize,
-    pub steps: u64,
-    pub complete: bool,
-    /// The shortest trace to each property that was violated.
-    pub violations: Vec<(Violation, Vec<String>)>,
-    /// The combinations of a record's fields that were reached.
-    pub combinations: Vec<String>,
+/// One environment, and what is known of its states.
+pub struct Phases {
+    setting: &'static Setting,
+    protocol: Protocol,
 }
 
-/// Visits the states of this environment, at most `limit` of them.
-///
-/// # Errors
-/// Never: the names are valid.
-pub fn explore(setting: &Setting, limit: usize) -> Result<Findings, Box<dyn Error>> {
-    let mut protocol = Protocol::new(setting)?;
-    let mut states: IndexSet<World, FxBuildHasher> = IndexSet::default();
-    let mut parents: Vec<(usize, Action)> = Vec::new();
-    let mut violations: Vec<(Violation, Vec<String>)> = Vec::new();
-    states.insert(World::START);
-    parents.push((0, Action::Tick));
-    let (mut place, mut steps, mut next) = (0, 0, Vec::new());
-    while place < states.len() && states.len() < limit {
-        let world = states[place];
-        next.clear();
-        steps::successors(setting, &mut protocol, &world, &mut next);
-        for (action, successor, violation) in next.drain(..) {
-            steps += 1;
-            if violation.is_none() && states.contains(&successor) {
-                continue;
-            }
-            let violation = violation.or_else(|| rest::check(setting, &mut protocol, &successor));
-            if let Some(violation) = violation {
-                if violations.iter().all(|(known, _)| *known != violation) {
-                    let (mut story, mut at) = (Vec::new(), place);
-                    while at != 0 {
-                        story.push(protocol.tell(parents[at].1, &states[at]));
-                        at = parents[at].0;
-                    }
-                    story.reverse();
-                    story.push(protocol.tell(action, &successor));
-                    violations.push((violation, story));
-                }
-            } else if states.insert(successor) {
-                parents.push((place, action));
-            }
-        }
-        place += 1;
+impl Phases {
+    /// # Errors
+    /// Never: the names are valid.
+    pub fn new(setting: &'static Setting) -> Result<Self, Box<dyn Error>> {
+        Ok(Self { setting, protocol: Protocol::new(setting)? })
     }
-    let mut combinations: Vec<_> = protocol.records().iter().map(combination).collect();
-    combinations.sort();
-    combinations.dedup();
-    Ok(Findings { states: states.len(), steps, complete: place == states.len(), violations, combinations })
+}
+
+impl Space for Phases {
+    type State = World;
+    type Action = Action;
+    type Violation = Violation;
+
+    const WORLD: &'static str = "phases";
+
+    fn name(&self) -> &'static str {
+        self.setting.name
+    }
+
+    fn start(&self) -> World {
+        World::START
+    }
+
+    fn successors(&mut self, world: &World, next: &mut Vec<Successor<Self>>) {
+        steps::successors(self.setting, &mut self.protocol, world, next);
+    }
+
+    fn at_rest(&mut self, world: &World) -> Option<Violation> {
+        rest::check(self.setting, &mut self.protocol, world)
+    }
+
+    fn tell(&self, action: Action, after: &World) -> String {
+        self.protocol.tell(action, after)
+    }
+
+    fn combinations(&self) -> Vec<String> {
+        self.protocol.records().iter().map(combination).collect()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explore::assert_holds;
 
     /// How many states of each environment a test visits: of the smallest, all.
     const FIRST: usize = 130_000;
@@ -193,11 +204,8 @@ mod tests {
     #[test]
     fn no_property_of_phases_falls_in_any_interleaving() {
         let mut states = 0;
-        for (setting, limit) in Setting::ALL.iter().chain(&Setting::LARGE).map(|setting| (setting, FIRST)) {
-            let found = explore(setting, limit).unwrap();
-            let stories: Vec<_> =
-                found.violations.iter().map(|(violation, story)| (violation, story.join("\n"))).collect();
-            assert!(stories.is_empty(), "{}: {stories:#?}", setting.name);
+        for setting in Setting::ALL.iter().chain(&Setting::LARGE) {
+            let found = assert_holds(&mut Phases::new(setting).unwrap(), FIRST);
             states += found.states;
         }
         assert!(states > 1_000_000, "{states}");

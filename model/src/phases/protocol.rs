@@ -20,7 +20,7 @@ use lambda_idempotency::{
 use rustc_hash::FxHashMap;
 
 use super::{
-    Setting,
+    Change, Setting,
     steps::Action,
     world::{CALLS, Ending, World},
 };
@@ -41,7 +41,46 @@ const GRACE: u8 = 2;
 const WINDOW: u8 = 20;
 
 /// The phases of the handler, in their places.
-const NAMES: [&str; 3] = ["charge", "stock", "refund"];
+const NAMES: [&str; 3] = [CHARGE, STOCK, REFUND];
+const CHARGE: &str = "charge";
+const STOCK: &str = "stock";
+const REFUND: &str = "refund";
+
+/// The charge, as the new version calls it.
+const RENAMED: &str = "charge-card";
+
+impl Change {
+    /// The phases of the handler of a version, in their places.
+    const fn names(self, is_new: bool) -> &'static [&'static str] {
+        match self {
+            _ if !is_new => &NAMES,
+            Self::None => &NAMES,
+            Self::Inserted => &["fraud", CHARGE, STOCK, REFUND],
+            Self::Renamed => &[RENAMED, STOCK, REFUND],
+            Self::Removed => &[CHARGE, STOCK],
+            Self::Reordered => &[STOCK, CHARGE],
+        }
+    }
+
+    fn name(self, is_new: bool, place: u8) -> &'static str {
+        self.names(is_new)[usize::from(place)]
+    }
+
+    /// Whether this version's call has another key than before.
+    pub fn renames(self, is_new: bool, call: u8) -> bool {
+        self == Self::Renamed && is_new && call == 0
+    }
+}
+
+/// The number of a call.
+fn call_of(name: &str) -> u8 {
+    u8::from(name == REFUND)
+}
+
+/// The stock, if it is kept.
+pub fn stock(record: &Record) -> Option<&Phase> {
+    record.phases.as_ref()?.kept.iter().find(|kept| kept.name == STOCK)
+}
 
 /// What a handler does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +117,7 @@ pub struct Protocol {
     operation: Operation,
     schedule: Schedule,
     keys_live: Duration,
+    change: Change,
     records: Vec<Record>,
     numbers: FxHashMap<String, Id>,
 }
@@ -120,6 +160,7 @@ impl Protocol {
             operation,
             schedule,
             keys_live,
+            change: setting.change,
             records: Vec::new(),
             numbers: FxHashMap::default(),
         })
@@ -173,31 +214,43 @@ impl Protocol {
     }
 
     /// What the handler of a worker that last saw `base` does in this place.
-    pub fn todo(&self, base: Id, place: u8, now: u8, inserted: bool) -> Todo {
+    pub fn todo(&self, base: Id, place: u8, now: u8, is_new: bool) -> Todo {
         let Some(phases) = &self.record(base).phases else { return Todo::Mismatch };
-        let refused = phases.kept.get(1).is_some_and(|stock| stock.result.as_deref() == Some("0"));
-        let name = match place {
-            0 if inserted => "fraud",
-            2 if !refused => return Todo::Answer(1),
-            3 => return Todo::Answer(2),
-            place => NAMES[usize::from(place)],
+        let refused = stock(self.record(base)).is_some_and(|stock| stock.result.as_deref() == Some("0"));
+        let names = self.change.names(is_new);
+        let is_reordered = names[0] == STOCK;
+        // As the engine does: it must have come to all that is kept.
+        let answer =
+            |number| if phases.kept.len() > place.into() { Todo::Mismatch } else { Todo::Answer(number) };
+        let name = match (names.get(usize::from(place)), refused) {
+            (Some(&REFUND), false) | (None, false) => return answer(1),
+            (Some(&CHARGE), true) if is_reordered => return answer(4),
+            (None, true) if names.contains(&REFUND) => return answer(2),
+            (None, true) => return answer(3),
+            (Some(name), _) => *name,
         };
-        let call = if place == 0 { 0 } else { 1 };
-        let keys_live = if place == 1 { Duration::ZERO } else { self.keys_live };
+        let (call, is_commit) = (call_of(name), name == STOCK);
+        let keys_live = if is_commit { Duration::ZERO } else { self.keys_live };
         match phases.next(place.into(), name, keys_live, at(now)) {
             Next::Kept(_) => Todo::GoOn,
             Next::Mismatch => Todo::Mismatch,
             Next::Noted(result) => Todo::Noted(result.parse().unwrap_or_default()),
-            Next::Call | Next::Ask { .. } if place == 1 => Todo::Commit,
+            Next::Call | Next::Ask { .. } if is_commit => Todo::Commit,
             Next::Call => Todo::Call(call),
             Next::Ask { .. } => Todo::Ask(call),
         }
     }
 
     /// The current record takes the result of a phase. That of a commit counts only if its worker still runs the record.
-    pub fn keep(&mut self, world: &World, base: Id, place: u8, result: u8, now: u8) -> Kept {
+    pub fn keep(
+        &mut self,
+        world: &World,
+        (base, is_new): (Id, bool),
+        (place, result): (u8, u8),
+        now: u8,
+    ) -> Kept {
         let Some(current) = self.current(world) else { return Kept::Left };
-        let phase = steps::phase(NAMES[usize::from(place)], result.to_string(), at(now));
+        let phase = steps::phase(self.change.name(is_new, place), result.to_string(), at(now));
         let worker = self.record(base).clone();
         match steps::keep(&current, &worker, place.into(), &phase, [0; 16].into(), at(now)) {
             (own, Ok(next)) => Kept::Taken(self.number(next), own),
@@ -232,10 +285,19 @@ impl Protocol {
     /// The provider reports a call. As an error: whether the record contradicts it.
     pub fn note(&mut self, world: &World, call: u8, result: u8, now: u8) -> Result<Id, bool> {
         let current = self.current(world).ok_or(true)?;
-        let phase = steps::phase(NAMES[usize::from(call) * 2], result.to_string(), at(now));
+        let phase = steps::phase(Self::name_of(world, call), result.to_string(), at(now));
         match steps::note(&current, &phase, [0; 16].into(), at(now)) {
             Ok(next) => Ok(self.number(next)),
             Err(error) => Err(error == NotTaken::Differs),
+        }
+    }
+
+    /// The name under which the provider has executed this call.
+    fn name_of(world: &World, call: u8) -> &'static str {
+        match call {
+            0 if world.calls[0].renamed => RENAMED,
+            0 => CHARGE,
+            _ => REFUND,
         }
     }
 
@@ -246,7 +308,7 @@ impl Protocol {
             (State::BetweenWorkers { .. }, _) => Learned::NotResumed,
             (_, Some(call)) if world.calls[usize::from(call)].effects > 0 => {
                 let effects = world.calls[usize::from(call)].effects.to_string();
-                Learned::Phase(steps::phase(NAMES[usize::from(call) * 2], effects, at(now)))
+                Learned::Phase(steps::phase(Self::name_of(world, call), effects, at(now)))
             }
             _ => Learned::NotFound,
         };

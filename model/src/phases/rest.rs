@@ -27,13 +27,18 @@ pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Optio
     for worker in 0..MAX_WORKERS {
         let state = world.workers[worker];
         if let Some((call, _)) = state.sent {
-            world.execute(call, setting.keys_live, setting.webhook);
+            world.execute(
+                call,
+                setting.change.renames(state.is_new, call),
+                setting.keys_live,
+                setting.webhook,
+            );
         }
         world.workers[worker].sent = None;
         if let Some(deferred) = state.deferred {
             let written = match deferred {
                 Deferred::Phase(place, result) => {
-                    match protocol.keep(&world, state.base, place, result, world.now) {
+                    match protocol.keep(&world, (state.base, state.is_new), (place, result), world.now) {
                         Kept::Taken(id, _) => Some(id),
                         Kept::Known(_) => None,
                         Kept::Left => {
@@ -111,13 +116,13 @@ fn run(setting: &Setting, protocol: &mut Protocol, world: &mut World, mut base: 
                 result = Some(world.calls[usize::from(call)].effects);
             }
             Todo::Call(call) | Todo::Ask(call) => {
-                world.execute(call, setting.keys_live, false);
+                world.execute(call, false, setting.keys_live, false);
                 result = Some(world.calls[usize::from(call)].effects);
             }
         }
         if let Some(result) = result {
             let before = *world;
-            match protocol.keep(world, base, place, result, world.now) {
+            match protocol.keep(world, (base, false), (place, result), world.now) {
                 Kept::Taken(id, true) => {
                     base = id;
                     world.write(id);

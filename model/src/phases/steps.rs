@@ -3,8 +3,8 @@
 use lambda_idempotency::record::{Record, State};
 
 use super::{
-    Setting, Violation,
-    protocol::{ARRIVES, Id, Kept, OWN_LEASE, Protocol, Todo, is_escalated},
+    Change, Setting, Violation,
+    protocol::{ARRIVES, Id, Kept, OWN_LEASE, Protocol, Todo, is_escalated, stock},
     world::{At, Backup, CALLS, Deferred, Ending, Late, MAX_WORKERS, World},
 };
 
@@ -12,7 +12,7 @@ use super::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     Tick,
-    Begins(usize),
+    Begins(usize, bool),
     Crashes(usize),
     GoesOn(usize),
     Calls(usize),
@@ -62,15 +62,16 @@ pub fn successors(setting: &Setting, protocol: &mut Protocol, world: &World, nex
 }
 
 impl Steps<'_> {
-    fn add(&mut self, action: Action, after: World) {
-        let violation = check(self.protocol, &self.before, &after);
-        self.next.push((action, after, violation));
+    fn with(&mut self, action: Action, change: impl FnOnce(&mut World)) {
+        self.judge(action, None, change);
     }
 
-    fn with(&mut self, action: Action, change: impl FnOnce(&mut World)) {
+    /// The same, if it violates this property by itself.
+    fn judge(&mut self, action: Action, violation: Option<Violation>, change: impl FnOnce(&mut World)) {
         let mut after = self.before;
         change(&mut after);
-        self.add(action, after);
+        let violation = violation.or_else(|| check(self.protocol, &self.before, &after));
+        self.next.push((action, after, violation));
     }
 
     fn worker(&mut self, worker: usize) {
@@ -80,13 +81,14 @@ impl Steps<'_> {
             && self.before.now <= sent + ARRIVES
         {
             let (keys_live, reports) = (self.setting.keys_live, self.setting.webhook);
+            let renamed = self.setting.change.renames(state.is_new, call);
             self.with(Action::Arrives(worker), |after| {
                 after.workers[worker].sent = None;
-                after.execute(call, keys_live, reports);
+                after.execute(call, renamed, keys_live, reports);
             });
         }
         if let Some(deferred) = state.deferred {
-            self.deliver(worker, state.base, deferred);
+            self.deliver(worker, deferred);
         }
         match state.at {
             At::Idle => return self.begin(worker),
@@ -107,20 +109,24 @@ impl Steps<'_> {
             let before = self.before;
             let number = u8::try_from(worker).unwrap_or(u8::MAX);
             let Some(id) = self.protocol.begins(&before, number, before.now + clock) else { continue };
-            self.with(Action::Begins(worker), |after| {
-                after.write(id);
-                let state = &mut after.workers[worker];
-                (state.at, state.base, state.clock) = (At::Phase(0), id, clock);
-                state.until = after.now + OWN_LEASE;
-            });
+            let versions: &[bool] =
+                if self.setting.change == Change::None { &[false] } else { &[false, true] };
+            for is_new in versions {
+                self.with(Action::Begins(worker, *is_new), |after| {
+                    after.write(id);
+                    let state = &mut after.workers[worker];
+                    (state.at, state.base, state.clock) = (At::Phase(0), id, clock);
+                    (state.is_new, state.until) = (*is_new, after.now + OWN_LEASE);
+                });
+            }
         }
     }
 
     fn phase(&mut self, worker: usize, place: u8, now: u8) {
         let state = self.before.workers[worker];
-        let inserted = self.setting.inserted && worker + 1 == usize::from(self.setting.workers);
+        let inserted = self.setting.change == Change::Inserted && state.is_new;
         let ends = |ending| move |after: &mut World| after.workers[worker].at = At::Ended(ending);
-        match self.protocol.todo(state.base, place, now, inserted) {
+        match self.protocol.todo(state.base, place, now, state.is_new) {
             Todo::GoOn => {
                 self.with(Action::GoesOn(worker), |after| after.workers[worker].at = At::Phase(place + 1));
             }
@@ -178,8 +184,9 @@ impl Steps<'_> {
 
     fn call(&mut self, worker: usize, place: u8, call: u8) {
         let (keys_live, reports) = (self.setting.keys_live, self.setting.webhook);
+        let renamed = self.setting.change.renames(self.before.workers[worker].is_new, call);
         self.with(Action::Calls(worker), |after| {
-            after.execute(call, keys_live, reports);
+            after.execute(call, renamed, keys_live, reports);
             after.workers[worker].at = At::Result(place, after.calls[usize::from(call)].effects);
         });
         self.with(Action::IsRefused(worker), |after| after.workers[worker].at = At::Ended(Ending::Outside));
@@ -196,7 +203,8 @@ impl Steps<'_> {
 
     fn keep(&mut self, worker: usize, place: u8, result: u8, now: u8) {
         let (before, base) = (self.before, self.before.workers[worker].base);
-        let kept = self.protocol.keep(&before, base, place, result, now);
+        let by = (base, before.workers[worker].is_new);
+        let kept = self.protocol.keep(&before, by, (place, result), now);
         self.with(Action::Keeps(worker), |after| {
             let state = &mut after.workers[worker];
             state.at = At::Ended(Ending::Outside);
@@ -232,12 +240,13 @@ impl Steps<'_> {
 
     /// A commit counts only if its worker still runs the record.
     fn commit(&mut self, worker: usize, place: u8, now: u8) {
-        let (before, base) = (self.before, self.before.workers[worker].base);
+        let before = self.before;
+        let by = (before.workers[worker].base, before.workers[worker].is_new);
         let ends = |after: &mut World| after.workers[worker].at = At::Ended(Ending::Outside);
         // The result is 1 if the stock is taken, and 0 if it is refused.
         for result in [1, 0] {
             let action = if result == 1 { Action::Commits(worker) } else { Action::CommitsRefused(worker) };
-            let Kept::Taken(id, true) = self.protocol.keep(&before, base, place, result, now) else {
+            let Kept::Taken(id, true) = self.protocol.keep(&before, by, (place, result), now) else {
                 self.with(action, ends);
                 continue;
             };
@@ -259,7 +268,8 @@ impl Steps<'_> {
     fn report(&mut self, worker: usize, ending: Ending, now: u8) {
         let (before, base) = (self.before, self.before.workers[worker].base);
         let written = self.protocol.report(&before, base, ending, now);
-        self.with(Action::Reports(worker), |after| {
+        let violation = self.over_result(base, ending, written);
+        self.judge(Action::Reports(worker), violation, |after| {
             if let Some(id) = written {
                 after.write(id);
             }
@@ -274,12 +284,23 @@ impl Steps<'_> {
         }
     }
 
-    fn deliver(&mut self, worker: usize, base: Id, deferred: Deferred) {
+    /// Whether the record had the result of the call that made it unknown.
+    fn over_result(&self, base: Id, ending: Ending, written: Option<Id>) -> Option<Violation> {
+        let kept = |id: Id| self.protocol.record(id).phases.as_ref().map_or(0, |phases| phases.kept.len());
+        let is_unknown = |id: Id| matches!(self.protocol.record(id).state, State::Unknown { .. });
+        let (before, after) = (self.before.record?, written?);
+        let is_over = ending == Ending::Unknown && kept(before) > kept(base);
+        (is_over && !is_unknown(before) && is_unknown(after)).then_some(Violation::UnknownOverResult)
+    }
+
+    fn deliver(&mut self, worker: usize, deferred: Deferred) {
         let before = self.before;
-        let mut alarm = false;
+        let base = before.workers[worker].base;
+        let by = (base, before.workers[worker].is_new);
+        let (mut alarm, mut violation) = (false, None);
         let written = match deferred {
             Deferred::Phase(place, result) => {
-                match self.protocol.keep(&before, base, place, result, before.now) {
+                match self.protocol.keep(&before, by, (place, result), before.now) {
                     Kept::Taken(id, _) => Some(id),
                     Kept::Known(_) => None,
                     Kept::Left => {
@@ -288,9 +309,13 @@ impl Steps<'_> {
                     }
                 }
             }
-            Deferred::Ended(ending) => self.protocol.report(&before, base, ending, before.now),
+            Deferred::Ended(ending) => {
+                let written = self.protocol.report(&before, base, ending, before.now);
+                violation = self.over_result(base, ending, written);
+                written
+            }
         };
-        self.with(Action::Delivers(worker), |after| {
+        self.judge(Action::Delivers(worker), violation, |after| {
             if let Some(id) = written {
                 after.write(id);
             }
@@ -397,13 +422,16 @@ pub fn check(protocol: &Protocol, before: &World, after: &World) -> Option<Viola
         return Some(Violation::LostPhase);
     }
     let State::Completed { answer, .. } = &record.state else {
-        let stock = record.phases.as_ref().and_then(|phases| phases.kept.get(1));
-        let taken = stock.is_some_and(|stock| stock.result.as_deref() == Some("1"));
+        let taken = stock(record).is_some_and(|stock| stock.result.as_deref() == Some("1"));
         return (after.rows != u8::from(taken)).then_some(Violation::Rows);
     };
     let what = (after.calls.map(|call| call.effects), after.rows);
-    let ordered = answer.head.status() == Some(201);
-    let is_true = if ordered { what == ([1, 0], 1) } else { what == ([1, 1], 0) };
+    let is_true = match answer.body_length() {
+        1 => what == ([1, 0], 1),
+        2 => what == ([1, 1], 0),
+        3 => what == ([1, 0], 0),
+        _ => what == ([0, 0], 0),
+    };
     (!is_true).then_some(Violation::FalseAnswer)
 }
 

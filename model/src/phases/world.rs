@@ -53,6 +53,8 @@ pub struct Worker {
     pub base: Id,
     /// By how many ticks its clock is ahead.
     pub clock: u8,
+    /// Whether it is of the new version.
+    pub is_new: bool,
     /// Until when it may call, by true time.
     pub until: u8,
     /// A request to the provider that is on its way: which call, and since when.
@@ -68,6 +70,8 @@ pub struct Call {
     pub effects: u8,
     /// When it was executed last, under its key.
     pub since: u8,
+    /// Whether that was the key of the new version, which has another name for it.
+    pub renamed: bool,
     /// Whether that is still to be reported.
     pub webhook: bool,
 }
@@ -106,14 +110,15 @@ pub struct World {
 }
 
 impl World {
-    const IDLE: Worker = Worker { at: At::Idle, base: 0, clock: 0, until: 0, sent: None, deferred: None };
+    const IDLE: Worker =
+        Worker { at: At::Idle, base: 0, clock: 0, is_new: false, until: 0, sent: None, deferred: None };
 
     pub const START: Self = Self {
         now: 1,
         record: None,
         late: None,
         workers: [Self::IDLE; MAX_WORKERS],
-        calls: [Call { effects: 0, since: 0, webhook: false }; CALLS],
+        calls: [Call { effects: 0, since: 0, renamed: false, webhook: false }; CALLS],
         rows: 0,
         alarm: false,
         backup: None,
@@ -126,11 +131,11 @@ impl World {
     }
 
     /// The provider executes a call, unless it has done so under the same key, and remembers it.
-    pub fn execute(&mut self, call: u8, keys_live: u8, reports: bool) {
+    pub fn execute(&mut self, call: u8, renamed: bool, keys_live: u8, reports: bool) {
         let now = self.now;
         let call = &mut self.calls[usize::from(call)];
-        if call.effects == 0 || call.since + keys_live <= now {
-            *call = Call { effects: call.effects + 1, since: now, webhook: reports };
+        if call.effects == 0 || call.renamed != renamed || call.since + keys_live <= now {
+            *call = Call { effects: call.effects + 1, since: now, renamed, webhook: reports };
         }
     }
 
@@ -139,7 +144,7 @@ impl World {
         let worker = &mut self.workers[worker];
         (worker.at, worker.clock, worker.until) = (At::Over, 0, 0);
         if worker.deferred.is_none() {
-            worker.base = 0;
+            (worker.base, worker.is_new) = (0, worker.is_new && worker.sent.is_some());
         }
     }
 }
