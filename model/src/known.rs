@@ -37,6 +37,7 @@ const APART: (u8, &str) = (11, "the order of two transactions is not looked at")
 const FROZEN: (u8, &str) = (12, "nothing is taken back behind an answer");
 const PUT_OFF: (u8, &str) = (13, "a provider that asks for patience is never asked again");
 const NOT_LOOKING: (u8, &str) = (14, "a handler sends after its lease");
+const TOLD_TWICE: (u8, &str) = (14, "two effects that only the provider reports");
 
 /// All of them.
 pub static KNOWN: &[Known] = &[
@@ -90,6 +91,7 @@ pub static KNOWN: &[Known] = &[
     known(FROZEN, "functions", "NotTakenBack", &["environments that end"]),
     known(PUT_OFF, "functions", "PutOff", &["a provider that asks for patience"]),
     known(NOT_LOOKING, "functions", "TwoEffects", &["handlers that do not look"]),
+    known(TOLD_TWICE, "functions", "SilentDouble", &["effects that only the provider knows"]),
 ];
 
 impl Known {

@@ -10,6 +10,7 @@ pub mod mutations;
 pub mod phases;
 pub mod plain;
 pub mod protocol;
+pub mod records;
 pub mod report;
 pub mod rest;
 pub mod world;

@@ -15,7 +15,7 @@ use model::{
     accepted::{self, Accepted},
     config::Config,
     explore::{self, Space, Story},
-    functions::{self, explore::Findings, scenario::Scenario, scenarios::SCENARIOS},
+    functions::{self, explore::Findings, scenario::Scenario},
     known::Known,
     phases::{Phases, Setting},
     plain::Plain,
@@ -91,13 +91,13 @@ fn tell_known(known: &[(&Known, Story)]) {
 fn all_functions(mut arguments: impl Iterator<Item = String>) -> Result<ExitCode, Box<dyn Error>> {
     let name = arguments.next().unwrap_or_default();
     let limit = arguments.next().map_or(Ok(EXECUTIONS), |limit| limit.parse())?;
-    let is_exact = SCENARIOS.iter().any(|scenario| scenario.name == name);
+    let is_exact = functions::all().any(|scenario| scenario.name == name);
     let is_wanted =
         |scenario: &&Scenario| if is_exact { scenario.name == name } else { scenario.name.contains(&name) };
-    let wanted: Vec<_> = SCENARIOS.iter().filter(is_wanted).collect();
+    let wanted: Vec<_> = functions::all().filter(is_wanted).collect();
     if wanted.is_empty() {
         eprintln!("no scenario has {name:?} in its name; these are all:");
-        SCENARIOS.iter().for_each(|scenario| eprintln!("  {}", scenario.name));
+        functions::all().for_each(|scenario| eprintln!("  {}", scenario.name));
         return Ok(ExitCode::from(2));
     }
     let mut code = ExitCode::SUCCESS;

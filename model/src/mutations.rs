@@ -108,7 +108,7 @@ mod tests {
     use std::{collections::BTreeSet, path::PathBuf};
 
     use super::*;
-    use crate::{accepted, config::Config, functions::scenarios::SCENARIOS, phases::Setting};
+    use crate::{accepted, config::Config, functions, phases::Setting};
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -152,7 +152,7 @@ mod tests {
                     assert!(of_accepted.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
                 }
                 Finder::Functions { functions, falls } => {
-                    assert!(SCENARIOS.iter().any(|known| known.name == functions), "{rule}: {functions}");
+                    assert!(functions::all().any(|known| known.name == functions), "{rule}: {functions}");
                     assert!(of_functions.contains(&format!("Self::{falls} =>")), "{rule}: {falls}");
                 }
                 Finder::Test { test } => assert!(exists(&test), "{rule}: {test}"),

@@ -4,48 +4,30 @@ use std::{error::Error, time::Duration};
 
 use lambda_idempotency::{
     Operation,
-    fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{
-            self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe,
-            Schedule, WorkerReport,
-        },
+    internal::steps::{
+        self, Asked, Asks, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe, Schedule,
+        WorkerReport,
     },
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
-    record::{AnswerKind, Evidence, Record, Revision, State, Work},
+    record::{Evidence, Record, Revision, State},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
 
 use crate::{
     config::Config,
+    records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule, tick},
     report::{Found, Report},
 };
 
-/// The number of a record. Revision and notes are left out.
-pub type Id = u32;
+pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE};
 
-/// One tick: as long as clocks may be apart.
-const TICK: Duration = Duration::from_secs(300);
-/// How long a lease lasts, with its grace.
-pub const LEASE: u8 = 2;
-/// How long a worker may act by its own lease, which is the lease without its grace.
-pub const OWN_LEASE: u8 = 1;
-/// How long "not found" waits: as long as a request can be on its way, and clocks be apart.
-pub const GRACE: u8 = 2;
-/// How long a request can be on its way.
-pub const ARRIVES: u8 = 1;
 /// How long the provider remembers a key, from the beginning of the execution.
 pub const WINDOW: u8 = 4;
 /// How long a settled record is kept.
 const RETENTION: u8 = 4;
 const MAX_QUESTIONS: u32 = 2;
-
-const NO_REVISION: [u8; 16] = [0; 16];
-const OTHER_REVISION: [u8; 16] = [1; 16];
 
 /// A step, with all that decides its result besides the current record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -129,9 +111,8 @@ pub struct Protocol {
     not_found: NotFound,
     schedule: Schedule,
     may_run_again: bool,
-    records: Vec<Record>,
+    records: Records,
     facts: Vec<Facts>,
-    numbers: FxHashMap<String, Id>,
     known: FxHashMap<(Option<Id>, u8, Event), Next>,
 }
 
@@ -152,41 +133,22 @@ impl Protocol {
         if config.transactional {
             operation = operation.effects_in_transaction();
         }
-        let key = RecordKey::new(
-            Tenant::parse("model")?,
-            OperationName::parse("model")?,
-            IdempotencyKey::parse("key")?,
-        );
-        let content = Content::new("POST", "/", b"");
-        let request = ReservationRequest {
-            key,
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
-            answer_kind: AnswerKind::Http,
-            attempt: [0; 16].into(),
-            lease_until: Timestamp::MAX,
-            retention: TICK * RETENTION.into(),
-            may_begin: true,
-            resume_within: None,
-            transactional: config.transactional,
-            work: Work::Now,
-            origin: None,
-        };
-        let backoff = Backoff { first: TICK, factor: 1, max: TICK };
+        let (retention, transactional) = (TICK * RETENTION.into(), config.transactional);
+        let request = ReservationRequest { retention, transactional, ..request()? };
         Ok(Self {
             request,
             operation,
-            not_found: NotFound { grace: TICK * GRACE.into(), releases: true },
-            schedule: Schedule { backoff, max_questions: MAX_QUESTIONS, ..Schedule::default() },
+            not_found: not_found(),
+            schedule: schedule(MAX_QUESTIONS),
             may_run_again: config.may_run_again,
-            records: Vec::new(),
+            records: Records::default(),
             facts: Vec::new(),
-            numbers: FxHashMap::default(),
             known: FxHashMap::default(),
         })
     }
 
     pub fn record(&self, id: Id) -> &Record {
-        &self.records[id as usize]
+        self.records.get(id)
     }
 
     pub fn facts(&self, id: Id) -> &Facts {
@@ -194,7 +156,7 @@ impl Protocol {
     }
 
     pub fn records(&self) -> &[Record] {
-        &self.records
+        self.records.all()
     }
 
     /// Whether the record's question is due.
@@ -312,17 +274,9 @@ impl Protocol {
 
     fn number(&mut self, next: impl Into<Record>) -> Id {
         let mut record = next.into();
-        record.revision = NO_REVISION.into();
         record.attempts = record.attempts.min(2);
-        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
-        let text = format!("{record:?}");
-        if let Some(id) = self.numbers.get(&text) {
-            return *id;
-        }
-        let id = Id::try_from(self.records.len()).expect("fewer than four billion records");
-        self.facts.push(facts(&record));
-        self.records.push(record);
-        self.numbers.insert(text, id);
+        let id = self.records.number(record);
+        self.facts.extend(self.records.all()[self.facts.len()..].iter().map(facts));
         id
     }
 }
@@ -380,17 +334,4 @@ fn facts(record: &Record) -> Facts {
         not_begun: record.is_not_begun(),
         is_first: record.attempts == 1,
     }
-}
-
-const fn start() -> u64 {
-    1_000_000_000
-}
-
-fn at(tick: u8) -> Timestamp {
-    Timestamp::from_millis(start()).plus(TICK * tick.into())
-}
-
-fn tick(at: Timestamp) -> u8 {
-    let ticks = at.as_millis().saturating_sub(start()) / 300_000;
-    u8::try_from(ticks).unwrap_or(u8::MAX)
 }

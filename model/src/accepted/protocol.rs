@@ -4,18 +4,13 @@ use std::{error::Error, time::Duration};
 
 use lambda_idempotency::{
     Operation,
-    fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{
-            self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, NotTaken, Overtaken,
-            ReservationRequest, Safe, Schedule, Transition, WorkerReport,
-        },
+    internal::steps::{
+        self, Asked, Asks, Ended, Fate, Learned, NotTaken, Overtaken, ReservationRequest, Safe, Schedule,
+        Transition, WorkerReport,
     },
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
-    record::{AnswerKind, BodyId, Record, Revision, State, Work},
+    record::{BodyId, Record, Revision, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -26,27 +21,15 @@ use super::{
     steps::Action,
     world::{Ending, Finding, With, World},
 };
+use crate::records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule};
 
-/// The number of a record. Revision and notes are left out.
-pub type Id = u32;
+pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE, tick};
 
-/// One tick: as long as clocks may be apart.
-const TICK: Duration = Duration::from_secs(300);
-/// How long a lease lasts, with its grace, and how much of it a worker uses.
-pub const LEASE: u8 = 2;
-pub const OWN_LEASE: u8 = 1;
-/// How long a request can be on its way.
-pub const ARRIVES: u8 = 1;
-/// How long "not found" waits.
-const GRACE: u8 = 2;
 /// How long the provider remembers a key, from the beginning of the execution.
 pub const WINDOW: u8 = 4;
 /// How long an interrupted record waits for a worker.
 const WITHIN: u8 = 3;
 const MAX_QUESTIONS: u32 = 2;
-
-const NO_REVISION: [u8; 16] = [0; 16];
-const OTHER_REVISION: [u8; 16] = [1; 16];
 
 /// The number of the first worker. Those before it are clients.
 const WORKERS: u8 = 100;
@@ -131,23 +114,13 @@ pub struct Protocol {
     claim: Duration,
     max_attempts: u32,
     may_run_again: bool,
-    records: Vec<Record>,
+    records: Records,
     facts: Vec<Facts>,
-    numbers: FxHashMap<String, Id>,
     known: FxHashMap<(Option<Id>, u8, Event), Next>,
     /// Whether its handler publishes, and the numbers of the messages that commit with a step.
     publishes: bool,
     published: FxHashMap<(Option<Id>, u8, Event), u8>,
     numbered: u8,
-}
-
-pub fn at(tick: u8) -> Timestamp {
-    Timestamp::from_secs(1_000_000).plus(TICK * tick.into())
-}
-
-/// The tick of a time.
-pub fn tick(time: Timestamp) -> u8 {
-    u8::try_from(time.since(at(0)).as_secs() / TICK.as_secs()).unwrap_or(u8::MAX)
 }
 
 /// The request of a life.
@@ -157,11 +130,6 @@ fn request_of(life: u8) -> BodyId {
 
 impl Protocol {
     pub fn new(setting: &Setting) -> Result<Self, Box<dyn Error>> {
-        let key = RecordKey::new(
-            Tenant::parse("model")?,
-            OperationName::parse("model")?,
-            IdempotencyKey::parse("key")?,
-        );
         let (claim, retention) = (TICK * setting.claim.into(), TICK * setting.retention.into());
         let mut operation = Operation::new("model")
             .asynchronous(claim)
@@ -177,31 +145,21 @@ impl Protocol {
             Handler::RunsAgain => operation.on_lease_expiry(OnLeaseExpiry::RunAgain),
             Handler::Resumes => operation.on_lease_expiry(OnLeaseExpiry::Resume(within)),
         };
-        let content = Content::new("POST", "/", b"");
         let request = ReservationRequest {
-            key,
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
-            answer_kind: AnswerKind::Http,
-            attempt: [0; 16].into(),
-            lease_until: Timestamp::MAX,
             retention,
-            may_begin: true,
             transactional: setting.handler == Handler::Commits,
             resume_within: (setting.handler == Handler::Resumes).then_some(within),
-            work: Work::Now,
-            origin: None,
+            ..request()?
         };
-        let backoff = Backoff { first: TICK, factor: 1, max: TICK };
         Ok(Self {
             request,
             operation,
-            schedule: Schedule { backoff, max_questions: MAX_QUESTIONS, ..Schedule::default() },
+            schedule: schedule(MAX_QUESTIONS),
             claim,
             max_attempts: setting.max_attempts,
             may_run_again: setting.handler == Handler::RunsAgain,
-            records: Vec::new(),
+            records: Records::default(),
             facts: Vec::new(),
-            numbers: FxHashMap::default(),
             known: FxHashMap::default(),
             publishes: setting.messages,
             published: FxHashMap::default(),
@@ -210,7 +168,7 @@ impl Protocol {
     }
 
     pub fn record(&self, id: Id) -> &Record {
-        &self.records[id as usize]
+        self.records.get(id)
     }
 
     pub fn facts(&self, id: Id) -> &Facts {
@@ -218,7 +176,7 @@ impl Protocol {
     }
 
     pub fn records(&self) -> &[Record] {
-        &self.records
+        self.records.all()
     }
 
     /// Whether a worker needs the request of this life.
@@ -351,8 +309,8 @@ impl Protocol {
     }
 
     fn asked<'a>(&'a self, seen: &'a Record, why: Asks, at: Timestamp) -> Asked<'a> {
-        let not_found = NotFound { grace: TICK * GRACE.into(), releases: true };
-        Asked { seen, why, at, operation: Some(&self.operation), not_found, schedule: &self.schedule }
+        let (operation, not_found) = (Some(&self.operation), not_found());
+        Asked { seen, why, at, operation, not_found, schedule: &self.schedule }
     }
 
     fn begin(&mut self, current: Option<&Record>, work: Work, number: u8, now: Timestamp) -> Next {
@@ -411,21 +369,11 @@ impl Protocol {
 
     fn number(&mut self, next: impl Into<Record>) -> Id {
         let mut record = next.into();
-        record.revision = NO_REVISION.into();
-        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
         if let State::Unknown { asked, .. } = &mut record.state {
             *asked = (*asked).min(MAX_QUESTIONS + 1);
         }
-        // When a phase was kept is not in the debug form.
-        let phases = record.phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
-        let text = format!("{record:?} {:?}", phases.map(|phase| phase.at).collect::<Vec<_>>());
-        if let Some(id) = self.numbers.get(&text) {
-            return *id;
-        }
-        let id = Id::try_from(self.records.len()).unwrap_or(Id::MAX);
-        self.facts.push(facts(&record));
-        self.records.push(record);
-        self.numbers.insert(text, id);
+        let id = self.records.number(record);
+        self.facts.extend(self.records.all()[self.facts.len()..].iter().map(facts));
         id
     }
 }

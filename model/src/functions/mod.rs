@@ -16,6 +16,7 @@ mod clock;
 mod consumer;
 pub mod execution;
 pub mod explore;
+mod harsh;
 pub mod input;
 mod ledger;
 mod outbox;
@@ -33,9 +34,16 @@ pub mod state;
 mod story;
 pub mod universe;
 
+use self::{harsh::HARSH, scenario::Scenario, scenarios::SCENARIOS};
+
+/// All scenarios.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().chain(&HARSH)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{explore::explore, scenarios::SCENARIOS};
+    use super::{explore::explore, *};
     use crate::known::Known;
 
     /// How many executions of each scenario a test runs.
@@ -46,7 +54,7 @@ mod tests {
 
     #[test]
     fn no_property_falls_in_the_first_executions_of_any_scenario() {
-        for scenario in &SCENARIOS {
+        for scenario in all() {
             let mut found = explore(scenario, 1, FIRST, &mut |_, _| {});
             if found.violation.is_none()
                 && !Known::missing("functions", scenario.name, &found.known).is_empty()

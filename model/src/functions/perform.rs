@@ -141,7 +141,7 @@ impl Universe {
         }
         self.shelf_mut(key).effects.push(process);
         self.does();
-        if self.shelf(key).effects.len() > 1 {
+        if self.shelf(key).effects.len() > 1 && self.scenario.promises_one_effect() {
             self.violate(Violation::TwoEffects);
         }
         if self.shelf(key).is_abandoned() {

@@ -146,6 +146,9 @@ pub async fn request(machine: Machine, deadline: Deadline) {
         ReserveOutcome::Owned(owned) => {
             machine.universe.lock().begins(machine.process, THE_KEY, owned.execution().attempt());
             let (report, answer) = handle(&machine, owned.execution()).await;
+            if scenario.unheard {
+                return;
+            }
             let finished = executor.finish(owned, report).await;
             of_finished(finished, answer)
         }

@@ -91,6 +91,7 @@ pub enum Violation {
     BuriedUntried,
     PutOff,
     NeverResumed,
+    SilentDouble,
 }
 
 impl fmt::Display for Violation {
@@ -146,6 +147,7 @@ impl fmt::Display for Violation {
             Self::BuriedUntried => "a message is a dead letter only if it is refused, or after all its tries",
             Self::PutOff => "an unknown outcome is asked about, or escalated, within its greatest age",
             Self::NeverResumed => "what waits between workers is resumed by a retry that meets no fault",
+            Self::SilentDouble => "two effects that the provider reports are with operators",
             Self::RequestLeft => "at rest, the accepted request of what is settled is gone",
         })
     }

@@ -83,8 +83,13 @@ impl Universe {
             return Some(Violation::NeverExecuted);
         }
         let waits = |record: &Record| matches!(record.state, State::BetweenWorkers { .. });
-        if in_calm && self.can_be_done() && self.scenario.accepts.is_none() && record.is_some_and(waits) {
+        let remembers =
+            matches!(self.scenario.guarded, Guarded::Resumed(1..)) && self.scenario.accepts.is_none();
+        if in_calm && self.can_be_done() && remembers && record.is_some_and(waits) {
             return Some(Violation::NeverResumed);
+        }
+        if self.scenario.webhook && effects.len() > 1 && !visible {
+            return Some(Violation::SilentDouble);
         }
         let kept = shelf.answer();
         let has_effect = kept.is_some_and(kept_effect);

@@ -102,6 +102,8 @@ pub struct Scenario {
     pub versions: Versions,
     /// Whether handlers ask whether their lease is over before they send a request. No guide shows one that does.
     pub looks: bool,
+    /// Whether each worker dies once its effect is executed, without a fault.
+    pub unheard: bool,
     /// Whether requests go through the guard of HTTP. What is accepted always does.
     pub by_http: bool,
     /// For how many seconds after the first request a key may begin an execution, if keys have an age.
@@ -151,6 +153,11 @@ impl Scenario {
     /// Whether the effect is the provider's.
     pub const fn is_by_provider(&self) -> bool {
         matches!(self.guarded, Guarded::Reserved | Guarded::Resumed(_))
+    }
+
+    /// Whether it is promised that an operation has one effect: a handler that runs without a guard looks at its lease.
+    pub const fn promises_one_effect(&self) -> bool {
+        self.looks || self.by_http
     }
 
     /// How many keys there are.

@@ -2,41 +2,27 @@
 
 use std::{error::Error, time::Duration};
 
-use lambda_idempotency::{
-    Operation,
-    fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{
-            self, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken, ReservationRequest,
-            Safe, Schedule, WorkerReport,
-        },
-    },
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    operation::OnLeaseExpiry,
-    record::{AnswerKind, Phase, Record, State, Work},
-    time::Timestamp,
-};
-use rustc_hash::FxHashMap;
-
 use super::{
     Change, Setting,
     steps::Action,
     world::{CALLS, Ending, World},
 };
+use crate::records::{Records, TICK, at, not_found, request, schedule};
+use lambda_idempotency::{
+    Operation,
+    internal::steps::{
+        self, Asked, Asks, Ended, Fate, Learned, Next, NotTaken, ReservationRequest, Safe, Schedule,
+        WorkerReport,
+    },
+    operation::OnLeaseExpiry,
+    record::{Phase, Record, State},
+    time::Timestamp,
+};
 
-/// The number of a record. Revision and notes are left out.
-pub type Id = u32;
+pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE};
 
-const TICK: Duration = Duration::from_secs(300);
-/// How long a lease lasts, with its grace, and how much of it a worker uses.
-pub const LEASE: u8 = 2;
-pub const OWN_LEASE: u8 = 1;
-/// How long a request can be on its way.
-pub const ARRIVES: u8 = 1;
 /// How long the record waits for a retry.
 const WITHIN: u8 = 3;
-const GRACE: u8 = 2;
 /// How long "not found" is proof.
 const WINDOW: u8 = 20;
 
@@ -118,78 +104,40 @@ pub struct Protocol {
     schedule: Schedule,
     keys_live: Duration,
     change: Change,
-    records: Vec<Record>,
-    numbers: FxHashMap<String, Id>,
-}
-
-pub fn at(tick: u8) -> Timestamp {
-    Timestamp::from_secs(1_000_000).plus(TICK * tick.into())
+    records: Records,
 }
 
 impl Protocol {
     pub fn new(setting: &Setting) -> Result<Self, Box<dyn Error>> {
-        let key = RecordKey::new(
-            Tenant::parse("model")?,
-            OperationName::parse("model")?,
-            IdempotencyKey::parse("key")?,
-        );
-        let content = Content::new("POST", "/", b"");
         let within = TICK * WITHIN.into();
-        let request = ReservationRequest {
-            key,
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
-            answer_kind: AnswerKind::Http,
-            attempt: [0; 16].into(),
-            lease_until: Timestamp::MAX,
-            retention: TICK * 100,
-            may_begin: true,
-            resume_within: Some(within),
-            transactional: false,
-            work: Work::Now,
-            origin: None,
-        };
+        let request = ReservationRequest { resume_within: Some(within), ..request()? };
         let operation = Operation::new("model")
             .lease(TICK * OWN_LEASE.into())
             .not_found_within(TICK * WINDOW.into())
             .on_lease_expiry(OnLeaseExpiry::Resume(within));
-        let backoff = Backoff { first: TICK, factor: 1, max: TICK };
-        let schedule = Schedule { backoff, max_questions: 4, ..Schedule::default() };
         let keys_live = TICK * setting.keys_live.into();
         Ok(Self {
             request,
             operation,
-            schedule,
+            schedule: schedule(4),
             keys_live,
             change: setting.change,
-            records: Vec::new(),
-            numbers: FxHashMap::default(),
+            records: Records::default(),
         })
     }
 
     pub fn record(&self, id: Id) -> &Record {
-        &self.records[id as usize]
+        self.records.get(id)
     }
 
     pub fn records(&self) -> &[Record] {
-        &self.records
+        self.records.all()
     }
 
     fn number(&mut self, next: impl Into<Record>) -> Id {
         let mut record = next.into();
-        record.revision = [0; 16].into();
         record.attempts = record.attempts.min(2);
-        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
-        // Results are not in the debug form.
-        let result = |phase: &Phase| format!("{:?} {:?}", phase.result, phase.at);
-        let phases = record.phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
-        let text = format!("{record:?} {:?}", phases.map(result).collect::<Vec<_>>());
-        if let Some(id) = self.numbers.get(&text) {
-            return *id;
-        }
-        let id = Id::try_from(self.records.len()).unwrap_or(Id::MAX);
-        self.records.push(record);
-        self.numbers.insert(text, id);
-        id
+        self.records.number(record)
     }
 
     fn current(&self, world: &World) -> Option<Record> {
@@ -317,7 +265,7 @@ impl Protocol {
             why: Asks::IfDue,
             at: at(now),
             operation: Some(&self.operation),
-            not_found: NotFound { grace: TICK * GRACE.into(), releases: true },
+            not_found: not_found(),
             schedule: &self.schedule,
         };
         let next = asked.next(&seen, &learned, [0; 16].into(), at(now)).ok()?;

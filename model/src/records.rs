@@ -1,0 +1,108 @@
+//! What the worlds share: time in ticks, the request of their key, and records that are known by a number.
+
+use std::{error::Error, time::Duration};
+
+use lambda_idempotency::{
+    fingerprint::{Content, FingerprintRule},
+    internal::{
+        Fingerprints,
+        steps::{Backoff, NotFound, ReservationRequest, Schedule},
+    },
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::{AnswerKind, Phase, Record, Work},
+    time::Timestamp,
+};
+use rustc_hash::FxHashMap;
+
+/// The number of a record. Revision and notes are left out.
+pub type Id = u32;
+
+/// One tick: as long as clocks may be apart.
+pub const TICK: Duration = Duration::from_secs(300);
+/// How long a lease lasts, with its grace.
+pub const LEASE: u8 = 2;
+/// How long a worker may act by its own lease, which is the lease without its grace.
+pub const OWN_LEASE: u8 = 1;
+/// How long "not found" waits: as long as a request can be on its way, and clocks be apart.
+const GRACE: u8 = 2;
+/// How long a request can be on its way.
+pub const ARRIVES: u8 = 1;
+
+pub const NO_REVISION: [u8; 16] = [0; 16];
+pub const OTHER_REVISION: [u8; 16] = [1; 16];
+
+pub fn at(tick: u8) -> Timestamp {
+    Timestamp::from_secs(1_000_000).plus(TICK * tick.into())
+}
+
+/// The tick of a time.
+pub fn tick(time: Timestamp) -> u8 {
+    u8::try_from(time.since(at(0)).as_secs() / TICK.as_secs()).unwrap_or(u8::MAX)
+}
+
+/// The request of the only key, whose operation is executed at once.
+///
+/// # Errors
+/// Never: the names are valid.
+pub fn request() -> Result<ReservationRequest, Box<dyn Error>> {
+    let (tenant, name) = (Tenant::parse("model")?, OperationName::parse("model")?);
+    let content = Content::new("POST", "/", b"");
+    Ok(ReservationRequest {
+        key: RecordKey::new(tenant, name, IdempotencyKey::parse("key")?),
+        fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+        answer_kind: AnswerKind::Http,
+        attempt: [0; 16].into(),
+        lease_until: Timestamp::MAX,
+        retention: TICK * 100,
+        may_begin: true,
+        resume_within: None,
+        transactional: false,
+        work: Work::Now,
+        origin: None,
+    })
+}
+
+/// A question each tick, at most so many.
+pub fn schedule(max_questions: u32) -> Schedule {
+    let backoff = Backoff { first: TICK, factor: 1, max: TICK };
+    Schedule { backoff, max_questions, ..Schedule::default() }
+}
+
+pub fn not_found() -> NotFound {
+    NotFound { grace: TICK * GRACE.into(), releases: true }
+}
+
+/// Records, each of which is computed once.
+#[derive(Default)]
+pub struct Records {
+    all: Vec<Record>,
+    numbers: FxHashMap<String, Id>,
+}
+
+impl Records {
+    /// The number of this record.
+    pub fn number(&mut self, mut record: Record) -> Id {
+        record.revision = NO_REVISION.into();
+        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
+        // What was kept of a phase is not in the debug form.
+        let kept = |phase: &Phase| format!("{:?} {:?}", phase.result, phase.at);
+        let phases = record.phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
+        let text = format!("{record:?} {:?}", phases.map(kept).collect::<Vec<_>>());
+        if let Some(id) = self.numbers.get(&text) {
+            return *id;
+        }
+        let id = Id::try_from(self.all.len()).expect("fewer than four billion records");
+        self.all.push(record);
+        self.numbers.insert(text, id);
+        id
+    }
+
+    pub fn get(&self, id: Id) -> &Record {
+        &self.all[id as usize]
+    }
+
+    /// All of them, in their order.
+    pub fn all(&self) -> &[Record] {
+        &self.all
+    }
+}
