@@ -90,7 +90,12 @@ pub static KNOWN: &[Known] = &[
     known(APART, "functions", "DeliveredOutOfOrder", &["messages that are seen late"]),
     known(FROZEN, "functions", "NotTakenBack", &["environments that end"]),
     known(PUT_OFF, "functions", "PutOff", &["a provider that asks for patience"]),
-    known(NOT_LOOKING, "functions", "TwoEffects", &["handlers that do not look"]),
+    known(
+        NOT_LOOKING,
+        "functions",
+        "TwoEffects",
+        &["handlers that do not look", "consumers that do not look"],
+    ),
     known(TOLD_TWICE, "functions", "SilentDouble", &["effects that only the provider knows"]),
 ];
 

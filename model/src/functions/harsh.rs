@@ -6,7 +6,7 @@ use super::{
 };
 
 /// All of them.
-pub static HARSH: [Scenario; 12] = [
+pub static HARSH: [Scenario; 13] = [
     // A client that retries while its first request waits before its insert. Meanwhile its key has become too old to begin.
     Scenario {
         name: "keys with an age",
@@ -40,6 +40,15 @@ pub static HARSH: [Scenario; 12] = [
         looks: false,
         by_http: true,
         requests: &[Deadline::None, Deadline::After(1_000)],
+        faults: Faults { freezes: true, ..NO_FAULTS },
+        ..PLAIN
+    },
+    // The same, for the function of a queue's messages.
+    Scenario {
+        name: "consumers that do not look",
+        looks: false,
+        requests: &[],
+        input: Some(Input { keys: &[0], batch: 1, ..INPUT }),
         faults: Faults { freezes: true, ..NO_FAULTS },
         ..PLAIN
     },

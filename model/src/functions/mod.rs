@@ -50,7 +50,7 @@ mod tests {
     const FIRST: u64 = 3_000;
 
     /// By how many of them what is known is found.
-    const KNOWN_BY: u64 = 10_000;
+    const KNOWN_BY: u64 = 20_000;
 
     #[test]
     fn no_property_falls_in_the_first_executions_of_any_scenario() {

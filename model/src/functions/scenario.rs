@@ -157,7 +157,7 @@ impl Scenario {
 
     /// Whether it is promised that an operation has one effect: a handler that runs without a guard looks at its lease.
     pub const fn promises_one_effect(&self) -> bool {
-        self.looks || self.by_http
+        self.looks || self.by_http || self.input.is_some()
     }
 
     /// How many keys there are.
