@@ -1,7 +1,5 @@
 //! A record in print.
 
-use std::borrow::Cow;
-
 use comfy_table::Cell;
 use lambda_idempotency::{
     key::RecordKey,
@@ -145,7 +143,7 @@ impl From<&Phase> for PhaseJson {
         Self {
             name: phase.name.clone(),
             at: iso(phase.at),
-            result_digest: phase.digest().map(Cow::into_owned),
+            result_digest: phase.digest().map(str::to_owned),
             references: phase.references.iter().map(named).collect(),
         }
     }
@@ -316,7 +314,6 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
             }
             fields.extend(answer_fields(answer));
         }
-        _ => {}
     }
     fields.extend(phase_fields(record, now));
     fields.extend(record.last_failure.iter().map(|why| ("last failure", cell(why))));
@@ -436,6 +433,5 @@ const fn head(head: &Head) -> Option<&'static str> {
         Head::Payload => Some("payload"),
         Head::Refusal => Some("refusal"),
         Head::Abandoned => Some("abandoned"),
-        _ => Some("other"),
     }
 }

@@ -5,12 +5,9 @@ use std::{error::Error, time::Duration};
 use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{
-            self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe,
-            Schedule, WorkerReport,
-        },
+    internal::steps::{
+        self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe,
+        Schedule, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
@@ -160,12 +157,13 @@ impl Protocol {
         let content = Content::new("POST", "/", b"");
         let request = ReservationRequest {
             key,
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * RETENTION.into(),
             may_begin: true,
+            may_run_again: config.may_run_again,
             resume_within: None,
             transactional: config.transactional,
             work: Work::Now,
@@ -226,7 +224,7 @@ impl Protocol {
                     lease_until: now.plus(TICK * LEASE.into()),
                     ..self.request.clone()
                 };
-                return match steps::decide(current, &request, revision, now, &self.operation) {
+                return match steps::decide(current, &request, revision, now) {
                     Ok(next) => {
                         let mut record = Record::from(next);
                         if record.attempts == 1 {

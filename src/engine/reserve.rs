@@ -256,12 +256,13 @@ impl Executor {
             lease_until: operation.lease_until(times.ends.map(|ends| ends.wall), now),
             retention: operation.retain,
             may_begin: request.may_begin,
+            may_run_again: operation.may_run_again(),
             transactional: operation.transactional,
             resume_within: operation.resume_within(),
             work: request.work,
             origin: request.origin.clone(),
         };
-        decide(current, &reservation, revision, now, operation).map_err(|found| {
+        decide(current, &reservation, revision, now).map_err(|found| {
             let ended = current.and_then(|current| match found {
                 Found::DeadWorker => current.expire(revision, now),
                 Found::Abandoned => current.abandon(revision, now),

@@ -178,7 +178,7 @@ impl Guard {
     fn fingerprints(&self, body: &[u8]) -> Fingerprints {
         let operation = self.executor.operation();
         let content = Content::new(METHOD, "", body).json();
-        Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
+        content.fingerprints(operation.name().as_str(), &operation.rule, &operation.former_rules)
     }
 
     /// What the caller of a function gets that did not run.

@@ -138,7 +138,7 @@ pub(crate) fn read(key: RecordKey, request: BodyId, kept: &Bytes) -> Option<Requ
         headers.append(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
     }
     let digest: [u8; 32] = hex::decode(&read.fingerprint).ok()?.try_into().ok()?;
-    let fingerprints = Fingerprints::kept(Fingerprint::new(read.fingerprint_rule, digest));
+    let fingerprints = Fingerprints::new(Fingerprint::new(read.fingerprint_rule, digest), Vec::new());
     let mut built = Request::new(kept.slice(end + 1..));
     *built.method_mut() = Method::try_from(&*read.method).ok()?;
     *built.uri_mut() = Uri::try_from(&*read.uri).ok()?;

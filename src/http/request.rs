@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
-    fingerprint::{Content, Fingerprints},
+    fingerprint::Content,
     key::{RecordKey, Scope, refusal::KeyRefusal},
     record::{AnswerKind, Work},
     time::Timestamp,
@@ -110,7 +110,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         body: body.as_ref(),
     };
     let name = operation.name();
-    let fingerprints = Fingerprints::of(name.as_str(), &content, &operation.rule, &operation.former_rules);
+    let fingerprints = content.fingerprints(name.as_str(), &operation.rule, &operation.former_rules);
     let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();

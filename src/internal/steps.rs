@@ -11,13 +11,10 @@ pub use crate::{
         learned::{Asked, Asks, Learned, NotFound, questions},
         schedule::Schedule,
     },
-    record::{
-        decide::{Found, ReservationRequest, decide},
-        phase::Next,
-        report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport},
-        resume::NotTaken,
-        transition::Transition,
-    },
+};
+pub use protocol::record::{
+    Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, ReservationRequest, Safe, Transition, WorkerReport,
+    decide,
 };
 
 /// A heartbeat of this execution.
@@ -78,7 +75,7 @@ pub fn hold(current: &Record, revision: Revision, now: Timestamp) -> Option<Tran
 
 /// A phase of this result.
 pub fn phase(name: &str, result: String, now: Timestamp) -> Phase {
-    Phase::new(name.to_owned(), Some(result), now)
+    crate::record::phase_of(name.to_owned(), Some(result), now)
 }
 
 /// A worker keeps the result of its `place`-th phase. Whether it still runs the record.

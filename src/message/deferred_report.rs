@@ -149,8 +149,8 @@ mod tests {
     use crate::{
         message::Message,
         record::{
-            AnswerKind, Encoding, Evidence, Head, KeptAnswer, Phase, ReservationRequest, Revision,
-            tests::{RETAIN, answer, reservation},
+            AnswerKind, Encoding, Evidence, Head, KeptAnswer, ReservationRequest, Revision, phase_of,
+            tests::{Mint, RETAIN, answer, reservation},
         },
         time::Timestamp,
     };
@@ -176,7 +176,7 @@ mod tests {
     fn every_report_comes_out_of_its_message_as_it_went_in() {
         let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
         let fresh = Record::reserve(&resumes, Revision::mint(), NOW);
-        let phase = |name: &str| Phase::new(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
+        let phase = |name: &str| phase_of(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
         let noted = Record::from(fresh.note(&phase("refund"), Revision::mint(), NOW).unwrap());
         let kept = Record::from(noted.keep(&noted, 0, &phase("charge"), Revision::mint(), NOW).unwrap());
         let seen = Record { reported: Some(Evidence::Effect), ..kept };

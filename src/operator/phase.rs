@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 
 use super::error::{CorrectionError, PhaseCorrectionError};
 use crate::{
-    record::{NotTaken, Phase, Phases, Record, Revision, SettleError, State, Transition},
+    record::{NotTaken, Phase, Phases, Record, Revision, SettleError, State, Transition, phase_of},
     time::Timestamp,
 };
 
@@ -18,7 +18,7 @@ pub(super) fn executed(
 ) -> Result<Transition, CorrectionError> {
     let open = open(seen, name, revision, now)?;
     serde_json::from_str::<IgnoredAny>(result).map_err(|_| PhaseCorrectionError::NotJson)?;
-    let phase = Phase::new(name.to_owned(), Some(result.to_owned()), now);
+    let phase = phase_of(name.to_owned(), Some(result.to_owned()), now);
     let next = open.note(&phase, revision, now).map_err(|not_taken| match not_taken {
         NotTaken::Known => PhaseCorrectionError::Known,
         NotTaken::Differs => PhaseCorrectionError::Differs,

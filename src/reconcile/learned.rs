@@ -392,8 +392,8 @@ mod tests {
     use crate::{
         backoff::Backoff,
         record::{
-            Head, ReservationRequest,
-            tests::{answer, reservation, reservation_for},
+            Head, ReservationRequest, phase_of,
+            tests::{Mint, Reports, answer, reservation, reservation_for},
         },
         time_budget::CLOCK_SKEW,
     };
@@ -840,7 +840,7 @@ mod tests {
         let within = Some(GRACE);
         let resumes = ReservationRequest { resume_within: within, lease_until: START, ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), START);
-        let charge = Phase::new("charge".to_owned(), Some("7".to_owned()), START);
+        let charge = phase_of("charge".to_owned(), Some("7".to_owned()), START);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
         let unknown = kept.mark_unknown(&kept, Revision::mint(), START).unwrap().into();
         let between = kept.expire(Revision::mint(), START).unwrap().into();
@@ -866,7 +866,7 @@ mod tests {
     #[test]
     fn a_finding_about_a_phase_says_what_the_next_retry_does() {
         let [_, _, unknown] = with_phases();
-        let ship = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+        let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
         let noted = next(&unknown, &unknown, Asks::IfDue, &ship).unwrap();
         assert_eq!(noted.state.name(), "between_workers");
         assert_eq!(noted.phases.unwrap().noted.len(), 1);
@@ -895,7 +895,7 @@ mod tests {
                 let anew = next(open, open, Asks::Anew, &denied).unwrap();
                 assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
             }
-            let ship = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+            let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
             let noted = next(open, open, Asks::Anew, &ship).unwrap();
             assert_eq!((noted.state.name(), noted.phases.as_ref().unwrap().noted.len()), ("unknown", 1));
             // Also if it is noted already.

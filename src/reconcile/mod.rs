@@ -155,7 +155,7 @@ pub(crate) mod tests {
         queue::{MemoryQueue, WorkError, tests::Silent},
         record::{
             Ended, KeptAnswer, ReservationRequest, Revision,
-            tests::{RETAIN, answer, reservation},
+            tests::{Mint, RETAIN, Reports, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
         time::Timestamp,

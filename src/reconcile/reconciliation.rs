@@ -24,7 +24,7 @@ use crate::{
     message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{KeptAnswer, Phase, Record, Safe, State},
+    record::{KeptAnswer, Record, Safe, State, phase_of},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
@@ -378,7 +378,7 @@ impl Reconciliation {
             Ok(Finding::ExecutedWith(answer, writes)) => (answer, writes),
             Ok(Finding::PhaseExecuted { phase, result }) => {
                 let result = serde_json::from_str::<IgnoredAny>(&result).is_ok().then_some(result);
-                return Err(Learned::Phase(Phase::new(phase, result, self.now())));
+                return Err(Learned::Phase(phase_of(phase, result, self.now())));
             }
             Ok(Finding::NotExecuted) => return Err(Learned::NotExecuted),
             Ok(Finding::NotFound) => return Err(Learned::NotFound),

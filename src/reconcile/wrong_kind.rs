@@ -50,7 +50,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        record::{Answer, Revision, tests::reservation},
+        record::{
+            Answer, Revision,
+            tests::{Mint, reservation},
+        },
         time::Timestamp,
     };
 

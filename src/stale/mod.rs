@@ -212,7 +212,10 @@ mod tests {
     use super::*;
     use crate::{
         queue::{MemoryQueue, tests::Silent},
-        record::{Revision, tests::reservation},
+        record::{
+            Revision,
+            tests::{Mint, reservation},
+        },
         store::{Companion, OutboxMessage, Store, memory::MemoryStore},
         time_budget::{DELIVERY_GRACE, SEND_TIMEOUT},
         world::ManualWorld,

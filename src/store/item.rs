@@ -56,7 +56,7 @@ use crate::{
     key::{RecordKey, Tenant},
     record::{
         Accepted, AnswerKind, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase,
-        Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause,
+        Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause, phase_of,
     },
     time::Timestamp,
 };
@@ -210,14 +210,15 @@ impl From<&Phase> for ItemPhase {
     fn from(Phase { name, result, at, references }: &Phase) -> Self {
         let named = |reference: &Reference| (reference.provider().to_owned(), reference.id().to_owned());
         let references = references.iter().map(named).collect();
-        Self { name: name.clone(), result: result.clone(), at: *at, references }
+        let result = result.as_ref().map(|result| result.text().to_owned());
+        Self { name: name.clone(), result, at: *at, references }
     }
 }
 
 impl From<ItemPhase> for Phase {
     fn from(ItemPhase { name, result, at, references }: ItemPhase) -> Self {
         let references = references.into_iter().filter_map(|(provider, id)| Reference::new(provider, id));
-        Self { references: references.collect(), ..Self::new(name, result, at) }
+        Self { references: references.collect(), ..phase_of(name, result, at) }
     }
 }
 
@@ -492,7 +493,7 @@ mod tests {
     use super::*;
     use crate::record::{
         ReservationRequest,
-        tests::{accepted, answer, reservation},
+        tests::{Mint, Reports, accepted, answer, reservation},
     };
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
@@ -507,7 +508,7 @@ mod tests {
     fn resumed() -> Record {
         let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(1)), ..reservation("k") };
         let resumed = Record::reserve(&resumes, Revision::mint(), NOW);
-        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        let charge = phase_of("charge".into(), Some("1".into()), NOW);
         resumed.keep(&resumed, 0, &charge, Revision::mint(), NOW).unwrap().into()
     }
 

@@ -5,12 +5,9 @@ use std::{error::Error, time::Duration};
 use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{
-            self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, NotTaken, Overtaken,
-            ReservationRequest, Safe, Schedule, Transition, WorkerReport,
-        },
+    internal::steps::{
+        self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, NotTaken, Overtaken, ReservationRequest,
+        Safe, Schedule, Transition, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
@@ -180,12 +177,13 @@ impl Protocol {
         let content = Content::new("POST", "/", b"");
         let request = ReservationRequest {
             key,
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention,
             may_begin: true,
+            may_run_again: setting.handler == Handler::RunsAgain,
             transactional: setting.handler == Handler::Commits,
             resume_within: (setting.handler == Handler::Resumes).then_some(within),
             work: Work::Now,
@@ -365,7 +363,7 @@ impl Protocol {
         // The write that accepts gives the request its id.
         let revision: Revision = [number; 16].into();
         // As the engine does: it ends what must be ended first.
-        let ended = match steps::decide(current, &request, revision, now, &self.operation) {
+        let ended = match steps::decide(current, &request, revision, now) {
             Ok(next) => return Next::Begins(self.number(next)),
             Err(steps::Found::DeadWorker) => current.and_then(|dead| steps::expire(dead, revision, now)),
             Err(steps::Found::Abandoned) => current.and_then(|over| steps::abandon(over, revision, now)),

@@ -7,8 +7,8 @@ use lambda_idempotency::{
     engine::{CallError, PhaseError},
     fingerprint::{Content, FingerprintRule},
     internal::{
-        Computed, Executor, Fingerprints, FinishOutcome, Replay, Report, Request, ReserveOutcome,
-        SingleTransactionOutcome, Stale,
+        Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome, SingleTransactionOutcome,
+        Stale,
     },
     operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
@@ -73,7 +73,7 @@ impl Machine {
         };
         Request {
             key: record_key(THE_KEY),
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
             may_begin: !matches!(late, Deadline::Later(_)),
             may_have_begun: false,

@@ -5,12 +5,9 @@ use std::{error::Error, time::Duration};
 use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{
-            self, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken, ReservationRequest,
-            Safe, Schedule, WorkerReport,
-        },
+    internal::steps::{
+        self, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken, ReservationRequest, Safe,
+        Schedule, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
@@ -97,12 +94,13 @@ impl Protocol {
         let within = TICK * WITHIN.into();
         let request = ReservationRequest {
             key,
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * 100,
             may_begin: true,
+            may_run_again: false,
             resume_within: Some(within),
             transactional: false,
             work: Work::Now,
@@ -168,14 +166,17 @@ impl Protocol {
         let may_begin = current.as_ref().is_none_or(|current| current.expired(at(now)))
             || matches!(current.as_ref()?.state, State::FailedRetryable { .. });
         let request = ReservationRequest { may_begin, ..request };
-        let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now), &self.operation);
+        let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now));
         next.ok().map(|next| self.number(next))
     }
 
     /// What the handler of a worker that last saw `base` does in this place.
     pub fn todo(&self, base: Id, place: u8, now: u8, inserted: bool) -> Todo {
         let Some(phases) = &self.record(base).phases else { return Todo::Mismatch };
-        let refused = phases.kept.get(1).is_some_and(|stock| stock.result.as_deref() == Some("0"));
+        let refused = phases
+            .kept
+            .get(1)
+            .is_some_and(|stock| stock.result.as_ref().is_some_and(|result| result.text() == "0"));
         let name = match place {
             0 if inserted => "fraud",
             2 if !refused => return Todo::Answer(1),

@@ -398,7 +398,8 @@ pub fn check(protocol: &Protocol, before: &World, after: &World) -> Option<Viola
     }
     let State::Completed { answer, .. } = &record.state else {
         let stock = record.phases.as_ref().and_then(|phases| phases.kept.get(1));
-        let taken = stock.is_some_and(|stock| stock.result.as_deref() == Some("1"));
+        let taken =
+            stock.is_some_and(|stock| stock.result.as_ref().is_some_and(|result| result.text() == "1"));
         return (after.rows != u8::from(taken)).then_some(Violation::Rows);
     };
     let what = (after.calls.map(|call| call.effects), after.rows);

@@ -10,7 +10,7 @@ use crate::{
     domain::DomainWrite,
     engine::{Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied, commit::with_writes},
     json::{self, JsonError},
-    record::{Next, NotTaken, Phase, Record},
+    record::{Next, NotTaken, Phase, Record, phase_of},
     telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
@@ -191,7 +191,7 @@ impl Opened<'_> {
         let (worker, place, is_call) = (record.clone(), self.place, with.is_none());
         let with = with.unwrap_or_default();
         let references = self.phasing.references();
-        let phase = Phase::new(self.name.to_owned(), result, engine.world.now());
+        let phase = phase_of(self.name.to_owned(), result, engine.world.now());
         let phase = Phase { references, ..phase };
         let started = engine.world.instant();
         let budget = TimeBudget::at(started, self.execution.ends_at());

@@ -10,7 +10,7 @@ use std::future::pending;
 use super::*;
 use crate::{
     message::Message,
-    record::{Next, Phase, Phases, State},
+    record::{Next, Phase, Phases, State, phase_of},
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 
@@ -103,7 +103,7 @@ async fn assert_interrupted(store: &Faulty, ended: FinishOutcome) {
 }
 
 fn phase(name: &str, result: Option<&str>) -> Phase {
-    Phase::new(name.to_owned(), result.map(str::to_owned), NOW)
+    phase_of(name.to_owned(), result.map(str::to_owned), NOW)
 }
 
 /// Others report this result of a phase.

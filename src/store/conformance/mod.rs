@@ -330,7 +330,7 @@ fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
 
 fn fingerprints(key: &str) -> Fingerprints {
     let content = Content::new("POST", "/", key.as_bytes());
-    Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[])
+    content.fingerprints("conformance", &FingerprintRule::new(), &[])
 }
 
 fn pending(tenant: &str, key: &str) -> Record {

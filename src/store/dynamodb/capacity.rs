@@ -60,8 +60,8 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, KeptAnswer, KeptBody, ReservationRequest, Revision,
-            tests::{answer, reservation},
+            Encoding, Head, KeptAnswer, KeptBody, ReservationRequest, Revision, phase_of,
+            tests::{Mint, Reports, answer, reservation},
         },
         store::dynamodb::{Attributes, to_item},
         time::Timestamp,
@@ -111,7 +111,7 @@ mod tests {
         let resumes = ReservationRequest { resume_within: Some(day), retention: day, ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for (place, name) in ["charge", "shipment-with-a-long-name", "refund"].into_iter().enumerate() {
-            let phase = Phase::new(name.into(), Some("1".repeat(600)), NOW);
+            let phase = phase_of(name.into(), Some("1".repeat(600)), NOW);
             record = record.keep(&record, place, &phase, Revision::mint(), NOW).unwrap().into();
         }
         let completed = |answer| record.complete(&record, Revision::mint(), answer, NOW).unwrap();

@@ -1,6 +1,7 @@
 //! What ends an execution between two phases.
 
 use super::*;
+use crate::record::tests::Mint;
 
 #[tokio::test]
 async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {

@@ -1,6 +1,7 @@
 //! What others report of a phase, and what is lost on the way.
 
 use super::*;
+use crate::record::tests::Mint;
 
 #[tokio::test]
 async fn another_result_of_a_kept_phase_is_escalated() {

@@ -12,7 +12,6 @@ use crate::time::Timestamp;
 
 /// What was accepted, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Accepted {
     /// The body item with the request. Each acceptance has another one, so that deleting it late never deletes the next one's.
     pub request: BodyId,

@@ -16,18 +16,18 @@ pub enum NotTaken {
 
 impl Record {
     /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
-    pub(crate) fn is_resumed(&self) -> bool {
+    pub fn is_resumed(&self) -> bool {
         self.phases.as_ref().is_some_and(Phases::has_any)
     }
 
     /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
-    pub(crate) fn names(&self, reference: &Reference) -> bool {
+    pub fn names(&self, reference: &Reference) -> bool {
         let phases = self.phases.iter().flat_map(|phases| &phases.kept);
         phases.flat_map(|phase| &phase.references).any(|known| known == reference)
     }
 
     /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
-    pub(crate) fn is_run_by(&self, worker: &Self) -> bool {
+    pub fn is_run_by(&self, worker: &Self) -> bool {
         self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })
     }
 
@@ -50,7 +50,7 @@ impl Record {
     }
 
     /// Whether a phase is noted with another result. What its handler got itself counts.
-    pub(crate) fn has_noted_otherwise(&self, phase: &Phase) -> bool {
+    pub fn has_noted_otherwise(&self, phase: &Phase) -> bool {
         let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
         noted.any(|noted| noted.name == phase.name && noted.differs(phase))
     }
@@ -89,7 +89,7 @@ impl Record {
     ///
     /// # Errors
     /// If the record does not take it.
-    pub(crate) fn keep(
+    pub fn keep(
         &self,
         worker: &Self,
         place: usize,
@@ -128,12 +128,7 @@ impl Record {
     ///
     /// # Errors
     /// If the record does not take it.
-    pub(crate) fn note(
-        &self,
-        phase: &Phase,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Result<Transition, NotTaken> {
+    pub fn note(&self, phase: &Phase, revision: Revision, now: Timestamp) -> Result<Transition, NotTaken> {
         let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
         match phases.find(&phase.name) {
             Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
@@ -157,19 +152,19 @@ impl Record {
 
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it. Nothing else
     /// lets a retry resume what is held.
-    pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let phases = Phases { begun: None, ..self.phases.clone()? };
         Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
     /// An operator lets a retry resume it, for as long again as its operation allows.
-    pub(crate) fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::BetweenWorkers { .. } = self.state else { return None };
         self.waits_again(self.phases.clone()?, revision, now)
     }
 
     /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it.
-    pub(crate) fn not_resumed(&self, revision: Revision) -> Option<Transition> {
+    pub fn not_resumed(&self, revision: Revision) -> Option<Transition> {
         let State::BetweenWorkers { since, .. } = self.state else { return None };
         let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
         Some(Transition::to(Self { revision, state, ..self.clone() }))
@@ -196,8 +191,8 @@ mod tests {
 
     use super::*;
     use crate::record::{
-        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, ReservationRequest, Safe,
-        SettleError, SettledBy, Verdict, WorkerReport,
+        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, PhaseResult,
+        ReservationRequest, Safe, SettleError, SettledBy, Verdict, WorkerReport,
         report::tests::{name, table},
         tests::{answer, reservation},
     };
@@ -216,7 +211,11 @@ mod tests {
     }
 
     fn phase(name: &str, result: &str) -> Phase {
-        Phase::new(name.to_owned(), Some(result.to_owned()), NOW)
+        // For a test, the same for the members in each order.
+        let mut canonical: Vec<_> = result.chars().collect();
+        canonical.sort_unstable();
+        let canonical: String = canonical.into_iter().collect();
+        Phase::new(name.to_owned(), Some(PhaseResult::new(result.to_owned(), &canonical)), NOW)
     }
 
     fn charged() -> Record {
@@ -399,7 +398,7 @@ mod tests {
             let phases = next.phases.as_ref().unwrap();
             assert_eq!(
                 (&phases.kept[0].result, phases.begun),
-                (&Some("7".to_owned()), begun.phases.as_ref().unwrap().begun)
+                (&Some(PhaseResult::new("7".to_owned(), "7")), begun.phases.as_ref().unwrap().begun)
             );
             assert_eq!(next.state, begun.state);
             assert_eq!(next.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));

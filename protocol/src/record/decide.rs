@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{AnswerKind, AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause, Work};
-use crate::{fingerprint::Fingerprints, key::RecordKey, operation::Operation, time::Timestamp};
+use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
 /// A caller's request to execute an operation.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub struct ReservationRequest {
     pub retention: Duration,
     /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
+    /// Whether an execution may begin again, from its beginning, if its worker is dead.
+    pub may_run_again: bool,
     /// Whether all effects of the execution are in the transaction that completes it.
     pub transactional: bool,
     /// How long after its last recovery point the record waits for a retry, if the operation resumes.
@@ -75,7 +77,6 @@ pub fn decide(
     reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
-    operation: &Operation,
 ) -> Result<Transition, Found> {
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
         return match reservation.work {
@@ -128,7 +129,7 @@ pub fn decide(
     let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
     let is_over = existing.attempts_are_over();
     let may_run_again = !is_over
-        && operation.may_run_again()
+        && reservation.may_run_again
         && reservation.may_begin
         && existing.reported != Some(Evidence::Effect)
         && existing.phases.is_none();
@@ -164,26 +165,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        operation::OnLeaseExpiry,
-        record::{
-            AttemptId, Phase,
-            tests::{accepted, answer, reservation, reservation_for},
-        },
+    use crate::record::{
+        AttemptId, Phase, PhaseResult,
+        tests::{accepted, answer, reservation, reservation_for},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(1_000_000);
 
-    fn operation() -> Operation {
-        Operation::new("pay")
+    /// A retry of an operation that may, or may not, run again if its worker is dead.
+    fn retry(may_run_again: bool) -> ReservationRequest {
+        ReservationRequest { may_run_again, ..reservation("k") }
     }
 
     /// Interrupted behind a phase.
     fn between_workers() -> Record {
         let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), NOW);
-        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        let charge = Phase::new("charge".into(), Some(PhaseResult::new("1".into(), "1")), NOW);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), NOW).unwrap().into();
         kept.release(kept.attempt, Revision::mint(), NOW).unwrap().into()
     }
@@ -206,14 +205,12 @@ mod tests {
     #[test]
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
-            let decision =
-                decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
         // Also once the lease has expired.
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let decision =
-            decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
+        let decision = decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER);
         assert_eq!(decision, Err(Found::Mismatch));
     }
 
@@ -221,7 +218,7 @@ mod tests {
     fn a_function_and_a_request_are_never_one() {
         let of_function = ReservationRequest { answer_kind: AnswerKind::Function, ..reservation("k") };
         for record in in_each_state() {
-            let decision = decide(Some(&record), &of_function, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &of_function, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
     }
@@ -231,8 +228,7 @@ mod tests {
     fn a_settled_record_past_its_time_is_absent_whatever_was_asked() {
         for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
             for reservation in [reservation("k"), reservation_for("k", "other")] {
-                let Ok(next) = decide(Some(&record), &reservation, Revision::mint(), LATER, &operation())
-                else {
+                let Ok(next) = decide(Some(&record), &reservation, Revision::mint(), LATER) else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
                 assert_eq!((next.attempts, next.created_at, next.began_at), (1, LATER, LATER));
@@ -246,7 +242,7 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
         let (reservation, revision) = (reservation("k"), Revision::mint());
-        let Ok(next) = decide(Some(&released), &reservation, revision, NOW, &operation()) else {
+        let Ok(next) = decide(Some(&released), &reservation, revision, NOW) else {
             panic!("not taken over");
         };
         assert_eq!((next.attempt, next.attempts, next.revision), (reservation.attempt, 2, revision));
@@ -256,15 +252,13 @@ mod tests {
     #[test]
     fn a_lease_that_is_over_is_treated_as_the_operation_chose() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let after = |lease_expired| operation().on_lease_expiry(lease_expired);
-        let unknown = after(OnLeaseExpiry::Unknown);
-        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER, &unknown);
+        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER);
         assert_eq!(decision, Err(Found::DeadWorker));
-        let (reservation, operation) = (reservation("k"), after(OnLeaseExpiry::RunAgain));
+        let reservation = retry(true);
         // Whether this caller finds the dead worker, or the stale function did before.
         let found_stale = record.expire(Revision::mint(), LATER).unwrap();
         for record in [&record, &found_stale] {
-            let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
+            let decision = decide(Some(record), &reservation, Revision::mint(), LATER);
             let Ok(next) = decision else { panic!("not taken over: {decision:?}") };
             assert_eq!(next.attempt, reservation.attempt);
         }
@@ -276,7 +270,7 @@ mod tests {
         let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
         let dead = Record::reserve(&resumes, Revision::mint(), NOW);
         let begins = |record: &Record| {
-            decide(Some(record), &resumes, Revision::mint(), LATER, &operation()).map(|next| next.attempts)
+            decide(Some(record), &resumes, Revision::mint(), LATER).map(|next| next.attempts)
         };
         assert_eq!(begins(&dead), Ok(2));
         for reported in Evidence::EACH.iter().copied() {
@@ -292,9 +286,8 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let State::InProgress { lease_until } = record.state else { panic!("not in progress") };
         let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
-            let operation = operation().on_lease_expiry(choice);
-            let at = |now| decide(Some(&record), &reservation("k"), Revision::mint(), now, &operation);
+        for may_run_again in [false, true] {
+            let at = |now| decide(Some(&record), &retry(may_run_again), Revision::mint(), now);
             assert_eq!(at(just_before), Err(Found::InFlight));
             assert_ne!(at(lease_until), Err(Found::InFlight));
         }
@@ -302,11 +295,11 @@ mod tests {
 
     #[test]
     fn every_record_that_is_to_be_written_has_the_fresh_revision() {
-        for (choice, expected) in [(OnLeaseExpiry::Unknown, 2), (OnLeaseExpiry::RunAgain, 3)] {
-            let (operation, mut written) = (operation().on_lease_expiry(choice), 0);
+        for (may_run_again, expected) in [(false, 2), (true, 3)] {
+            let mut written = 0;
             for record in in_each_state() {
                 let revision = Revision::mint();
-                if let Ok(next) = decide(Some(&record), &reservation("k"), revision, LATER, &operation) {
+                if let Ok(next) = decide(Some(&record), &retry(may_run_again), revision, LATER) {
                     assert_eq!(next.revision, revision, "{}", record.state.name());
                     written += 1;
                 }
@@ -320,7 +313,7 @@ mod tests {
     fn a_rule_that_this_version_does_not_know_is_no_mismatch() {
         let mut record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
-        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW, &operation());
+        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW);
         assert_eq!(decision, Err(Found::Incomparable));
     }
 
@@ -332,14 +325,13 @@ mod tests {
                 cause,
                 NOW,
             );
-            for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
-                let operation = operation().on_lease_expiry(choice);
-                let decision = decide(Some(&unknown), &reservation("k"), Revision::mint(), LATER, &operation);
+            for may_run_again in [false, true] {
+                let decision = decide(Some(&unknown), &retry(may_run_again), Revision::mint(), LATER);
                 // An expired lease is the one cause that the operation configures.
-                if cause == UnknownCause::LeaseExpired && choice != OnLeaseExpiry::Unknown {
-                    assert!(decision.is_ok(), "{cause:?} {choice:?}");
+                if cause == UnknownCause::LeaseExpired && may_run_again {
+                    assert!(decision.is_ok(), "{cause:?} {may_run_again}");
                 } else {
-                    assert_eq!(decision, Err(Found::Unknown), "{cause:?} {choice:?}");
+                    assert_eq!(decision, Err(Found::Unknown), "{cause:?} {may_run_again}");
                 }
             }
         }
@@ -348,24 +340,22 @@ mod tests {
     // T43
     #[test]
     fn an_old_key_gets_its_record_and_begins_nothing() {
-        let old = ReservationRequest { may_begin: false, ..reservation("k") };
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
-            let operation = operation().on_lease_expiry(choice);
-            let decided =
-                |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now, &operation) {
-                    Err(Found::Completed) => "replay",
-                    Err(Found::InFlight) => "in flight",
-                    Err(Found::Unknown) => "unknown",
-                    Err(Found::MayNotBegin) => "may not begin",
-                    Err(Found::DeadWorker) => "dead",
-                    other => panic!("{other:?}"),
-                };
+        for may_run_again in [false, true] {
+            let old = ReservationRequest { may_begin: false, ..retry(may_run_again) };
+            let decided = |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now) {
+                Err(Found::Completed) => "replay",
+                Err(Found::InFlight) => "in flight",
+                Err(Found::Unknown) => "unknown",
+                Err(Found::MayNotBegin) => "may not begin",
+                Err(Found::DeadWorker) => "dead",
+                other => panic!("{other:?}"),
+            };
             let lease_expired = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
                 Revision::mint(),
                 UnknownCause::LeaseExpired,
                 NOW,
             );
-            assert_eq!(decided(&lease_expired, LATER), "unknown", "{choice:?}");
+            assert_eq!(decided(&lease_expired, LATER), "unknown", "{may_run_again}");
             for record in in_each_state() {
                 let (live, late) = match record.state {
                     State::Pending { .. } => ("in flight", "in flight"),
@@ -374,12 +364,12 @@ mod tests {
                     State::FailedRetryable { .. } => ("may not begin", "may not begin"),
                     State::Unknown { .. } | State::BetweenWorkers { .. } => ("unknown", "unknown"),
                 };
-                assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{choice:?}");
+                assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{may_run_again}");
             }
         }
         let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };
         for record in in_each_state() {
-            let decision = decide(Some(&record), &other, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &other, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
     }
@@ -391,7 +381,7 @@ mod tests {
         // Not even if it had the same attempt id.
         for attempt in [AttemptId::mint(), record.attempt] {
             let redelivered = ReservationRequest { attempt, ..reservation("k") };
-            let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::InFlight));
         }
     }
@@ -402,8 +392,7 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
         let expired = reported.expire(Revision::mint(), LATER).unwrap();
-        let operation = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
-        let at_last = |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
+        let at_last = |record| decide(Some(record), &retry(true), Revision::mint(), LATER);
         assert_eq!(at_last(&reported), Err(Found::DeadWorker));
         assert_eq!(at_last(&expired), Err(Found::Unknown));
     }
@@ -415,7 +404,7 @@ mod tests {
         let record = Record::reserve(&transactional, Revision::mint(), NOW);
         let decided = |may_begin| {
             let request = ReservationRequest { may_begin, ..transactional.clone() };
-            decide(Some(&record), &request, Revision::mint(), LATER, &operation())
+            decide(Some(&record), &request, Revision::mint(), LATER)
         };
         assert!(decided(true).is_ok());
         assert_eq!(decided(false), Err(Found::DeadWorker));

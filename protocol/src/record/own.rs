@@ -7,17 +7,17 @@ use super::{
     Accepted, AttemptId, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Revision, SettledBy,
     State, Transition, UnknownCause, Verdict,
 };
-use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+use crate::time::{CLOCK_SKEW, Timestamp};
 
 /// The note for an execution that certainly did nothing.
-pub(crate) const NOT_EXECUTED: &str = "not_executed";
+pub const NOT_EXECUTED: &str = "not_executed";
 
 /// The note for a handler that reported a failure, answered 5xx, or gave an inconclusive answer.
-pub(crate) const HANDLER_FAILED: &str = "handler_failed";
+pub const HANDLER_FAILED: &str = "handler_failed";
 
 impl Record {
     /// The record of a first execution: absent → in progress.
-    pub(crate) fn reserve(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
+    pub fn reserve(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             key: reservation.key.clone(),
             revision,
@@ -42,7 +42,7 @@ impl Record {
     }
 
     /// The record of work that is executed later: absent → pending.
-    pub(crate) fn accept(
+    pub fn accept(
         reservation: &ReservationRequest,
         claim_by: Timestamp,
         max_attempts: u32,
@@ -55,7 +55,7 @@ impl Record {
     }
 
     /// One more execution of the same operation. [`decide`](super::decide) has the records that allow it.
-    pub(crate) fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
+    pub fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
             attempt: reservation.attempt,
@@ -91,7 +91,7 @@ impl Record {
     ///
     /// Also unknown → in progress, if a clock that was ahead counted this execution as dead, and the record has not been
     /// settled since.
-    pub(crate) fn extend(
+    pub fn extend(
         &self,
         attempt: AttemptId,
         revision: Revision,
@@ -208,7 +208,7 @@ impl Record {
     /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
     /// possibly ran the same operation. `None` if there is nothing to mark. This record may belong to a later generation of the
     /// key, if the worker's record was deleted.
-    pub(crate) fn contest(
+    pub fn contest(
         &self,
         worker: &Self,
         evidence: Evidence,
@@ -266,7 +266,7 @@ impl Record {
 
     /// Whether all effects of its executions are in its transaction, or in its phases. So a report of one that has lost the record
     /// tells nothing that the record must know.
-    pub(crate) const fn contains_its_effects(&self) -> bool {
+    pub const fn contains_its_effects(&self) -> bool {
         self.transactional || self.phases.is_some()
     }
 
@@ -293,7 +293,7 @@ impl Record {
     /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while
     /// the worker's retention lasts, even if the worker's clock was [`CLOCK_SKEW`] ahead: an operator deleted the record, or restored
     /// the table.
-    pub(crate) fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
+    pub fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
         record.created_at == self.created_at || now.plus(CLOCK_SKEW) < self.began_at.plus(self.retention)
     }
 

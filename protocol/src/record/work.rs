@@ -31,7 +31,7 @@ impl Record {
     }
 
     /// Ends accepted work that no worker has claimed in time. Otherwise `None`.
-    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::Pending { .. } = self.state else { return None };
         let is_over = self.accepted.is_none_or(|accepted| accepted.claim_by <= now);
         is_over.then(|| Transition::to(self.ended_undone(SettledBy::Assumption, revision, now)))
@@ -92,7 +92,7 @@ impl Record {
     }
 
     /// Whether it waits for a worker, and no client's retry would bring one. What is escalated waits for an operator.
-    pub(crate) fn waits_for_a_worker(&self) -> bool {
+    pub fn waits_for_a_worker(&self) -> bool {
         let waits = match self.state {
             State::Pending { .. } => true,
             State::BetweenWorkers { reconcile_at, .. } => reconcile_at != Timestamp::MAX,
