@@ -11,9 +11,10 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 use macro_rules_attribute::apply;
+use serde_json::json;
 
 use super::{BOUND, MINUTE, Reports, executed::reconciled, operation};
-use crate::support::{faults::Fault, guarded::Guarded, http::PAY, on_each_store};
+use crate::support::{clock::in_time, faults::Fault, guarded::Guarded, http::PAY, on_each_store};
 
 /// Whether it waits for an operator.
 async fn is_escalated(reports: &Reports) -> bool {
@@ -129,6 +130,29 @@ async fn a_deferred_report_of_the_last_execution_ends_the_work(endpoint: &str) {
         .await
         .expect("it is applied");
     reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+// T17, T68: the table was slow, and no handler ran.
+#[apply(on_each_store)]
+async fn a_claim_that_is_taken_back_uses_up_no_attempt(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let reports = Reports::of(guarded, operation().max_attempts(1));
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    for _ in 0..2 {
+        // The claim is applied, and its answer is lost.
+        reports.guarded.faults.script("PutItem", [Fault::DropAnswer]);
+        let taken_back = async {
+            assert!(!reports.work(&asked).await);
+            while reports.state("r-1").await == "in_progress" {}
+        };
+        in_time(reports.guarded.clock.passing(taken_back)).await;
+        let record = reports.record("r-1").await;
+        assert_eq!((record.state.clone(), record.attempts), (State::Pending { released_by: None }, 0));
+    }
+    assert!(reports.work(&asked).await);
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, &answer.json()["attempts"]), (201, &json!(1)));
 }
 
 // T43: before the deployment, one execution was assumed undone, and the next one did nothing.
