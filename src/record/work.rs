@@ -1,14 +1,14 @@
 //! The transitions of accepted work, besides those of an execution: it waits again, it ends, it is accepted again.
 
 use super::{
-    Accepted, BodyId, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition, UnknownCause,
-    Verdict,
+    Accepted, BodyId, Head, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition,
+    UnknownCause, Verdict,
 };
 use crate::{fingerprint::Fingerprint, time::Timestamp};
 
 impl Record {
     /// Whether it was accepted, and no more executions may begin from its beginning.
-    pub(super) fn attempts_are_over(&self) -> bool {
+    pub(crate) fn attempts_are_over(&self) -> bool {
         self.accepted.is_some_and(|accepted| accepted.tries >= accepted.max_attempts)
     }
 
@@ -84,6 +84,11 @@ impl Record {
             state,
             ..self.clone()
         }))
+    }
+
+    /// Whether it ended with 408, because certainly nothing was done.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        matches!(&self.state, State::Completed { answer, .. } if answer.head == Head::Abandoned)
     }
 
     /// Whether it was accepted, and no worker has claimed it yet.
