@@ -24,9 +24,9 @@ impl Fingerprints {
         Self { current: by(rule), former: former.iter().map(by).collect() }
     }
 
-    /// The one fingerprint that a record of this request has.
-    pub(crate) const fn kept(current: Fingerprint) -> Self {
-        Self { current, former: Vec::new() }
+    /// Those of a worker's claim, which is known by the id of its request: no record has them.
+    pub(crate) const fn of_claim() -> Self {
+        Self { current: Fingerprint::new(0, [0; 32]), former: Vec::new() }
     }
 
     /// The fingerprint for a new record.

@@ -4,7 +4,7 @@ use super::{
     Accepted, BodyId, Head, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition,
     UnknownCause, Verdict,
 };
-use crate::{fingerprint::Fingerprint, time::Timestamp};
+use crate::time::Timestamp;
 
 impl Record {
     /// Whether it was accepted, and no more executions may begin from its beginning.
@@ -61,9 +61,10 @@ impl Record {
     }
 
     /// The released record of a request that is accepted now: its operation was not asynchronous before. `None` if it is not released.
+    ///
+    /// It keeps its fingerprint, even if that is by a former rule, and so the downstream keys of its earlier executions.
     pub(super) fn accept_again(
         &self,
-        fingerprint: &Fingerprint,
         claim_by: Timestamp,
         max_attempts: u32,
         revision: Revision,
@@ -74,16 +75,7 @@ impl Record {
         let accepted =
             Some(Accepted { perhaps, ..Accepted::by(revision, claim_by, max_attempts) }.without(by));
         let state = State::Pending { released_by: Some(by) };
-        // That of its request, which is kept now: the record's may be by a former rule.
-        let fingerprint = *fingerprint;
-        Some(Transition::to(Self {
-            revision,
-            fingerprint,
-            accepted,
-            settled_note: None,
-            state,
-            ..self.clone()
-        }))
+        Some(Transition::to(Self { revision, accepted, settled_note: None, state, ..self.clone() }))
     }
 
     /// Whether it ended with 408, because certainly nothing was done.
