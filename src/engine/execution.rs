@@ -105,7 +105,7 @@ impl Execution {
         self.0.attempt
     }
 
-    /// How many executions of this operation there were, this one included. More than one means that the earlier ones did
+    /// How many executions of this operation there were, this one included, without reservations that were taken back. More than one means that the earlier ones did
     /// nothing, as far as is known, or that the operation is configured to run again.
     pub fn attempts(&self) -> u32 {
         self.0.attempts

@@ -47,7 +47,7 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     if facts.phases < was.phases || is_undone && was.phases > 0 {
         return Some(Violation::LostPhase);
     }
-    let tried = after.present().filter(|worker| !matches!(worker.at, At::Idle | At::Unstarted)).count();
+    let tried = after.present().filter(|worker| !matches!(worker.at, At::Idle | At::TakenBack)).count();
     let in_time = after.now.saturating_add(setting.skew) < facts.claim_by;
     if facts.answer == Some(Kept::Abandoned) && in_time && tried < setting.max_attempts as usize {
         return Some(Violation::AbandonedEarly);

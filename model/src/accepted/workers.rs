@@ -87,7 +87,7 @@ impl Steps<'_> {
             None => {}
         }
         match state.at {
-            At::Idle | At::Over => return,
+            At::Idle | At::TakenBack | At::Over => return,
             At::Unstarted => self.take_back(worker),
             At::Running => self.run(worker),
             At::Made => self.keep(worker),
@@ -118,7 +118,9 @@ impl Steps<'_> {
         if self.world.record.is_some_and(|id| self.protocol.record(id).attempt == own) {
             let event = self.event(worker, Ending::NotStarted, Safe::Nothing);
             if let Next::Written(id) = self.step(self.world.now + state.clock, event) {
-                self.write(Action::TakesBack(worker), id, With::Nothing, |_| {});
+                self.write(Action::TakesBack(worker), id, With::Nothing, |after| {
+                    after.workers[usize::from(worker)].at = At::TakenBack;
+                });
             }
         }
     }

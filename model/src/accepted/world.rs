@@ -31,6 +31,8 @@ pub enum At {
     Idle,
     /// Its claim got no answer: it takes it back, and its handler never starts.
     Unstarted,
+    /// It has taken its claim back.
+    TakenBack,
     /// Its handler runs.
     Running,
     /// The call of its phase has a result, which is to be kept.
