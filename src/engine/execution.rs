@@ -105,8 +105,8 @@ impl Execution {
         self.0.attempt
     }
 
-    /// How many executions of this operation there were, this one included, without reservations that were taken back. More than one means that the earlier ones did
-    /// nothing, as far as is known, or that the operation is configured to run again.
+    /// How many executions of this operation there were, this one included. More than one means that the earlier ones did
+    /// nothing, as far as is known, or that the operation is configured to run again. A reservation that was taken back is none.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
