@@ -40,6 +40,11 @@ impl Fingerprints {
         Self { current, former }
     }
 
+    /// Those of a worker's claim, which is known by the id of its request: no record has them.
+    pub const fn of_claim() -> Self {
+        Self::new(Fingerprint::new(0, [0; 32]), Vec::new())
+    }
+
     /// The fingerprint for a new record.
     pub const fn current(&self) -> Fingerprint {
         self.current

@@ -11,8 +11,7 @@ use super::{
 use crate::{
     domain::DomainWrite,
     record::{
-        Ended, FORGOTTEN, Fate, GONE, HELD, Head, NOT_EXECUTED, Note, Overtaken, Record, Safe, State,
-        WorkerReport,
+        Ended, FORGOTTEN, Fate, GONE, HELD, NOT_EXECUTED, Note, Overtaken, Record, Safe, State, WorkerReport,
     },
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
@@ -290,13 +289,7 @@ fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
         State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
         // Parts of it may be done: no answer may lead its client to a new key (T43).
         State::BetweenWorkers { .. } => FinishOutcome::Interrupted,
-        State::Completed { ref answer, expires_at, .. } => {
-            if answer.head == Head::Abandoned {
-                tracing::warn!("all executions of accepted work did nothing: it ends with 408");
-                Count::Abandoned.add(record.key.operation());
-            }
-            FinishOutcome::Written { expires_at: Some(expires_at) }
-        }
+        State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
         State::FailedRetryable { .. } | State::Pending { .. } => FinishOutcome::Released,
         _ => FinishOutcome::Written { expires_at: None },
     }

@@ -284,7 +284,7 @@ impl Executor {
             (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
             (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
             (Err(Found::Gone), _) => ReserveOutcome::Gone,
-            (Err(Found::DeadWorker), Some(record)) => {
+            (Err(Found::DeadWorker), Some(record)) if !matches!(record.state, State::Completed { .. }) => {
                 telemetry::lease_expired(&record, now);
                 match record.state {
                     // Released by certainty: its transaction can no longer commit.
@@ -298,11 +298,8 @@ impl Executor {
                 );
                 ReserveOutcome::Unknown { wait: record.wait(now) }
             }
-            (Err(found @ (Found::Completed | Found::Abandoned)), Some(record)) => {
-                if found == Found::Abandoned {
-                    tracing::warn!("accepted work is claimed too late: it ends with 408");
-                    Count::Abandoned.add(self.operation().name());
-                }
+            // Of a dead worker: the write that proved that it did nothing ended the work with 408.
+            (Err(Found::Completed | Found::Abandoned | Found::DeadWorker), Some(record)) => {
                 let replay = self.engine.replay(&record, times.answer_by).await?;
                 if replay.is_some() {
                     telemetry::replayed(record.attempts);

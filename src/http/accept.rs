@@ -48,7 +48,7 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         let detail = format!("A request that is executed later has at most {} KiB", MAX_ACCEPTED / 1024);
         refusal = Some(Problem { detail: Some(detail.into()), ..Problem::new(ProblemType::BodyTooLong) });
     }
-    let Ok(kept) = kept(&parts, &request.fingerprints.current(), body.as_ref()) else {
+    let Ok(kept) = kept(&parts, body.as_ref()) else {
         return guard.problem(ProblemType::NotGuarded);
     };
     let body = Bytes::copy_from_slice(body.as_ref());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
-    fingerprint::Content,
+    fingerprint::{Content, Fingerprints},
     key::{RecordKey, Scope, refusal::KeyRefusal},
     record::{AnswerKind, Work},
     time::Timestamp,
@@ -69,14 +69,14 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let claim: Option<&Claim> = parts.extensions.get();
     if let Some(claim) = claim {
         // It was parsed when it was accepted.
-        let Claim { key, request, fingerprints } = claim.clone();
+        let Claim { key, request } = claim.clone();
         // Not bounded by settings of today: it was accepted under those of then.
         let body = whole(guard, body, MAX_BODY).await?;
         let work = Work::Claimed(request);
         // The record keeps the origin that it was accepted from.
         let request = Request {
             key,
-            fingerprints,
+            fingerprints: Fingerprints::of_claim(),
             answer_kind: AnswerKind::Http,
             may_begin: true,
             may_have_begun: false,

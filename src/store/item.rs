@@ -19,7 +19,7 @@
 //! | `phases`, `noted` | the same | name, result, time and references of the phases that are kept, and of those that others report |
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
 //! | `granted_at` | the same | milliseconds since 1970: when it was last allowed to wait for a retry as long again |
-//! | `request_id`, `claim_by`, `max_attempts`, `did_nothing` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), how often it is executed at most, and how many executions certainly did nothing |
+//! | `request_id`, `claim_by`, `max_attempts`, `tries`, `perhaps` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), how often it is executed at most, how often it was executed, and how many executions perhaps did something |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
@@ -141,7 +141,9 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    did_nothing: Option<u32>,
+    tries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perhaps: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -250,7 +252,8 @@ impl From<&Record> for Item {
             request_id: record.accepted.map(|accepted| ByteArray::new(*accepted.request.as_bytes())),
             claim_by: record.accepted.map(|accepted| accepted.claim_by),
             max_attempts: record.accepted.map(|accepted| accepted.max_attempts),
-            did_nothing: record.accepted.map(|accepted| accepted.did_nothing),
+            tries: record.accepted.map(|accepted| accepted.tries),
+            perhaps: record.accepted.map(|accepted| accepted.perhaps),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
@@ -406,7 +409,8 @@ impl Item {
             request: BodyId::from(**request),
             claim_by: required(self.claim_by, "claim_by")?,
             max_attempts: required(self.max_attempts, "max_attempts")?,
-            did_nothing: required(self.did_nothing, "did_nothing")?,
+            tries: required(self.tries, "tries")?,
+            perhaps: required(self.perhaps, "perhaps")?,
         }))
     }
 

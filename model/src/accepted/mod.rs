@@ -161,6 +161,8 @@ pub enum Violation {
     TooManyAttempts,
     /// It ends as not executed, and was, or perhaps was.
     FalseAbandonment,
+    /// It ends as not executed before its time, and a worker could have executed it.
+    AbandonedEarly,
     /// A refusal becomes the answer although an effect was reported.
     RefusalOverEffect,
     /// A kept phase is lost.
@@ -202,6 +204,9 @@ impl fmt::Display for Violation {
             Self::BeganLate => "no execution begins once the time to claim it is over",
             Self::TooManyAttempts => "it is executed no more often than `max_attempts` says",
             Self::FalseAbandonment => "408 is the answer only if no effect happened or was reported",
+            Self::AbandonedEarly => {
+                "408 comes once the time or all executions are over; none is lost by a slow store"
+            }
             Self::RefusalOverEffect => "no refusal becomes the answer over a reported effect",
             Self::LostPhase => "a kept phase stays kept, and nothing ends over it as not executed",
             Self::TimeToLive => "only what is completed has a time to live",

@@ -4,7 +4,7 @@ use super::{
     Handler, Setting, Violation,
     facts::{Kept, Kind},
     protocol::Protocol,
-    world::{Sent, World},
+    world::{At, Sent, World},
 };
 
 /// The property that this step violates.
@@ -46,6 +46,11 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     let is_undone = facts.state == Kind::Pending || facts.answer == Some(Kept::Abandoned);
     if facts.phases < was.phases || is_undone && was.phases > 0 {
         return Some(Violation::LostPhase);
+    }
+    let tried = after.present().filter(|worker| !matches!(worker.at, At::Idle | At::TakenBack)).count();
+    let in_time = after.now.saturating_add(setting.skew) < facts.claim_by;
+    if facts.answer == Some(Kept::Abandoned) && in_time && tried < setting.max_attempts as usize {
+        return Some(Violation::AbandonedEarly);
     }
     let heard = after.present().any(|worker| worker.heard) && !after.ruled;
     let undenied = !after.denied && !after.ruled && !after.meddled;

@@ -385,6 +385,7 @@ impl Protocol {
             Ending::Refusal(number) => Ended::Completed(steps::answer(402, number)),
             Ending::NotExecuted => Ended::NotExecuted(None),
             Ending::NotBegun => Ended::NotBegun,
+            Ending::NotStarted => Ended::NotStarted,
             Ending::Perhaps => Ended::PerhapsExecuted(None),
             Ending::Interrupted => Ended::Interrupted(None),
         };

@@ -24,6 +24,7 @@ pub enum Action {
     DeletesTheRequest(u8),
     Claims(u8),
     ClaimsLate(u8),
+    TakesBack(u8),
     Crashes(u8),
     HasItsEffect(u8),
     SendsUnheard(u8),

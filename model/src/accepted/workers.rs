@@ -39,7 +39,7 @@ impl Steps<'_> {
                 begun(&mut after, At::Running);
                 self.push(Action::Claims(worker), after, violation);
                 self.land_later(Action::ClaimsLate(worker), id, With::Nothing, |after| {
-                    begun(after, At::Over)
+                    begun(after, At::Unstarted)
                 });
             }
             Next::Written(id) => self.write(Action::FindsOver(life), id, With::Nothing, |_| {}),
@@ -87,7 +87,8 @@ impl Steps<'_> {
             None => {}
         }
         match state.at {
-            At::Idle | At::Over => return,
+            At::Idle | At::TakenBack | At::Over => return,
+            At::Unstarted => self.take_back(worker),
             At::Running => self.run(worker),
             At::Made => self.keep(worker),
             At::Ended(ending) => self.report(worker, ending),
@@ -108,6 +109,20 @@ impl Steps<'_> {
         (state.at, state.sent) = (at, sent);
         state.webhook = self.setting.webhook && sent == Sent::Executed;
         self.push(action, after, None);
+    }
+
+    /// Its claim was applied after all. It is looked for until then.
+    fn take_back(&mut self, worker: u8) {
+        let state = self.world.workers[usize::from(worker)];
+        let own = self.protocol.record(state.base).attempt;
+        if self.world.record.is_some_and(|id| self.protocol.record(id).attempt == own) {
+            let event = self.event(worker, Ending::NotStarted, Safe::Nothing);
+            if let Next::Written(id) = self.step(self.world.now + state.clock, event) {
+                self.write(Action::TakesBack(worker), id, With::Nothing, |after| {
+                    after.workers[usize::from(worker)].at = At::TakenBack;
+                });
+            }
+        }
     }
 
     fn run(&mut self, worker: u8) {

@@ -20,6 +20,8 @@ pub enum Ending {
     Perhaps,
     /// In the call of a phase, which was perhaps made.
     Interrupted,
+    /// Its handler did not start.
+    NotStarted,
 }
 
 /// Where a worker is.
@@ -27,6 +29,10 @@ pub enum Ending {
 pub enum At {
     /// It has claimed nothing.
     Idle,
+    /// Its claim got no answer: it takes it back, and its handler never starts.
+    Unstarted,
+    /// It has taken its claim back.
+    TakenBack,
     /// Its handler runs.
     Running,
     /// The call of its phase has a result, which is to be kept.

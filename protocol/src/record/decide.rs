@@ -64,7 +64,7 @@ pub enum Found {
 ///
 /// In this order, because each step protects the next:
 /// 1. A settled record that has expired counts as absent: the reservation request starts anew.
-/// 2. Another request under the same key is refused, in every state.
+/// 2. Another request under the same key is refused, in every state. A worker's claim is compared by the id of its request instead.
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
@@ -88,16 +88,18 @@ pub fn decide(
             }
         };
     };
-    // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
-    if let Work::Claimed(request) = reservation.work
-        && existing.accepted.map(|accepted| accepted.request) != Some(request)
-    {
-        return Err(Found::Gone);
-    }
-    match reservation.fingerprints.matches(&existing.fingerprint) {
-        Some(true) => {}
-        Some(false) => return Err(Found::Mismatch),
-        None => return Err(Found::Incomparable),
+    match reservation.work {
+        // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
+        Work::Claimed(request) if existing.accepted.map(|accepted| accepted.request) != Some(request) => {
+            return Err(Found::Gone);
+        }
+        // The id says more than a fingerprint, which may be by a former rule.
+        Work::Claimed(_) => {}
+        Work::Now | Work::Later { .. } => match reservation.fingerprints.matches(&existing.fingerprint) {
+            Some(true) => {}
+            Some(false) => return Err(Found::Mismatch),
+            None => return Err(Found::Incomparable),
+        },
     }
     // A custom rule may leave out what tells a function from a request. Neither could read the other's answer.
     if existing.answer_kind != reservation.answer_kind {
@@ -115,8 +117,7 @@ pub fn decide(
     if let Work::Later { claim_by, max_attempts } = reservation.work {
         let undone = existing.expire(revision, now).filter(|_| existing.is_undone_by_the_next_write());
         let released = undone.as_deref().unwrap_or(existing);
-        let accepted =
-            released.accept_again(&reservation.fingerprints.current(), claim_by, max_attempts, revision);
+        let accepted = released.accept_again(claim_by, max_attempts, revision);
         return match (accepted, &existing.state) {
             (_, State::Completed { .. }) => Err(Found::Completed),
             (Some(_), _) if !reservation.may_begin => Err(Found::MayNotBegin),

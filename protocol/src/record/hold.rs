@@ -129,7 +129,8 @@ mod tests {
         let expired = Record::from(reserved().expire(fresh(), late).unwrap());
         let claimed = Record::from(expired.claim(fresh(), late, late).unwrap());
         // Its end of the lease would complete it with a refusal.
-        let last = accepted("k", NOW).accepted.map(|accepted| Accepted { max_attempts: 1, ..accepted });
+        let last =
+            accepted("k", NOW).accepted.map(|accepted| Accepted { max_attempts: 1, ..accepted.claimed() });
         let last = Record { accepted: last, ..transactional.clone() };
         assert_eq!(Record::from(last.expire(fresh(), late).unwrap()).state.name(), "completed");
         let all = [of(&resumes), resumes, of(&reserved()), reserved(), expired, claimed, transactional, last];

@@ -59,7 +59,7 @@ pub struct Record {
     pub revision: Revision,
     /// The execution that owns it, or owned it last.
     pub attempt: AttemptId,
-    /// How many executions there were, this one included.
+    /// How many executions there were, this one included. A reservation that was taken back is none.
     pub attempts: u32,
     /// What tells a retry from another request.
     pub fingerprint: Fingerprint,

@@ -14,6 +14,8 @@ pub enum Ended {
     NotExecuted(Option<Note>),
     /// The request was refused before anything was done.
     NotBegun,
+    /// Its handler did not start, because the reservation was answered too late, or not at all.
+    NotStarted,
     /// It ended within a phase's call, which was perhaps made. A note for the record, if the reason is known.
     Interrupted(Option<Note>),
     /// Something may have been done. A note for the record, if the reason is known.
@@ -94,7 +96,7 @@ pub const FORGOTTEN: &str = "its record has forgotten a phase of it: no part of 
 impl Ended {
     /// Whether nothing was done.
     pub const fn did_nothing(&self) -> bool {
-        matches!(self, Self::NotExecuted(_) | Self::NotBegun)
+        matches!(self, Self::NotExecuted(_) | Self::NotBegun | Self::NotStarted)
     }
 
     /// Whether its worker knows what it did.
@@ -146,6 +148,8 @@ impl Ended {
             (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.
             (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            // Once, so that it gives one attempt back. Any other cause says what came after it.
+            (State::Unknown { cause, .. }, Self::NotStarted) => own && *cause == UnknownCause::LeaseExpired,
             // It counts once, also if its report comes again: accepted work that it left to operators stays theirs.
             (
                 State::Unknown { cause: UnknownCause::PerhapsExecuted, .. },
@@ -168,7 +172,7 @@ impl Ended {
             },
             (
                 State::Pending { .. } | State::FailedRetryable { .. },
-                Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_),
+                Self::NotExecuted(_) | Self::NotBegun | Self::NotStarted | Self::Interrupted(_),
             ) => false,
         };
         if !takes {
@@ -185,6 +189,7 @@ impl Ended {
                 }
             }
             Self::NotBegun => seen.not_begun(revision, now),
+            Self::NotStarted => seen.not_started(revision, now),
             Self::Interrupted(because) => seen.interrupted(revision, now).failed(because.clone()),
             Self::PerhapsExecuted(because) => {
                 seen.marked_unknown(worker, revision, now).failed(because.clone())

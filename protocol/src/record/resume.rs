@@ -256,7 +256,7 @@ mod tests {
             KeptAnswer { head: crate::record::Head::Http { status: 409, headers: [].into() }, ..answer() };
         let reports = [
             ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
-            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun]),
+            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun, Ended::NotStarted]),
             ("it ended in a call", vec![Ended::Interrupted(None)]),
             ("a call whose outcome is unknown", vec![Ended::PerhapsExecuted(None)]),
         ];

@@ -78,7 +78,7 @@ async fn the_stream_queues_accepted_work_for_a_worker(endpoint: &str) {
         ("in_progress", interrupted.to_vec(), &[]),
         ("in_progress", with(dead), &NOW),
         // It has killed as many as may execute it.
-        ("in_progress", [&with(dead)[..], &[("attempts", "N", "3")]].concat(), &[]),
+        ("in_progress", [&with(dead)[..], &[("tries", "N", "3")]].concat(), &[]),
         // An operator has to look at it first.
         ("between_workers", with(escalated), &[]),
     ] {
