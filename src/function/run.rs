@@ -190,6 +190,7 @@ impl Guard {
         Err(match found {
             ReserveOutcome::Replay(replay) => return replayed(replay),
             ReserveOutcome::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
+            ReserveOutcome::PerhapsInFlight => self.in_flight(Duration::ZERO, Duration::ZERO),
             ReserveOutcome::Mismatch => RunError::Mismatch,
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
             ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
