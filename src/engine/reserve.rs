@@ -44,6 +44,8 @@ pub enum ReserveOutcome {
     },
     /// There is no answer, and this key may not begin an execution: it is too old, or has no readable age.
     MayNotBegin,
+    /// Likewise, but not for long: an earlier request of this key may be about to begin one.
+    PerhapsInFlight,
     /// Too little time was left to run the handler. Nothing was run; the key is free, or will be.
     TooLate,
     /// The store did not answer. Nothing was run, but a record may have been written.
@@ -114,7 +116,11 @@ impl Executor {
                 Ok((found, record)) => self.outcome(found, record, times).await,
                 Err(error) => Err(error),
             };
-            reserved.unwrap_or_else(|error| self.failed(&error))
+            match reserved.unwrap_or_else(|error| self.failed(&error)) {
+                // A refusal would lead its client to a new key, and that execution may begin all the same (T43).
+                ReserveOutcome::MayNotBegin if request.may_have_begun => ReserveOutcome::PerhapsInFlight,
+                reserved => reserved,
+            }
         } else {
             ReserveOutcome::Unavailable
         };
@@ -145,6 +151,7 @@ impl Executor {
             ReserveOutcome::Mismatch => (Count::KeyMisuse, Some("mismatch")),
             ReserveOutcome::Unknown { .. } => (Count::Unknown, Some("unknown")),
             ReserveOutcome::MayNotBegin => (Count::TooOld, Some("too_old")),
+            ReserveOutcome::PerhapsInFlight => (Count::InProgress, Some("in_flight")),
             ReserveOutcome::TooLate => (Count::TooLate, Some("too_late")),
             ReserveOutcome::Unavailable => (Count::StoreError, Some("unavailable")),
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use super::{
     GuardedBody, Outcome, Problem, ProblemType,
     claim::kept,
+    classify::is_passing,
     ended::{Became, Ended},
     problem_response::seconds,
     replay,
@@ -108,12 +109,18 @@ impl Guard {
             Nothing(Some(reply)) => {
                 let (mut parts, body) = reply.into_parts();
                 parts.extensions.insert(Outcome::NotExecuted);
-                parts.extensions.insert(Ended::from(Became::NotBegun));
+                // Nothing is written in either case. But another try may be accepted, as with a handler's refusal of the moment.
+                let became = if is_passing(parts.status) { Became::NotExecuted } else { Became::NotBegun };
+                parts.extensions.insert(Ended::from(became));
                 Response::from_parts(parts, Full::new(body))
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
             Found(found) => self.instead(found, key, mount, refusal),
-            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::NotGuarded),
+            Nothing(None) | Committed { reply: None, .. } => {
+                let mut response = self.problem(ProblemType::NotGuarded);
+                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
+                response
+            }
             Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }

@@ -272,7 +272,7 @@ impl Asked<'_> {
         let wait = later.and_then(|later| Some(later.max(self.schedule.after(asked, revision)?)));
         // What is held stays with operators: each question has its dead letter, and they ask again.
         let at = match wait.filter(|_| !self.is_old(current) && !current.is_held()) {
-            Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)),
+            Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)).min(self.old_from(now)),
             None => Timestamp::MAX,
         };
         let anew = (self.why == Asks::Anew).then_some(now);
@@ -363,9 +363,14 @@ impl Asked<'_> {
         };
         let counted_from = self.unknown_since(current).max(anew_at.unwrap_or_default());
         match self.why {
-            Asks::IfDue => counted_from.plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1)),
+            Asks::IfDue => self.old_from(counted_from),
             _ => Timestamp::MAX,
         }
+    }
+
+    /// When an outcome that is unknown since then will have been for too long.
+    fn old_from(&self, since: Timestamp) -> Timestamp {
+        since.plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1))
     }
 
     fn unknown_since(&self, current: &Record) -> Timestamp {
@@ -784,6 +789,27 @@ mod tests {
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             let claimed = next(&dead, &dead, why, &Learned::Executed(answer())).unwrap();
             assert_eq!((claimed.state.name(), claimed.reported), ("unknown", Some(Evidence::Effect)));
+        }
+    }
+
+    // T50: a question that is never due is never asked, and nothing escalates.
+    #[test]
+    fn neither_a_report_nor_an_operator_postpones_a_question_for_ever() {
+        let (seen, later) = (unknown(), Learned::Later(SCHEDULE.max_unknown_age * 30));
+        for why in [Asks::Anew, Asks::ProviderReported] {
+            let next = next(&seen, &seen, why, &later).unwrap();
+            let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
+            assert_eq!(reconcile_at, NOW.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
+            let asked = Asked {
+                seen: &next,
+                why: Asks::IfDue,
+                at: reconcile_at,
+                operation: None,
+                not_found: NOT_FOUND,
+                schedule: &SCHEDULE,
+            };
+            let last = asked.next(&next, &later, Revision::mint(), reconcile_at).unwrap();
+            assert!(escalates(&last), "{last:?}");
         }
     }
 

@@ -288,6 +288,7 @@ pub fn outcome_of(reserved: &ReserveOutcome) -> &'static str {
         ReserveOutcome::Mismatch => "mismatch",
         ReserveOutcome::Unknown { .. } => "unknown",
         ReserveOutcome::MayNotBegin => "may not begin",
+        ReserveOutcome::PerhapsInFlight => "perhaps in flight",
         ReserveOutcome::TooLate => "too late",
         ReserveOutcome::Unavailable => "unavailable",
         ReserveOutcome::Unreadable => "unreadable",
