@@ -19,8 +19,11 @@ use crate::{
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
 pub const MAX_PHASE_RESULTS: usize = 2048;
 
-/// A result of at most so many bytes is always kept: those of most commits are.
+/// A result of at most so many bytes is always kept.
 const ALWAYS_KEPT: usize = 16;
+
+/// How long the list of all places of a commit may be, as JSON, in bytes: it has at most 97 of them.
+const ALL_PLACES: usize = 300;
 
 /// How long a phase's name may be, in bytes.
 const MAX_NAME: usize = 64;
@@ -115,6 +118,13 @@ fn digest(result: &str) -> Cow<'_, str> {
     format!("{DIGEST}{}", KeyHash::of(&text)).into()
 }
 
+/// Whether there is room for this result, however long the others are. That of a commit is the places of the writes that were refused: nobody can
+/// be asked for it, so without it no execution could ever go on.
+fn is_always_kept(result: &str) -> bool {
+    let are_places = || result.len() <= ALL_PLACES && serde_json::from_str::<Vec<u8>>(result).is_ok();
+    result.len() <= ALWAYS_KEPT || are_places()
+}
+
 impl Phases {
     /// Nothing is kept yet.
     pub(crate) const fn none(resume_within: Duration) -> Self {
@@ -161,7 +171,7 @@ impl Phases {
     pub(super) fn fitted(&self, phase: Phase) -> Phase {
         let others = self.kept.iter().chain(&self.noted).filter(|other| other.name != phase.name);
         let used: usize = others.filter_map(|other| other.result.as_ref()).map(String::len).sum();
-        let fits = |result: &String| result.len() <= ALWAYS_KEPT || used + result.len() <= MAX_PHASE_RESULTS;
+        let fits = |result: &String| is_always_kept(result) || used + result.len() <= MAX_PHASE_RESULTS;
         let result = phase.result.filter(fits);
         Phase { result, ..phase }
     }

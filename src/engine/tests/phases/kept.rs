@@ -115,6 +115,26 @@ async fn a_refused_commit_is_kept_and_the_next_execution_gets_it() {
     assert_eq!(available(&store), 5);
 }
 
+// T38: nobody can be asked what became of a commit.
+#[tokio::test]
+async fn a_refused_commit_of_many_rows_is_kept_beside_long_results() {
+    let (store, long) = (Faulty::new(), "x".repeat(crate::record::MAX_PHASE_RESULTS - 2));
+    let executor = store.executor(resuming());
+    let rows = || {
+        let row = |sku| stock().update(json!({ "sku": sku }), "SET available = :n").condition("attribute_exists(sku)");
+        (0..97).map(|place| row(format!("tea-{place}")).value(":n", 1)).collect()
+    };
+    let dead = begin(&executor).await;
+    dead.execution().phase("charge").call(async |_| Ok(long.clone())).await.unwrap();
+    let refused = dead.execution().commit("stock", rows()).await.unwrap();
+    assert!(matches!(&refused, Committed::Refused(places) if places.len() == 97), "{refused:?}");
+    drop(dead);
+    store.lease_ends();
+    let ours = begin(&executor).await;
+    let charge = ours.execution().phase::<String>("charge").call(async |_| panic!("it is kept")).await.unwrap();
+    assert_eq!((charge, ours.execution().commit("stock", rows()).await.unwrap()), (long, refused));
+}
+
 // T11
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_is_kept_once() {
