@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Mutex;
 
 use super::Executor;
-use crate::record::{Phase, Record, Reference};
+use crate::record::{MAX_PHASES, Phase, Record, Reference};
 
 /// How many references a phase has at most: they stay in the record.
 const MAX_REFERENCES: usize = 4;
@@ -78,6 +78,8 @@ impl Phasing {
             Some("a phase's name is 1 to 64 letters, digits, `-`, `_` or `.`")
         } else if cursor.names.iter().any(|other| other == name) {
             Some("two phases have one name")
+        } else if cursor.names.len() >= MAX_PHASES {
+            Some("an operation has at most 64 phases")
         } else {
             None
         };

@@ -44,7 +44,7 @@ pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub(crate) use phase::Next;
-pub use phase::{MAX_PHASE_RESULTS, Phase, Phases};
+pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Phase, Phases};
 pub use reference::Reference;
 pub(crate) use report::{Ended, FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport};
 pub(crate) use resume::NotTaken;

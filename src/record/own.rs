@@ -236,7 +236,13 @@ impl Record {
     /// `since` starts again, because its last request may still be on its way.
     ///
     /// If the record is another execution's, this one replaces it, so that a later report of the other worker does not settle it.
+    ///
+    /// If a phase is known since, perhaps of that very call: → between workers.
     pub(super) fn marked_unknown(&self, worker: &Self, revision: Revision, now: Timestamp) -> Transition {
+        let is_own = self.attempt == worker.attempt && self.may_end_without_effect();
+        if let Some(phases) = self.phases_learned_since(worker).filter(|_| is_own) {
+            return Transition::to(self.between_workers(Some(phases), revision, now));
+        }
         let cause = UnknownCause::PerhapsExecuted;
         let unknown = self.unknown(revision, cause, now);
         match self.state {

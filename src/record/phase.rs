@@ -19,6 +19,10 @@ use crate::{
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
 pub const MAX_PHASE_RESULTS: usize = 2048;
 
+/// How many phases an operation has at most. With all that it may keep of each, its record is no longer than an item may be, its answer
+/// included.
+pub const MAX_PHASES: usize = 64;
+
 /// A result of at most so many bytes is always kept.
 const ALWAYS_KEPT: usize = 16;
 
@@ -40,7 +44,8 @@ pub struct Phases {
     pub noted: Vec<Phase>,
     /// Since when an earlier execution may have begun the call that follows the last kept phase; `None` if none has.
     pub begun: Option<Timestamp>,
-    /// When an operator, or a denial, last let it wait for a retry as long again.
+    /// When an operator, or a denial, last let it wait for a retry as long again. [`Timestamp::MAX`] once it is escalated, until one does,
+    /// or one more phase is known.
     pub granted: Option<Timestamp>,
 }
 
@@ -155,6 +160,11 @@ impl Phases {
             None if made => Next::Ask { made },
             _ => Next::Call,
         }
+    }
+
+    /// These, with one more recovery point: what was escalated waits for a retry again.
+    pub(super) fn recovered(&self) -> Self {
+        Self { granted: self.granted.filter(|granted| *granted != Timestamp::MAX), ..self.clone() }
     }
 
     /// Whether the record knows, or suspects, that a phase was made.

@@ -2,7 +2,9 @@
 //!
 //! What is known of its phases, and what a handler does next, is in `phase`.
 
-use super::{Phase, Phases, Record, Reference, Revision, State, Transition};
+use std::time::Duration;
+
+use super::{MAX_PHASES, Phase, Phases, Record, Reference, Revision, State, Transition};
 use crate::time::Timestamp;
 
 /// Why a record did not take the result of a phase.
@@ -40,6 +42,18 @@ impl Record {
         };
         let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
         noted.any(|noted| !came_to(noted)) || kept(self) > kept(worker)
+    }
+
+    /// Its phases, if it knows of one that the worker did not when it last saw it: its call that is unknown may be that one, so the next
+    /// retry decides, and not a question. Of a phase that is only noted, nobody says that it was that call.
+    pub(super) fn phases_learned_since(&self, worker: &Self) -> Option<Phases> {
+        let known = |record: &Self| record.phases.clone().unwrap_or(Phases::none(Duration::ZERO));
+        let (ours, theirs) = (known(self), known(worker));
+        if ours.kept.len() > theirs.kept.len() {
+            return self.phases.clone();
+        }
+        let is_new = |noted: &Phase| theirs.find(&noted.name).is_none();
+        self.phases_after_a_call().filter(|_| ours.noted.iter().any(is_new))
     }
 
     /// Whether it lacks a phase that the handler of `worker` had kept.
@@ -118,7 +132,7 @@ impl Record {
             None if place != phases.kept.len() => return Err(NotTaken::Differs),
             None => {}
         }
-        let mut next = Phases { begun: None, ..phases.clone() };
+        let mut next = Phases { begun: None, ..phases.recovered() };
         next.noted.retain(|noted| noted.name != phase.name);
         next.kept.push(next.fitted(phase.clone()));
         Ok(self.with_phases(next, revision, now))
@@ -146,10 +160,11 @@ impl Record {
             let next = phases.with_result(phase).filter(|_| is_open).ok_or(NotTaken::Known)?;
             return Ok(self.with_phases(next, revision, now));
         }
-        if !is_open {
+        let is_full = phases.kept.len() + phases.noted.len() >= MAX_PHASES;
+        if !is_open || is_full && phases.find(&phase.name).is_none() {
             return Err(NotTaken::Differs);
         }
-        let mut next = phases.clone();
+        let mut next = phases.recovered();
         next.noted.retain(|noted| noted.name != phase.name);
         next.noted.push(next.fitted(phase.clone()));
         Ok(self.with_phases(next, revision, now))
@@ -168,11 +183,19 @@ impl Record {
         self.waits_again(self.phases.clone()?, revision, now)
     }
 
-    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it.
+    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it. Retries that fail do not take
+    /// that back: it would be escalated once more for each.
     pub(crate) fn not_resumed(&self, revision: Revision) -> Option<Transition> {
         let State::BetweenWorkers { since, .. } = self.state else { return None };
         let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
-        Some(Transition::to(Self { revision, state, ..self.clone() }))
+        let phases = self.phases.clone().map(|phases| Phases { granted: Some(Timestamp::MAX), ..phases });
+        Some(Transition::to(Self { revision, phases, state, ..self.clone() }))
+    }
+
+    /// Whether a retry took it from operators, who have it again if that retry fails.
+    pub(crate) fn is_left_to_operators(&self) -> bool {
+        let escalated = self.phases.as_ref().is_some_and(|phases| phases.granted == Some(Timestamp::MAX));
+        escalated && matches!(self.state, State::InProgress { .. })
     }
 
     /// A worker keeps the record. Over an effect that was reported, operators do, because more may have been done than this phase.
@@ -192,8 +215,6 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::record::{
         AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, ReservationRequest, Safe,
@@ -285,7 +306,7 @@ mod tests {
                         ended,
                         current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
                     ) {
-                        (Ended::Completed(_), true) => own(charged()),
+                        (Ended::Completed(_) | Ended::PerhapsExecuted(_), true) => own(charged()),
                         _ => current.clone(),
                     };
                     let worker = &if current.is_resumed() { worker.clone() } else { own(reserved()) };

@@ -121,7 +121,9 @@ async fn a_refused_commit_of_many_rows_is_kept_beside_long_results() {
     let (store, long) = (Faulty::new(), "x".repeat(crate::record::MAX_PHASE_RESULTS - 2));
     let executor = store.executor(resuming());
     let rows = || {
-        let row = |sku| stock().update(json!({ "sku": sku }), "SET available = :n").condition("attribute_exists(sku)");
+        let row = |sku| {
+            stock().update(json!({ "sku": sku }), "SET available = :n").condition("attribute_exists(sku)")
+        };
         (0..97).map(|place| row(format!("tea-{place}")).value(":n", 1)).collect()
     };
     let dead = begin(&executor).await;
@@ -131,7 +133,8 @@ async fn a_refused_commit_of_many_rows_is_kept_beside_long_results() {
     drop(dead);
     store.lease_ends();
     let ours = begin(&executor).await;
-    let charge = ours.execution().phase::<String>("charge").call(async |_| panic!("it is kept")).await.unwrap();
+    let charge =
+        ours.execution().phase::<String>("charge").call(async |_| panic!("it is kept")).await.unwrap();
     assert_eq!((charge, ours.execution().commit("stock", rows()).await.unwrap()), (long, refused));
 }
 
@@ -188,6 +191,18 @@ async fn phases_that_are_used_wrongly_keep_nothing() {
     let late = call(&execution, "late", &provider).await;
     assert!(matches!(late, Err(PhaseError::Misused(_))), "after the end");
     assert_eq!(provider.calls(), 0);
+}
+
+// T38: what could not be kept is not made.
+#[tokio::test]
+async fn a_phase_too_many_is_not_called() {
+    let (store, provider) = (Faulty::new(), Provider::default());
+    let ours = begin(&store.executor(resuming())).await;
+    for place in 0..=64 {
+        let made = call(ours.execution(), &format!("page-{place}"), &provider).await;
+        assert_eq!(matches!(made, Err(PhaseError::Misused(_))), place == 64, "{place}: {made:?}");
+    }
+    assert_eq!(provider.calls(), 64);
 }
 
 // T61
