@@ -166,7 +166,7 @@ impl Protocol {
             lease_until: Timestamp::MAX,
             retention: TICK * RETENTION.into(),
             may_begin: true,
-            resume_within: None,
+            resumes: None,
             transactional: config.transactional,
             work: Work::Now,
             origin: None,

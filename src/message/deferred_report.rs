@@ -158,7 +158,7 @@ mod tests {
         message::Message,
         record::{
             AnswerKind, Encoding, Evidence, Head, KeptAnswer, Phase, Reference, ReservationRequest, Revision,
-            tests::{RETAIN, answer, reservation},
+            tests::{RETAIN, answer, reservation, resuming},
         },
         time::Timestamp,
     };
@@ -182,7 +182,7 @@ mod tests {
     // T38: as many phases as an operation has, with all that they may have.
     #[test]
     fn the_result_of_a_phase_fits_in_a_message_whatever_was_kept_before() {
-        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for place in 0..64 {
             let name = format!("{place:-<64}");
@@ -202,7 +202,7 @@ mod tests {
     // T36
     #[test]
     fn every_report_comes_out_of_its_message_as_it_went_in() {
-        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let fresh = Record::reserve(&resumes, Revision::mint(), NOW);
         let phase = |name: &str| Phase::new(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
         let noted = Record::from(fresh.note(&phase("refund"), Revision::mint(), NOW).unwrap());

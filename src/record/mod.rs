@@ -44,7 +44,7 @@ pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub(crate) use phase::Next;
-pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Phase, Phases};
+pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Phase, PhaseList, Phases, Resumes};
 pub use reference::Reference;
 pub(crate) use report::{Ended, FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport};
 pub(crate) use resume::NotTaken;
@@ -196,10 +196,15 @@ pub(crate) mod tests {
             retention: RETAIN,
             may_begin: true,
             transactional: false,
-            resume_within: None,
+            resumes: None,
             work: Work::Now,
             origin: Some(Note::new("POST /payments")),
         }
+    }
+
+    /// With one phase, `charge`.
+    pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
+        Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
     }
 
     /// A record that was accepted, for a minute.

@@ -32,7 +32,7 @@ impl Record {
             transactional: reservation.transactional,
             with_writes: false,
             messages: 0,
-            phases: reservation.resume_within.map(Phases::none),
+            phases: reservation.resumes.map(Phases::of),
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
@@ -79,12 +79,13 @@ impl Record {
     /// What the next execution knows of the phases. One that takes over from a dead worker does not know whether that worker
     /// made the call that follows.
     fn phases_for(&self, reservation: &ReservationRequest) -> Option<Phases> {
-        let resume_within = reservation.resume_within?;
+        let resumes = reservation.resumes?;
         let known = match self.state {
             State::InProgress { .. } => self.phases_after_a_call(),
             _ => self.phases.clone(),
         };
-        Some(Phases { resume_within, ..known.unwrap_or(Phases::none(resume_within)) })
+        let (resume_within, declared) = (resumes.within, Some(resumes.list));
+        Some(Phases { resume_within, declared, ..known.unwrap_or(Phases::of(resumes)) })
     }
 
     /// Extends the lease while the handler runs: a heartbeat.

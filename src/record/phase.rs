@@ -10,6 +10,8 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use sha2::{Digest as _, Sha256};
+
 use super::Reference;
 use crate::{
     fingerprint::canonical_json, key::KeyHash, time::Timestamp, time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -32,12 +34,47 @@ const ALL_PLACES: usize = 300;
 /// How long a phase's name may be, in bytes.
 const MAX_NAME: usize = 64;
 
+/// Which phases an operation declares, and in which order: a hash of their names. So a deployment that declares others is recognised,
+/// also if nothing of an open phase was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseList([u8; 8]);
+
+impl PhaseList {
+    /// These phases, in this order. No name has a line break.
+    pub(crate) fn of(names: &[String]) -> Self {
+        let hash = Sha256::digest(names.join("\n"));
+        Self(std::array::from_fn(|place| hash[place]))
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
+}
+
+impl From<[u8; 8]> for PhaseList {
+    fn from(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// How an operation resumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumes {
+    /// How long after its last recovery point a record waits for a retry before it is escalated.
+    pub within: Duration,
+    /// The phases that it declares.
+    pub list: PhaseList,
+}
+
 /// What is known of the phases of an operation that resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Phases {
     /// How long after its last recovery point the record waits for a retry before it is escalated.
     pub resume_within: Duration,
+    /// The phases that the operation of its last worker declares. `None` if those of any other may follow: it is settled, or nothing is open.
+    pub declared: Option<PhaseList>,
     /// The phases that are kept, in the order in which the handler made them. Of a settled record, with digests of their results.
     pub kept: Vec<Phase>,
     /// Phases that others report, and that no handler has got to.
@@ -133,7 +170,19 @@ fn is_always_kept(result: &str) -> bool {
 impl Phases {
     /// Nothing is kept yet.
     pub(crate) const fn none(resume_within: Duration) -> Self {
-        Self { resume_within, kept: Vec::new(), noted: Vec::new(), begun: None, granted: None }
+        Self {
+            resume_within,
+            declared: None,
+            kept: Vec::new(),
+            noted: Vec::new(),
+            begun: None,
+            granted: None,
+        }
+    }
+
+    /// The same, of an operation that resumes so.
+    pub(crate) fn of(resumes: Resumes) -> Self {
+        Self { declared: Some(resumes.list), ..Self::none(resumes.within) }
     }
 
     /// What a handler does about the phase of this name, its `place`-th, whose provider remembers keys for `keys_live`.

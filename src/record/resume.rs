@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{MAX_PHASES, Phase, Phases, Record, Reference, Revision, State, Transition};
+use super::{MAX_PHASES, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition};
 use crate::time::Timestamp;
 
 /// Why a record did not take the result of a phase.
@@ -20,6 +20,12 @@ impl Record {
     /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
     pub(crate) fn is_resumed(&self) -> bool {
         self.phases.as_ref().is_some_and(Phases::has_any)
+    }
+
+    /// Whether an operation that declares other phases than `list` began what is open.
+    pub(super) fn has_others_than(&self, list: PhaseList) -> bool {
+        let declared = self.phases.as_ref().and_then(|phases| phases.declared);
+        declared.is_some_and(|declared| declared != list)
     }
 
     /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
@@ -177,6 +183,14 @@ impl Record {
         Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
+    /// The same by an operator's word, so that any deployment resumes it: no call is open that another name would make once more, and what is
+    /// kept is compared by its name. What is noted is not: only the deployment that declares it uses it.
+    pub(crate) fn nothing_is_open(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let phases = self.phases.clone()?;
+        let declared = phases.declared.filter(|_| !phases.noted.is_empty());
+        Self { phases: Some(Phases { declared, ..phases }), ..self.clone() }.nothing_follows(revision, now)
+    }
+
     /// An operator lets a retry resume it, for as long again as its operation allows.
     pub(crate) fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::BetweenWorkers { .. } = self.state else { return None };
@@ -220,7 +234,7 @@ mod tests {
         AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, ReservationRequest, Safe,
         SettleError, SettledBy, Verdict, WorkerReport,
         report::tests::{name, table},
-        tests::{answer, reservation},
+        tests::{answer, reservation, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -232,7 +246,7 @@ mod tests {
     }
 
     fn reserved() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         Record::reserve(&resumes, fresh(), NOW)
     }
 
@@ -492,7 +506,7 @@ mod tests {
         let again: Record = escalated.resume(fresh(), LATER).unwrap().into();
         assert_eq!(at(&again), LATER.plus(WITHIN));
         // A retry that fails does not take that back.
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         let retry = again.again(&resumes, fresh(), LATER);
         let failed = ended(&retry, &Ended::NotExecuted(None));
         assert_eq!(at(&failed), LATER.plus(WITHIN));
@@ -588,7 +602,7 @@ mod tests {
         let late = reservation("k").lease_until;
         let dead = charged().expire(fresh(), late).unwrap();
         assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
-        let resumes = ReservationRequest { resume_within: Some(WITHIN * 2), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN * 2), ..reservation("k") };
         for before in [dead.into(), charged()] {
             let again = Record::again(&before, &resumes, fresh(), LATER);
             let phases = again.phases.as_ref().unwrap();

@@ -85,7 +85,7 @@ pub(super) fn reservation(
         lease_until,
         retention: DEFAULT_RETENTION,
         may_begin: true,
-        resume_within: None,
+        resumes: None,
         work: Work::Now,
         transactional: false,
         origin: Some(Note::new("POST /payments")),

@@ -61,7 +61,7 @@ mod tests {
     use crate::{
         record::{
             Encoding, Head, KeptAnswer, KeptBody, MAX_PHASES, ReservationRequest, Revision,
-            tests::{answer, reservation},
+            tests::{answer, reservation, resuming},
         },
         store::dynamodb::{Attributes, to_item},
         time::Timestamp,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_left_of_phases_counts_toward_the_capacity() {
         let day = Duration::from_millis(86_400_001);
-        let resumes = ReservationRequest { resume_within: Some(day), retention: day, ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(day), retention: day, ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for (place, name) in ["charge", "shipment-with-a-long-name", "refund"].into_iter().enumerate() {
             let phase = Phase::new(name.into(), Some("1".repeat(600)), NOW);
@@ -128,7 +128,7 @@ mod tests {
     // T38: whatever was made can be kept, and operators can settle it.
     #[test]
     fn the_record_of_as_many_phases_as_there_may_be_fits_in_an_item() {
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(1)), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(1)), ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for place in 0..MAX_PHASES {
             let noted = Phase::new(format!("{place:+<64}"), Some("1".repeat(300)), NOW);

@@ -23,7 +23,7 @@ use lambda_idempotency::{
     engine::PhaseError,
     internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Stale},
     key::RecordKey,
-    operation::{OnLeaseExpiry, Operation},
+    operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
     record::{Answer, AnswerKind, Head, Note, Record},
@@ -190,7 +190,7 @@ fn request(key: &str) -> Request {
 
 /// An operation that waits an hour for a retry.
 fn resuming() -> Operation {
-    operation().on_lease_expiry(OnLeaseExpiry::Resume(HOUR))
+    operation().resumes(["charge", "stock", "refund", "quote", "shipment"], HOUR)
 }
 
 /// A first phase, whose call charges.

@@ -177,7 +177,7 @@ async fn an_outdated_completion_of_an_operation_that_resumes_answers_nobody() {
     let store = Faulty::new();
     let executor = store.executor(resuming());
     let slow = begin(&executor).await;
-    slow.execution().commit("intent", Vec::new()).await.unwrap();
+    slow.execution().commit("stock", Vec::new()).await.unwrap();
     store.lease_ends();
     let next = begin(&executor).await;
     let ended = executor.finish(slow, charged()).await;

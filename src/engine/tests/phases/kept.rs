@@ -193,16 +193,25 @@ async fn phases_that_are_used_wrongly_keep_nothing() {
     assert_eq!(provider.calls(), 0);
 }
 
-// T38: what could not be kept is not made.
+// T61: a deployment cannot come to a phase that its list does not have, or has elsewhere.
 #[tokio::test]
-async fn a_phase_too_many_is_not_called() {
-    let (store, provider) = (Faulty::new(), Provider::default());
-    let ours = begin(&store.executor(resuming())).await;
-    for place in 0..=64 {
-        let made = call(ours.execution(), &format!("page-{place}"), &provider).await;
-        assert_eq!(matches!(made, Err(PhaseError::Misused(_))), place == 64, "{place}: {made:?}");
+async fn a_phase_that_is_not_declared_next_is_not_called() {
+    let provider = Provider::default();
+    for wrong in [["capture", "refund"], ["refund", "charge"], ["refund", "refund"]] {
+        let store = Faulty::new();
+        let ours = begin(&store.executor(resuming())).await;
+        let mut made = Vec::new();
+        for name in wrong {
+            made.push(call(ours.execution(), name, &provider).await);
+        }
+        let last = made.iter().find_map(|made| made.as_ref().err());
+        assert!(matches!(last, Some(PhaseError::Misused(_))), "{wrong:?}: {made:?}");
     }
-    assert_eq!(provider.calls(), 64);
+    assert_eq!(provider.calls(), 2, "once the refund of each of the last two");
+    // One that its way does not need may be left out.
+    let ours = begin(&Faulty::new().executor(resuming())).await;
+    call(ours.execution(), "charge", &provider).await.unwrap();
+    call(ours.execution(), "refund", &provider).await.unwrap();
 }
 
 // T61
