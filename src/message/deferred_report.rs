@@ -181,7 +181,7 @@ mod tests {
 
     // T38: as many phases as an operation has, with all that they may have.
     #[test]
-    fn the_result_of_a_phase_fits_in_a_message_whatever_was_kept_before() {
+    fn the_result_of_a_phase_always_fits_in_a_message() {
         let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for place in 0..64 {

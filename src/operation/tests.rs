@@ -118,7 +118,7 @@ fn a_key_shorter_than_the_operations_minimum_begins_nothing() {
 
 // T61
 #[test]
-fn phases_that_cannot_be_those_of_an_operation_are_refused_at_start_up() {
+fn phases_that_no_operation_can_have_are_refused_at_start_up() {
     let resumes = |names: &[&str]| pay().resumes(names.iter().copied(), SECOND);
     let many: Vec<_> = (0..=64).map(|place| format!("page-{place}")).collect();
     refused("resumes(): 0 phases are not 1 to 64", || resumes(&[]));

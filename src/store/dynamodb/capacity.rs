@@ -127,7 +127,7 @@ mod tests {
 
     // T38: whatever was made can be kept, and operators can settle it.
     #[test]
-    fn the_record_of_as_many_phases_as_there_may_be_fits_in_an_item() {
+    fn the_record_of_all_possible_phases_fits_in_an_item() {
         let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(1)), ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for place in 0..MAX_PHASES {
