@@ -184,7 +184,7 @@ async fn an_outdated_completion_of_an_operation_that_resumes_answers_nobody() {
     assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
     let record = store.record().await.unwrap();
     assert_eq!((record.state.name(), record.reported), ("in_progress", None));
-    next.execution().commit("intent", Vec::new()).await.unwrap();
+    next.execution().commit("stock", Vec::new()).await.unwrap();
     executor.finish(next, refused()).await;
     assert_eq!(store.state().await, "completed");
 }
