@@ -164,7 +164,7 @@ impl Protocol {
             retention: TICK * RETENTION.into(),
             may_begin: true,
             may_run_again: config.may_run_again,
-            resume_within: None,
+            resumes: None,
             transactional: config.transactional,
             work: Work::Now,
             origin: None,

@@ -55,11 +55,14 @@ impl Executor {
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
         let tried = self.commit(&execution, &seen, report, status, write, stop_at).await;
+        let is_written = tried.finished.is_ok();
         let ended = self.ended(execution, seen, tried, stop_at).await;
         match (failed, ended) {
             (None, ended) => ended,
             // Another execution's answer, or what reconciliation finds, counts for every caller.
             (Some(_), ended @ (FinishOutcome::Superseded(_) | FinishOutcome::AnsweredElsewhere)) => ended,
+            // It is known meanwhile: a retry resumes it.
+            (Some(Failed::Unknown), FinishOutcome::Interrupted) if is_written => FinishOutcome::Interrupted,
             (Some(Failed::Unknown), _) | (_, FinishOutcome::Unknown) => FinishOutcome::Unknown,
             (Some(Failed::Outside | Failed::InCall), _) => FinishOutcome::Interrupted,
         }

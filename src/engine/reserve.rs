@@ -54,6 +54,9 @@ pub enum ReserveOutcome {
     Unreadable,
     /// What the worker would run is settled, and deleted since.
     Gone,
+    /// It was interrupted, and this version declares [other phases](crate::Operation::resumes) than the one that began it. Nothing was run: that
+    /// version can resume it, or an operator decides.
+    OtherPhases,
 }
 
 impl ReserveOutcome {
@@ -156,6 +159,7 @@ impl Executor {
             ReserveOutcome::Unavailable => (Count::StoreError, Some("unavailable")),
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
             ReserveOutcome::Gone => (Count::Replay, Some("gone")),
+            ReserveOutcome::OtherPhases => (Count::PhaseMismatch, Some("other_phases")),
         };
         count.add(self.operation().name());
         // An execution that owns its record is counted when it ends.
@@ -265,7 +269,7 @@ impl Executor {
             may_begin: request.may_begin,
             may_run_again: operation.may_run_again(),
             transactional: operation.transactional,
-            resume_within: operation.resume_within(),
+            resumes: operation.declared(),
             work: request.work,
             origin: request.origin.clone(),
         };
@@ -291,6 +295,12 @@ impl Executor {
             (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
             (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
             (Err(Found::Gone), _) => ReserveOutcome::Gone,
+            (Err(Found::OtherPhases), Some(_)) => {
+                tracing::error!(
+                    "an interrupted operation has other phases than this deployment declares: was the handler changed?"
+                );
+                ReserveOutcome::OtherPhases
+            }
             (Err(Found::DeadWorker), Some(record)) if !matches!(record.state, State::Completed { .. }) => {
                 telemetry::lease_expired(&record, now);
                 match record.state {

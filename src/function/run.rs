@@ -198,6 +198,7 @@ impl Guard {
             ReserveOutcome::Mismatch => RunError::Mismatch,
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
             ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
+            ReserveOutcome::OtherPhases => RunError::Interrupted(None),
             ReserveOutcome::Unreadable => RunError::RecordUnreadable,
             // Neither `Owned` nor `Gone` comes here.
             ReserveOutcome::TooLate

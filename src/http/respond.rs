@@ -52,6 +52,7 @@ impl Guard {
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
                 self.problem(ProblemType::StoreUnavailable)
             }
+            ReserveOutcome::OtherPhases => self.problem(ProblemType::Interrupted),
             ReserveOutcome::Unreadable => self.problem(ProblemType::RecordUnreadable),
             ReserveOutcome::Gone => {
                 let mut response = self.problem(ProblemType::OperationExpired);

@@ -1,7 +1,8 @@
 //! The steps that change a record, for the model.
 
 use crate::{
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict},
+    operation::Operation,
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Resumes, Revision, SettledBy, Verdict},
     time::Timestamp,
 };
 
@@ -16,6 +17,11 @@ pub use protocol::record::{
     Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, ReservationRequest, Safe, Transition, WorkerReport,
     decide,
 };
+
+/// How this operation resumes, if it does.
+pub fn resumes(operation: &Operation) -> Option<Resumes> {
+    operation.declared()
+}
 
 /// A heartbeat of this execution.
 pub fn extend(
@@ -108,7 +114,7 @@ pub fn note(
 
 /// An operator knows that the call which follows was not made.
 pub fn nothing_follows(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
-    current.nothing_follows(revision, now)
+    current.nothing_is_open(revision, now)
 }
 
 /// An operator lets a retry resume the record.

@@ -43,10 +43,14 @@ pub(super) fn not_executed(
     if known(phases).any(|known| known.name == name) {
         return Err(PhaseCorrectionError::Known.into());
     }
-    if phases.begun.is_none() && matches!(open.state, State::BetweenWorkers { .. }) {
+    // Nothing may be open, but only a deployment of its own phases resumes it: the operator's word lets any do so.
+    if phases.begun.is_none()
+        && phases.declared.is_none()
+        && matches!(open.state, State::BetweenWorkers { .. })
+    {
         return Err(PhaseCorrectionError::NothingOpen.into());
     }
-    open.nothing_follows(revision, now).ok_or(PhaseCorrectionError::NothingOpen.into())
+    open.nothing_is_open(revision, now).ok_or(PhaseCorrectionError::NothingOpen.into())
 }
 
 /// The record, if it is not settled and no worker is alive. The lease of a dead worker ends with the correction.

@@ -398,7 +398,7 @@ mod tests {
         backoff::Backoff,
         record::{
             Head, ReservationRequest, phase_of,
-            tests::{Mint, Reports, answer, reservation, reservation_for},
+            tests::{Mint, Reports, answer, reservation, reservation_for, resuming},
         },
         time_budget::CLOCK_SKEW,
     };
@@ -863,8 +863,7 @@ mod tests {
 
     /// The charge is kept, and the call that follows was perhaps made, by an execution that began at `START`.
     fn with_phases() -> [Record; 3] {
-        let within = Some(GRACE);
-        let resumes = ReservationRequest { resume_within: within, lease_until: START, ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: START, ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), START);
         let charge = phase_of("charge".to_owned(), Some("7".to_owned()), START);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
@@ -982,7 +981,7 @@ mod tests {
     #[test]
     fn a_call_is_remembered_from_the_earliest_execution_on() {
         let [kept, ..] = with_phases();
-        let resumes = ReservationRequest { resume_within: Some(GRACE), lease_until: NOW, ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: NOW, ..reservation("k") };
         let window = NOW.since(START);
         let late = NOW.plus(Duration::from_millis(1));
         let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));

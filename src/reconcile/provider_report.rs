@@ -222,7 +222,7 @@ mod tests {
     use crate::record::SettledBy;
     use crate::record::{
         Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict, phase_of,
-        tests::{Mint, Reports, accepted, answer, reservation},
+        tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 
     const START: Timestamp = Timestamp::from_secs(1_000);
@@ -365,8 +365,8 @@ mod tests {
     // T46
     #[test]
     fn a_report_of_a_phase_proves_that_phase_and_no_more() {
-        let within = Some(Duration::from_secs(60));
-        let resumes = ReservationRequest { resume_within: within, ..reservation("k") };
+        let within = Duration::from_secs(60);
+        let resumes = ReservationRequest { resumes: resuming(within), ..reservation("k") };
         let record = Record::reserve(&resumes, Revision::mint(), START);
         let ship = phase_of("ship".to_owned(), Some("7".to_owned()), START);
         let kept: Record = record.keep(&record, 0, &ship, Revision::mint(), START).unwrap().into();

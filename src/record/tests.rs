@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    AnswerKind, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, Record, ReservationRequest,
-    Revision, Transition, Work,
+    AnswerKind, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
+    ReservationRequest, Resumes, Revision, Transition, Work,
 };
 use crate::{
     fingerprint::{Content, FingerprintRule},
@@ -47,10 +47,15 @@ pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
         may_begin: true,
         may_run_again: false,
         transactional: false,
-        resume_within: None,
+        resumes: None,
         work: Work::Now,
         origin: Some(Note::new("POST /payments")),
     }
+}
+
+/// With one phase, `charge`.
+pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
+    Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
 }
 
 /// A record that was accepted, for a minute.

@@ -172,7 +172,7 @@ impl Protocol {
             Handler::Calls => operation,
             Handler::Commits => operation.effects_in_transaction(),
             Handler::RunsAgain => operation.on_lease_expiry(OnLeaseExpiry::RunAgain),
-            Handler::Resumes => operation.on_lease_expiry(OnLeaseExpiry::Resume(within)),
+            Handler::Resumes => operation.resumes(["phase"], within),
         };
         let content = Content::new("POST", "/", b"");
         let request = ReservationRequest {
@@ -185,7 +185,7 @@ impl Protocol {
             may_begin: true,
             may_run_again: setting.handler == Handler::RunsAgain,
             transactional: setting.handler == Handler::Commits,
-            resume_within: (setting.handler == Handler::Resumes).then_some(within),
+            resumes: steps::resumes(&operation),
             work: Work::Now,
             origin: None,
         };

@@ -10,7 +10,6 @@ use lambda_idempotency::{
         Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome, SingleTransactionOutcome,
         Stale,
     },
-    operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Answer, AnswerKind, Work},
     time::Timestamp,
@@ -52,7 +51,7 @@ impl Machine {
         operation = accepted::asynchronous(operation, scenario.accepts);
         match scenario.guarded {
             Guarded::Transactional => operation.effects_in_transaction(),
-            Guarded::Resumed(_) => operation.on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN)),
+            Guarded::Resumed(_) => operation.resumes([PHASE, ROW], RESUME_WITHIN),
             Guarded::Reserved | Guarded::SingleTransaction => operation,
         }
     }

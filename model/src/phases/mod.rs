@@ -37,8 +37,8 @@ pub struct Setting {
     pub operator: bool,
     /// By how many ticks a clock may be ahead.
     pub skew: u8,
-    /// Whether the last worker is of a version that has another phase first.
-    pub inserted: bool,
+    /// Whether the last worker is of a version that calls the first phase otherwise.
+    pub renamed: bool,
     /// Whether operators restore the table to an earlier time, once.
     pub restores: bool,
 }
@@ -54,7 +54,7 @@ impl Setting {
         webhook: false,
         operator: false,
         skew: 0,
-        inserted: false,
+        renamed: false,
         restores: false,
     };
 
@@ -67,7 +67,7 @@ impl Setting {
         Self { name: "webhook", webhook: true, ..Self::PLAIN },
         Self { name: "operator", keys_live: 0, operator: true, webhook: true, ..Self::PLAIN },
         Self { name: "clocks", skew: 1, store_faults: true, ..Self::PLAIN },
-        Self { name: "inserted", workers: 3, inserted: true, ..Self::PLAIN },
+        Self { name: "renamed", workers: 3, renamed: true, ..Self::PLAIN },
         Self {
             name: "restored",
             horizon: 4,
@@ -89,7 +89,7 @@ impl Setting {
         webhook: true,
         operator: true,
         skew: 1,
-        inserted: false,
+        renamed: false,
         restores: false,
     }];
 }

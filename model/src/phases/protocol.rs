@@ -10,8 +10,7 @@ use lambda_idempotency::{
         Schedule, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    operation::OnLeaseExpiry,
-    record::{AnswerKind, Phase, Record, State, Work},
+    record::{AnswerKind, Phase, Record, Resumes, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -39,6 +38,8 @@ const WINDOW: u8 = 20;
 
 /// The phases of the handler, in their places.
 const NAMES: [&str; 3] = ["charge", "stock", "refund"];
+/// The same in another version of the program, which calls its first phase otherwise.
+const RENAMED: [&str; 3] = ["pay", "stock", "refund"];
 
 /// What a handler does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub enum Kept {
 
 pub struct Protocol {
     request: ReservationRequest,
+    /// How the other version resumes, and which worker is of it.
+    renamed: (Option<Resumes>, Option<u8>),
     operation: Operation,
     schedule: Schedule,
     keys_live: Duration,
@@ -101,7 +104,7 @@ impl Protocol {
             retention: TICK * 100,
             may_begin: true,
             may_run_again: false,
-            resume_within: Some(within),
+            resumes: None,
             transactional: false,
             work: Work::Now,
             origin: None,
@@ -109,12 +112,16 @@ impl Protocol {
         let operation = Operation::new("model")
             .lease(TICK * OWN_LEASE.into())
             .not_found_within(TICK * WINDOW.into())
-            .on_lease_expiry(OnLeaseExpiry::Resume(within));
+            .resumes(NAMES, within);
+        let request = ReservationRequest { resumes: steps::resumes(&operation), ..request };
+        let renamed = steps::resumes(&operation.clone().resumes(RENAMED, within));
+        let renamed = (renamed, setting.renamed.then_some(setting.workers - 1));
         let backoff = Backoff { first: TICK, factor: 1, max: TICK };
         let schedule = Schedule { backoff, max_questions: 4, ..Schedule::default() };
         let keys_live = TICK * setting.keys_live.into();
         Ok(Self {
             request,
+            renamed,
             operation,
             schedule,
             keys_live,
@@ -149,6 +156,16 @@ impl Protocol {
         id
     }
 
+    /// Whether a worker that last saw this record is of the other version.
+    pub fn is_renamed(&self, base: Id) -> bool {
+        let declared = self.record(base).phases.as_ref().and_then(|phases| phases.declared);
+        declared.is_some() && declared == self.renamed.0.map(|renamed| renamed.list)
+    }
+
+    fn names(&self, base: Id) -> [&'static str; 3] {
+        if self.is_renamed(base) { RENAMED } else { NAMES }
+    }
+
     fn current(&self, world: &World) -> Option<Record> {
         world.record.map(|id| self.record(id).clone())
     }
@@ -162,6 +179,9 @@ impl Protocol {
             may_begin: world.record.is_none(),
             ..self.request.clone()
         };
+        let (other, of) = self.renamed;
+        let resumes = if of == Some(worker) { other } else { request.resumes };
+        let request = ReservationRequest { resumes, ..request };
         let current = self.current(world);
         let may_begin = current.as_ref().is_none_or(|current| current.expired(at(now)))
             || matches!(current.as_ref()?.state, State::FailedRetryable { .. });
@@ -171,17 +191,16 @@ impl Protocol {
     }
 
     /// What the handler of a worker that last saw `base` does in this place.
-    pub fn todo(&self, base: Id, place: u8, now: u8, inserted: bool) -> Todo {
+    pub fn todo(&self, base: Id, place: u8, now: u8) -> Todo {
         let Some(phases) = &self.record(base).phases else { return Todo::Mismatch };
         let refused = phases
             .kept
             .get(1)
             .is_some_and(|stock| stock.result.as_ref().is_some_and(|result| result.text() == "0"));
         let name = match place {
-            0 if inserted => "fraud",
             2 if !refused => return Todo::Answer(1),
             3 => return Todo::Answer(2),
-            place => NAMES[usize::from(place)],
+            place => self.names(base)[usize::from(place)],
         };
         let call = if place == 0 { 0 } else { 1 };
         let keys_live = if place == 1 { Duration::ZERO } else { self.keys_live };
@@ -198,7 +217,7 @@ impl Protocol {
     /// The current record takes the result of a phase. That of a commit counts only if its worker still runs the record.
     pub fn keep(&mut self, world: &World, base: Id, place: u8, result: u8, now: u8) -> Kept {
         let Some(current) = self.current(world) else { return Kept::Left };
-        let phase = steps::phase(NAMES[usize::from(place)], result.to_string(), at(now));
+        let phase = steps::phase(self.names(base)[usize::from(place)], result.to_string(), at(now));
         let worker = self.record(base).clone();
         match steps::keep(&current, &worker, place.into(), &phase, [0; 16].into(), at(now)) {
             (own, Ok(next)) => Kept::Taken(self.number(next), own),

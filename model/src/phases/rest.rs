@@ -100,7 +100,7 @@ fn run(setting: &Setting, protocol: &mut Protocol, world: &mut World, mut base: 
     let mut place = 0;
     let ending = loop {
         let mut result = None;
-        match protocol.todo(base, place, world.now, false) {
+        match protocol.todo(base, place, world.now) {
             Todo::GoOn => {}
             Todo::Noted(noted) => result = Some(noted),
             Todo::Commit => result = Some(1),

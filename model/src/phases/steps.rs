@@ -118,9 +118,8 @@ impl Steps<'_> {
 
     fn phase(&mut self, worker: usize, place: u8, now: u8) {
         let state = self.before.workers[worker];
-        let inserted = self.setting.inserted && worker + 1 == usize::from(self.setting.workers);
         let ends = |ending| move |after: &mut World| after.workers[worker].at = At::Ended(ending);
-        match self.protocol.todo(state.base, place, now, inserted) {
+        match self.protocol.todo(state.base, place, now) {
             Todo::GoOn => {
                 self.with(Action::GoesOn(worker), |after| after.workers[worker].at = At::Phase(place + 1));
             }
@@ -133,10 +132,6 @@ impl Steps<'_> {
             Todo::Answer(number) => self.with(Action::GoesOn(worker), ends(Ending::Completed(number))),
             // T39: a frozen worker.
             _ if self.before.now > state.until => self.with(Action::GoesOn(worker), ends(Ending::Outside)),
-            // What another version does first is not modelled.
-            Todo::Call(_) | Todo::Ask(_) if inserted => {
-                self.with(Action::GoesOn(worker), ends(Ending::Outside));
-            }
             Todo::Commit => self.commit(worker, place, now),
             Todo::Call(call) => self.call(worker, place, call),
             Todo::Ask(_) if !self.setting.asks => {
@@ -177,7 +172,10 @@ impl Steps<'_> {
     }
 
     fn call(&mut self, worker: usize, place: u8, call: u8) {
-        let (keys_live, reports) = (self.setting.keys_live, self.setting.webhook);
+        // Another version's name is another key: the provider knows nothing of it.
+        let renamed = call == 0 && self.protocol.is_renamed(self.before.workers[worker].base);
+        let keys_live = if renamed { 0 } else { self.setting.keys_live };
+        let reports = self.setting.webhook;
         self.with(Action::Calls(worker), |after| {
             after.execute(call, keys_live, reports);
             after.workers[worker].at = At::Result(place, after.calls[usize::from(call)].effects);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{AnswerKind, AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause, Work};
+use super::{
+    AnswerKind, AttemptId, Evidence, Note, Record, Resumes, Revision, State, Transition, UnknownCause, Work,
+};
 use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
 /// A caller's request to execute an operation.
@@ -26,8 +28,8 @@ pub struct ReservationRequest {
     pub may_run_again: bool,
     /// Whether all effects of the execution are in the transaction that completes it.
     pub transactional: bool,
-    /// How long after its last recovery point the record waits for a retry, if the operation resumes.
-    pub resume_within: Option<Duration>,
+    /// How the operation resumes, if it does.
+    pub resumes: Option<Resumes>,
     /// When it is executed.
     pub work: Work,
     /// The method and route of the request.
@@ -57,6 +59,8 @@ pub enum Found {
     TooLate,
     /// What the worker would claim is settled, and deleted since.
     Gone,
+    /// It is open, and a deployment with other phases began it: only one with the same resumes it.
+    OtherPhases,
 }
 
 /// Decides what `reservation` may do about the record that its key has, if there is one. If an execution may begin: the record of
@@ -68,7 +72,8 @@ pub enum Found {
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
-/// 5. A record with phases is resumed, unless this deployment's operation does not resume, or its worker died over a reported effect.
+/// 5. A record with phases is resumed, unless this deployment's operation does not resume, or declares other phases, or its worker died
+///    over a reported effect.
 /// 6. What was accepted is taken over by its worker alone: a client waits for it, whatever has become of the worker.
 /// 7. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
 ///    only resumed (T43).
@@ -134,13 +139,15 @@ pub fn decide(
         && reservation.may_begin
         && existing.reported != Some(Evidence::Effect)
         && existing.phases.is_none();
-    let resumes = reservation.resume_within.is_some() && existing.phases.is_some();
+    let resumes = reservation.resumes.is_some() && existing.phases.is_some();
+    let declares_others = reservation.resumes.is_some_and(|resumes| existing.has_others_than(resumes.list));
     match &existing.state {
         State::Completed { .. } => Err(Found::Completed),
         State::FailedRetryable { .. } if reservation.may_begin => take_over(),
         State::FailedRetryable { .. } => Err(Found::MayNotBegin),
         // The stale function found the dead worker first: the operation's configuration still applies.
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
+        State::BetweenWorkers { .. } if declares_others => Err(Found::OtherPhases),
         State::BetweenWorkers { .. } if resumes => take_over(),
         State::Unknown { .. } | State::BetweenWorkers { .. } => Err(Found::Unknown),
         State::Pending { .. } => match existing.abandon(revision, now) {
@@ -148,6 +155,9 @@ pub fn decide(
             None => take_over(),
         },
         State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
+        State::InProgress { .. } if declares_others && existing.may_end_without_effect() => {
+            Err(Found::OtherPhases)
+        }
         State::InProgress { .. } if may_run_again || resumes && existing.may_end_without_effect() => {
             take_over()
         }
@@ -168,7 +178,7 @@ mod tests {
     use super::*;
     use crate::record::{
         AttemptId, Phase, PhaseResult,
-        tests::{accepted, answer, reservation, reservation_for},
+        tests::{accepted, answer, reservation, reservation_for, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -181,7 +191,7 @@ mod tests {
 
     /// Interrupted behind a phase.
     fn between_workers() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), NOW);
         let charge = Phase::new("charge".into(), Some(PhaseResult::new("1".into(), "1")), NOW);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), NOW).unwrap().into();
@@ -268,7 +278,7 @@ mod tests {
     // T53: the stale function, which may come first, finds it contested.
     #[test]
     fn nothing_resumes_over_an_effect_of_another_execution() {
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
         let dead = Record::reserve(&resumes, Revision::mint(), NOW);
         let begins = |record: &Record| {
             decide(Some(record), &resumes, Revision::mint(), LATER).map(|next| next.attempts)

@@ -42,7 +42,7 @@ pub use hold::HoldError;
 pub use id::{AttemptId, Revision};
 pub use note::Note;
 pub use own::{HANDLER_FAILED, NOT_EXECUTED};
-pub use phase::{MAX_PHASE_RESULTS, Next, Phase, PhaseResult, Phases};
+pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Next, Phase, PhaseList, PhaseResult, Phases, Resumes};
 pub use reference::Reference;
 pub use report::{Ended, FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport};
 pub use resume::NotTaken;
@@ -192,10 +192,15 @@ pub(crate) mod tests {
             may_begin: true,
             may_run_again: false,
             transactional: false,
-            resume_within: None,
+            resumes: None,
             work: Work::Now,
             origin: Some(Note::new("POST /payments")),
         }
+    }
+
+    /// With one phase, `charge`.
+    pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
+        Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
     }
 
     /// A record that was accepted, for a minute.

@@ -35,7 +35,7 @@ impl Record {
             transactional: reservation.transactional,
             with_writes: false,
             messages: 0,
-            phases: reservation.resume_within.map(Phases::none),
+            phases: reservation.resumes.map(Phases::of),
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
@@ -82,12 +82,13 @@ impl Record {
     /// What the next execution knows of the phases. One that takes over from a dead worker does not know whether that worker
     /// made the call that follows.
     fn phases_for(&self, reservation: &ReservationRequest) -> Option<Phases> {
-        let resume_within = reservation.resume_within?;
+        let resumes = reservation.resumes?;
         let known = match self.state {
             State::InProgress { .. } => self.phases_after_a_call(),
             _ => self.phases.clone(),
         };
-        Some(Phases { resume_within, ..known.unwrap_or(Phases::none(resume_within)) })
+        let (resume_within, declared) = (resumes.within, Some(resumes.list));
+        Some(Phases { resume_within, declared, ..known.unwrap_or(Phases::of(resumes)) })
     }
 
     /// Extends the lease while the handler runs: a heartbeat.
@@ -262,7 +263,13 @@ impl Record {
     /// `since` starts again, because its last request may still be on its way.
     ///
     /// If the record is another execution's, this one replaces it, so that a later report of the other worker does not settle it.
+    ///
+    /// If a phase is known since, perhaps of that very call: → between workers.
     pub(super) fn marked_unknown(&self, worker: &Self, revision: Revision, now: Timestamp) -> Transition {
+        let is_own = self.attempt == worker.attempt && self.may_end_without_effect();
+        if let Some(phases) = self.phases_learned_since(worker).filter(|_| is_own) {
+            return Transition::to(self.between_workers(Some(phases), revision, now));
+        }
         let cause = UnknownCause::PerhapsExecuted;
         let unknown = self.unknown(revision, cause, now);
         match self.state {
@@ -333,7 +340,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::{RETAIN, accepted, answer, reservation};
+    use crate::record::tests::{RETAIN, accepted, answer, reservation, resuming};
     use crate::record::{Ended, Phase};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -781,7 +788,7 @@ mod tests {
     #[test]
     fn a_take_back_over_what_is_known_besides_frees_no_key() {
         let reported = reserved().claim(fresh(), NOW, NOW).unwrap();
-        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let phase = Phase::new("charge".to_owned(), None, NOW);
         let noted = Record::reserve(&resumes, fresh(), NOW).note(&phase, fresh(), NOW).unwrap();
         for (known, state) in [(reported, "unknown"), (noted, "between_workers")] {

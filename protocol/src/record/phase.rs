@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
+
 use super::Reference;
 use crate::{
     key::KeyHash,
@@ -20,24 +22,67 @@ use crate::{
 /// record writes them. A longer result is kept without its value: an execution that resumes has to ask for it.
 pub const MAX_PHASE_RESULTS: usize = 2048;
 
-/// A result of at most so many bytes is always kept: those of most commits are.
+/// How many phases an operation has at most. With all that it may keep of each, its record is no longer than an item may be, its answer
+/// included.
+pub const MAX_PHASES: usize = 64;
+
+/// A result of at most so many bytes is always kept.
 const ALWAYS_KEPT: usize = 16;
+
+/// How long the list of all places of a commit may be, as JSON, in bytes: it has at most 97 of them.
+const ALL_PLACES: usize = 300;
 
 /// How long a phase's name may be, in bytes.
 const MAX_NAME: usize = 64;
+
+/// Which phases an operation declares, and in which order: a hash of their names. So a deployment that declares others is recognised,
+/// also if nothing of an open phase was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseList([u8; 8]);
+
+impl PhaseList {
+    /// These phases, in this order. No name has a line break.
+    pub fn of(names: &[String]) -> Self {
+        let hash = Sha256::digest(names.join("\n"));
+        Self(std::array::from_fn(|place| hash[place]))
+    }
+
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; 8] {
+        &self.0
+    }
+}
+
+impl From<[u8; 8]> for PhaseList {
+    fn from(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// How an operation resumes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resumes {
+    /// How long after its last recovery point a record waits for a retry before it is escalated.
+    pub within: Duration,
+    /// The phases that it declares.
+    pub list: PhaseList,
+}
 
 /// What is known of the phases of an operation that resumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Phases {
     /// How long after its last recovery point the record waits for a retry before it is escalated.
     pub resume_within: Duration,
+    /// The phases that the operation of its last worker declares. `None` if those of any other may follow: it is settled, or nothing is open.
+    pub declared: Option<PhaseList>,
     /// The phases that are kept, in the order in which the handler made them. Of a settled record, with digests of their results.
     pub kept: Vec<Phase>,
     /// Phases that others report, and that no handler has got to.
     pub noted: Vec<Phase>,
     /// Since when an earlier execution may have begun the call that follows the last kept phase; `None` if none has.
     pub begun: Option<Timestamp>,
-    /// When an operator, or a denial, last let it wait for a retry as long again.
+    /// When an operator, or a denial, last let it wait for a retry as long again. [`Timestamp::MAX`] once it is escalated, until one does,
+    /// or one more phase is known.
     pub granted: Option<Timestamp>,
 }
 
@@ -128,10 +173,30 @@ impl PhaseResult {
     }
 }
 
+/// Whether there is room for this result, however long the others are. That of a commit is the places of the writes that were refused: nobody can
+/// be asked for it, so without it no execution could ever go on.
+fn is_always_kept(result: &str) -> bool {
+    let is_list = |byte: u8| byte.is_ascii_digit() || b"[,]".contains(&byte);
+    let are_places = || result.len() <= ALL_PLACES && result.bytes().all(is_list);
+    result.len() <= ALWAYS_KEPT || are_places()
+}
+
 impl Phases {
     /// Nothing is kept yet.
     pub const fn none(resume_within: Duration) -> Self {
-        Self { resume_within, kept: Vec::new(), noted: Vec::new(), begun: None, granted: None }
+        Self {
+            resume_within,
+            declared: None,
+            kept: Vec::new(),
+            noted: Vec::new(),
+            begun: None,
+            granted: None,
+        }
+    }
+
+    /// The same, of an operation that resumes so.
+    pub fn of(resumes: Resumes) -> Self {
+        Self { declared: Some(resumes.list), ..Self::none(resumes.within) }
     }
 
     /// What a handler does about the phase of this name, its `place`-th, whose provider remembers keys for `keys_live`.
@@ -160,6 +225,11 @@ impl Phases {
         }
     }
 
+    /// These, with one more recovery point: what was escalated waits for a retry again.
+    pub(super) fn recovered(&self) -> Self {
+        Self { granted: self.granted.filter(|granted| *granted != Timestamp::MAX), ..self.clone() }
+    }
+
     /// Whether the record knows, or suspects, that a phase was made.
     pub(super) fn has_any(&self) -> bool {
         !self.kept.is_empty() || !self.noted.is_empty() || self.begun.is_some()
@@ -176,7 +246,7 @@ impl Phases {
         let used: usize =
             others.filter_map(|other| other.result.as_ref()).map(|result| result.text.len()).sum();
         let fits = |result: &PhaseResult| {
-            result.text.len() <= ALWAYS_KEPT || used + result.text.len() <= MAX_PHASE_RESULTS
+            is_always_kept(&result.text) || used + result.text.len() <= MAX_PHASE_RESULTS
         };
         let result = phase.result.filter(fits);
         Phase { result, ..phase }

@@ -2,7 +2,9 @@
 //!
 //! What is known of its phases, and what a handler does next, is in `phase`.
 
-use super::{Phase, Phases, Record, Reference, Revision, State, Transition};
+use std::time::Duration;
+
+use super::{MAX_PHASES, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition};
 use crate::time::Timestamp;
 
 /// Why a record did not take the result of a phase.
@@ -18,6 +20,12 @@ impl Record {
     /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
     pub fn is_resumed(&self) -> bool {
         self.phases.as_ref().is_some_and(Phases::has_any)
+    }
+
+    /// Whether an operation that declares other phases than `list` began what is open.
+    pub(super) fn has_others_than(&self, list: PhaseList) -> bool {
+        let declared = self.phases.as_ref().and_then(|phases| phases.declared);
+        declared.is_some_and(|declared| declared != list)
     }
 
     /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
@@ -40,6 +48,18 @@ impl Record {
         };
         let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
         noted.any(|noted| !came_to(noted)) || kept(self) > kept(worker)
+    }
+
+    /// Its phases, if it knows of one that the worker did not when it last saw it: its call that is unknown may be that one, so the next
+    /// retry decides, and not a question. Of a phase that is only noted, nobody says that it was that call.
+    pub(super) fn phases_learned_since(&self, worker: &Self) -> Option<Phases> {
+        let known = |record: &Self| record.phases.clone().unwrap_or(Phases::none(Duration::ZERO));
+        let (ours, theirs) = (known(self), known(worker));
+        if ours.kept.len() > theirs.kept.len() {
+            return self.phases.clone();
+        }
+        let is_new = |noted: &Phase| theirs.find(&noted.name).is_none();
+        self.phases_after_a_call().filter(|_| ours.noted.iter().any(is_new))
     }
 
     /// Whether it lacks a phase that the handler of `worker` had kept.
@@ -118,7 +138,7 @@ impl Record {
             None if place != phases.kept.len() => return Err(NotTaken::Differs),
             None => {}
         }
-        let mut next = Phases { begun: None, ..phases.clone() };
+        let mut next = Phases { begun: None, ..phases.recovered() };
         next.noted.retain(|noted| noted.name != phase.name);
         next.kept.push(next.fitted(phase.clone()));
         Ok(self.with_phases(next, revision, now))
@@ -141,10 +161,11 @@ impl Record {
             let next = phases.with_result(phase).filter(|_| is_open).ok_or(NotTaken::Known)?;
             return Ok(self.with_phases(next, revision, now));
         }
-        if !is_open {
+        let is_full = phases.kept.len() + phases.noted.len() >= MAX_PHASES;
+        if !is_open || is_full && phases.find(&phase.name).is_none() {
             return Err(NotTaken::Differs);
         }
-        let mut next = phases.clone();
+        let mut next = phases.recovered();
         next.noted.retain(|noted| noted.name != phase.name);
         next.noted.push(next.fitted(phase.clone()));
         Ok(self.with_phases(next, revision, now))
@@ -157,17 +178,33 @@ impl Record {
         Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
+    /// The same by an operator's word, so that any deployment resumes it: no call is open that another name would make once more, and what is
+    /// kept is compared by its name. What is noted is not: only the deployment that declares it uses it.
+    pub fn nothing_is_open(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let phases = self.phases.clone()?;
+        let declared = phases.declared.filter(|_| !phases.noted.is_empty());
+        Self { phases: Some(Phases { declared, ..phases }), ..self.clone() }.nothing_follows(revision, now)
+    }
+
     /// An operator lets a retry resume it, for as long again as its operation allows.
     pub fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::BetweenWorkers { .. } = self.state else { return None };
         self.waits_again(self.phases.clone()?, revision, now)
     }
 
-    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it.
+    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it. Retries that fail do not take
+    /// that back: it would be escalated once more for each.
     pub fn not_resumed(&self, revision: Revision) -> Option<Transition> {
         let State::BetweenWorkers { since, .. } = self.state else { return None };
         let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
-        Some(Transition::to(Self { revision, state, ..self.clone() }))
+        let phases = self.phases.clone().map(|phases| Phases { granted: Some(Timestamp::MAX), ..phases });
+        Some(Transition::to(Self { revision, phases, state, ..self.clone() }))
+    }
+
+    /// Whether a retry took it from operators, who have it again if that retry fails.
+    pub fn is_left_to_operators(&self) -> bool {
+        let escalated = self.phases.as_ref().is_some_and(|phases| phases.granted == Some(Timestamp::MAX));
+        escalated && matches!(self.state, State::InProgress { .. })
     }
 
     /// A worker keeps the record. Over an effect that was reported, operators do, because more may have been done than this phase.
@@ -187,14 +224,12 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::record::{
         AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, PhaseResult,
         ReservationRequest, Safe, SettleError, SettledBy, Verdict, WorkerReport,
         report::tests::{name, table},
-        tests::{answer, reservation},
+        tests::{answer, reservation, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -206,7 +241,7 @@ mod tests {
     }
 
     fn reserved() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         Record::reserve(&resumes, fresh(), NOW)
     }
 
@@ -284,7 +319,7 @@ mod tests {
                         ended,
                         current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
                     ) {
-                        (Ended::Completed(_), true) => own(charged()),
+                        (Ended::Completed(_) | Ended::PerhapsExecuted(_), true) => own(charged()),
                         _ => current.clone(),
                     };
                     let worker = &if current.is_resumed() { worker.clone() } else { own(reserved()) };
@@ -470,7 +505,7 @@ mod tests {
         let again: Record = escalated.resume(fresh(), LATER).unwrap().into();
         assert_eq!(at(&again), LATER.plus(WITHIN));
         // A retry that fails does not take that back.
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         let retry = again.again(&resumes, fresh(), LATER);
         let failed = ended(&retry, &Ended::NotExecuted(None));
         assert_eq!(at(&failed), LATER.plus(WITHIN));
@@ -566,7 +601,7 @@ mod tests {
         let late = reservation("k").lease_until;
         let dead = charged().expire(fresh(), late).unwrap();
         assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
-        let resumes = ReservationRequest { resume_within: Some(WITHIN * 2), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN * 2), ..reservation("k") };
         for before in [dead.into(), charged()] {
             let again = Record::again(&before, &resumes, fresh(), LATER);
             let phases = again.phases.as_ref().unwrap();

@@ -39,7 +39,7 @@ impl Execution {
     ///
     /// # Errors
     /// If it is not committed, or that is not known; if the operation does not
-    /// [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for this execution: return
+    /// [resume](crate::Operation::resumes); or if a phase is used wrongly. The error is final for this execution: return
     /// it.
     ///
     /// ```
@@ -158,7 +158,7 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     ///
     /// # Errors
     /// If the call was not made, or that is not known; if its result could not be kept, or JSON cannot carry it; if this execution has lost
-    /// its record; if the operation does not [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for
+    /// its record; if the operation does not [resume](crate::Operation::resumes); or if a phase is used wrongly. The error is final for
     /// this execution: return it.
     pub async fn call<F, C>(self, call: F) -> Result<T, PhaseError>
     where

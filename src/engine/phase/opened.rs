@@ -27,7 +27,7 @@ impl Drop for Opened<'_> {
 
 impl<'a> Opened<'a> {
     pub(super) fn begin(execution: &'a Execution, name: &'a str) -> Result<Self, PhaseError> {
-        let phasing = execution.phasing().ok_or("the operation does not resume: set OnLeaseExpiry::Resume");
+        let phasing = execution.phasing().ok_or("the operation does not resume: set Operation::resumes");
         let entered = phasing.and_then(|phasing| Ok((phasing, phasing.enter(name)?)));
         let (phasing, place) = entered.map_err(|advice| {
             tracing::error!(phase = name, advice, "a phase is used wrongly");

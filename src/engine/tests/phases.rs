@@ -1,5 +1,6 @@
 //! What becomes of an operation with phases, whatever interrupts it.
 
+mod declared;
 mod deferred;
 mod ended;
 mod kept;
@@ -18,7 +19,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const WITHIN: Duration = Duration::from_secs(3 * 24 * 3600);
 
 fn resuming() -> Operation {
-    operation().on_lease_expiry(OnLeaseExpiry::Resume(WITHIN))
+    let names = ["check-fraud", "outer", "small", "report", "next", "charge", "ship", "stock", "refund"];
+    operation().resumes(names, WITHIN)
 }
 
 /// A provider that honours keys for ever, and counts effects.

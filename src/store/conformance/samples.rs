@@ -86,7 +86,7 @@ pub(super) fn reservation(
         retention: DEFAULT_RETENTION,
         may_begin: true,
         may_run_again: false,
-        resume_within: None,
+        resumes: None,
         work: Work::Now,
         transactional: false,
         origin: Some(Note::new("POST /payments")),

@@ -250,8 +250,9 @@ fn only_an_asynchronous_operation_accepts() {
 
 #[test]
 fn an_asynchronous_operation_may_resume_or_run_again() {
-    for choice in [OnLeaseExpiry::Resume(BOUND), OnLeaseExpiry::RunAgain] {
-        let _ = guard_of(lambda_idempotency::MemoryStore::new(), operation().on_lease_expiry(choice));
+    let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    for choice in [operation().resumes(["charge"], BOUND), runs_again] {
+        let _ = guard_of(lambda_idempotency::MemoryStore::new(), choice);
     }
 }
 

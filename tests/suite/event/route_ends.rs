@@ -15,7 +15,7 @@ use lambda_idempotency::{
     event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
     http::Outcome,
     key::age::KeyTime,
-    operation::{OnLeaseExpiry, WhileInFlight},
+    operation::WhileInFlight,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -185,7 +185,7 @@ async fn an_order_in_flight_comes_again_after_the_lease(endpoint: &str) {
 // Nothing is unknown of them, so they would be run for ever.
 #[apply(on_each_store)]
 async fn an_order_that_always_breaks_is_dead_after_its_attempts(endpoint: &str) {
-    let resumes = || Operation::new(PAY).on_lease_expiry(OnLeaseExpiry::Resume(DAY));
+    let resumes = || Operation::new(PAY).resumes(["charge"], DAY);
     let cases = [
         (Operation::new(PAY).effects_in_transaction(), false, "it was tried 2 times"),
         (resumes(), false, "it was tried 2 times"),

@@ -13,7 +13,6 @@ use lambda_idempotency::{
     event::{Consumer, KeyFrom, MemorySource, deliveries},
     internal::{Report, Request},
     key::Tenant,
-    operation::OnLeaseExpiry,
     outbox::{Deliverer, DeliveryError, MemoryTarget, Target},
     queue::{MemoryQueue, QueueError},
     store::{Outbox, OutboxMessage},
@@ -217,7 +216,7 @@ async fn a_message_waits_for_those_that_were_committed_with_it(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_message_waits_for_those_of_earlier_transactions(endpoint: &str) {
     let (guarded, target) = (Guarded::on(endpoint).await, MemoryTarget::new());
-    let resumes = operation().on_lease_expiry(OnLeaseExpiry::Resume(MINUTE));
+    let resumes = operation().resumes(["0", "1"], MINUTE);
     let (executor, request) = (guarded.executor_of(resumes), request());
     let ours = owned(executor.reserve(&request).await);
     for body in ["0", "1"] {
