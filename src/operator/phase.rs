@@ -20,6 +20,7 @@ pub(super) fn executed(
     serde_json::from_str::<IgnoredAny>(result).map_err(|_| PhaseCorrectionError::NotJson)?;
     let phase = phase_of(name.to_owned(), Some(result.to_owned()), now);
     let next = open.note(&phase, revision, now).map_err(|not_taken| match not_taken {
+        NotTaken::Known if is_without_result(&open, name) => PhaseCorrectionError::TooLong,
         NotTaken::Known => PhaseCorrectionError::Known,
         NotTaken::Differs => PhaseCorrectionError::Differs,
     })?;
@@ -70,6 +71,12 @@ fn open(seen: &Record, name: &str, revision: Revision, now: Timestamp) -> Result
         return Err(PhaseCorrectionError::Name.into());
     }
     Ok(seen.expire(revision, now).map_or_else(|| seen.clone(), Record::from))
+}
+
+/// Whether it knows this phase, and not its result.
+fn is_without_result(open: &Record, name: &str) -> bool {
+    let mut known = open.phases.iter().flat_map(known).filter(|known| known.name == name);
+    known.all(|known| known.result.is_none())
 }
 
 fn known(phases: &Phases) -> impl Iterator<Item = &Phase> {

@@ -204,21 +204,30 @@ impl Phases {
     /// `begun` is by another worker's clock, which may be ahead of ours, and our request takes time to arrive.
     pub fn next(&self, place: usize, name: &str, keys_live: Duration, now: Timestamp) -> Next<'_> {
         if let Some(kept) = self.kept.get(place) {
-            return match &kept.result {
+            return match (&kept.result, self.noted(name)) {
                 _ if kept.name != name => Next::Mismatch,
-                Some(result) => Next::Kept(&result.text),
-                None => Next::Ask { made: true },
+                (Some(result), _) => Next::Kept(&result.text),
+                (None, Some(Phase { result: Some(result), .. })) => Next::Noted(&result.text),
+                (None, _) => Next::Ask { made: true },
             };
         }
-        match self.noted.iter().find(|noted| noted.name == name) {
+        match self.noted(name) {
             Some(Phase { result: Some(result), .. }) => Next::Noted(&result.text),
-            noted => self.next_unread(noted.is_some(), keys_live, now),
+            noted => self.next_unread(place, noted.is_some(), keys_live, now),
         }
     }
 
-    /// The same, if no result can be read. If the call was `made`, the same key gives its result while the provider remembers it.
-    pub fn next_unread(&self, made: bool, keys_live: Duration, now: Timestamp) -> Next<'static> {
+    /// The same, if no result can be read. If the call was `made`, the same key gives its result while the provider remembers it. Of a kept
+    /// one nobody knows for how long that is.
+    pub fn next_unread(
+        &self,
+        place: usize,
+        made: bool,
+        keys_live: Duration,
+        now: Timestamp,
+    ) -> Next<'static> {
         match self.begun {
+            _ if self.kept.len() > place => Next::Ask { made: true },
             Some(begun) if begun.plus(keys_live) <= now.plus(ARRIVAL_TIME) => Next::Ask { made },
             None if made => Next::Ask { made },
             _ => Next::Call,
@@ -240,6 +249,11 @@ impl Phases {
         self.kept.iter().chain(&self.noted).find(|phase| phase.name == name)
     }
 
+    /// What others report of the phase of this name.
+    pub(super) fn noted(&self, name: &str) -> Option<&Phase> {
+        self.noted.iter().find(|noted| noted.name == name)
+    }
+
     /// This phase, without its result if there is no room for it.
     pub(super) fn fitted(&self, phase: Phase) -> Phase {
         let others = self.kept.iter().chain(&self.noted).filter(|other| other.name != phase.name);
@@ -252,12 +266,18 @@ impl Phases {
         Phase { result, ..phase }
     }
 
-    /// The same, with the result of a phase that was kept without it, so that each later execution sees it. `None` if it has its result, or there is
-    /// no room for it.
+    /// The same, with the result of a phase that was kept without it, as its handler has it now: each later execution sees it. `None` if it has its
+    /// result, or there is no room for it.
     pub(super) fn with_result(&self, phase: &Phase) -> Option<Self> {
         let mut next = self.clone();
         let place = next.kept.iter().position(|kept| kept.name == phase.name && kept.result.is_none())?;
-        next.kept[place].result = Some(self.fitted(phase.clone()).result?);
+        let fitted = self.fitted(phase.clone());
+        let kept = &mut next.kept[place];
+        kept.result = Some(fitted.result?);
+        if kept.references.is_empty() {
+            kept.references = fitted.references;
+        }
+        next.noted.retain(|noted| noted.name != phase.name);
         Some(next)
     }
 

@@ -150,25 +150,33 @@ impl Record {
     /// If the record does not take it.
     pub fn note(&self, phase: &Phase, revision: Revision, now: Timestamp) -> Result<Transition, NotTaken> {
         let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
-        match phases.find(&phase.name) {
-            Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
-            // A report without a result may be completed.
-            Some(known) if known.result.is_some() || phase.result.is_none() => return Err(NotTaken::Known),
-            _ => {}
-        }
-        let is_open = !matches!(self.state, State::Completed { .. } | State::Pending { released_by: None });
-        if phases.kept.iter().any(|kept| kept.name == phase.name) {
-            let next = phases.with_result(phase).filter(|_| is_open).ok_or(NotTaken::Known)?;
-            return Ok(self.with_phases(next, revision, now));
-        }
-        let is_full = phases.kept.len() + phases.noted.len() >= MAX_PHASES;
-        if !is_open || is_full && phases.find(&phase.name).is_none() {
+        let kept = phases.kept.iter().find(|kept| kept.name == phase.name);
+        let known = || kept.into_iter().chain(phases.noted(&phase.name));
+        if known().any(|known| known.differs(phase)) {
             return Err(NotTaken::Differs);
         }
-        let mut next = phases.recovered();
+        // A phase without its result may get it.
+        if known().any(|known| known.result.is_some() || phase.result.is_none()) {
+            return Err(NotTaken::Known);
+        }
+        let is_open = !matches!(self.state, State::Completed { .. } | State::Pending { released_by: None });
+        let is_full = phases.kept.len() + phases.noted.len() >= MAX_PHASES;
+        if kept.is_none() && (!is_open || is_full && known().next().is_none()) {
+            return Err(NotTaken::Differs);
+        }
+        let (mut next, noted) = (phases.recovered(), phases.fitted(phase.clone()));
+        if kept.is_some() && (!is_open || noted.result.is_none()) {
+            return Err(NotTaken::Known);
+        }
         next.noted.retain(|noted| noted.name != phase.name);
-        next.noted.push(next.fitted(phase.clone()));
-        Ok(self.with_phases(next, revision, now))
+        next.noted.push(noted);
+        Ok(match self.state {
+            // Its handler asks for it there. It says nothing of the call that follows, which may be what is unknown.
+            State::InProgress { .. } | State::Unknown { .. } if kept.is_some() => {
+                Transition::to(Self { revision, phases: Some(next), ..self.clone() })
+            }
+            _ => self.with_phases(next, revision, now),
+        })
     }
 
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it. Nothing else
@@ -226,8 +234,8 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, PhaseResult,
-        ReservationRequest, Safe, SettleError, SettledBy, Verdict, WorkerReport,
+        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Next, Overtaken, PhaseResult,
+        ReservationRequest, Safe, SettleError, SettledBy, UnknownCause, Verdict, WorkerReport,
         report::tests::{name, table},
         tests::{answer, reservation, resuming},
     };
@@ -425,20 +433,36 @@ mod tests {
             assert_eq!(worker.note(nothing, fresh(), NOW), Err(NotTaken::Known));
         }
         let begun = Record { phases: worker.phases_after_a_call(), ..worker.clone() };
-        for next in [
-            begun.keep(&begun, 0, &phase("charge", "7"), fresh(), NOW),
-            begun.note(&phase("charge", "7"), fresh(), NOW),
-        ] {
-            let next = Record::from(next.unwrap());
+        let noted = Record::from(begun.note(&phase("charge", "7"), fresh(), NOW).unwrap());
+        for asked in [&begun, &noted] {
+            let next = Record::from(asked.keep(&begun, 0, &phase("charge", "7"), fresh(), NOW).unwrap());
             let phases = next.phases.as_ref().unwrap();
             assert_eq!(
-                (&phases.kept[0].result, phases.begun),
-                (&Some(PhaseResult::new("7".to_owned(), "7")), begun.phases.as_ref().unwrap().begun)
+                (&phases.kept[0].result, phases.begun, phases.noted.len()),
+                (&Some(PhaseResult::new("7".to_owned(), "7")), begun.phases.as_ref().unwrap().begun, 0)
             );
             assert_eq!(next.state, begun.state);
             assert_eq!(next.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));
             assert_eq!(next.note(&phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
         }
+        // What others report is used if the handler can read it, and asked about if not. Either is its word.
+        let phases = noted.phases.as_ref().unwrap();
+        assert_eq!(phases.next(0, "charge", Duration::ZERO, NOW), Next::Noted("7"));
+        assert_eq!(phases.next_unread(0, true, WITHIN, NOW), Next::Ask { made: true });
+        assert!(noted.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW).is_ok());
+        assert_eq!(noted.note(&phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
+        assert_eq!(noted.note(&phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));
+        // The call that follows is still unknown, and a record that waits does so for as long again.
+        let unknown = worker.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
+        let noted = unknown.note(&phase("charge", "7"), fresh(), NOW).unwrap();
+        assert_eq!(noted.state, unknown.state);
+        let waits = worker.between_workers(worker.phases.clone(), fresh(), NOW);
+        let report = Phase { at: LATER, ..phase("charge", "7") };
+        let State::BetweenWorkers { reconcile_at, .. } = waits.note(&report, fresh(), LATER).unwrap().state
+        else {
+            panic!("not between workers");
+        };
+        assert_eq!(reconcile_at, LATER.plus(WITHIN));
         // Another execution has it, and asks too.
         let other = Record { attempt: AttemptId::mint(), ..worker.clone() };
         assert_eq!(other.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));

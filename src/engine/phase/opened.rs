@@ -45,6 +45,11 @@ impl<'a> Opened<'a> {
         self.dropped = Some(Failed::InCall);
     }
 
+    /// The call was made, and its result is asked for: no call of this execution is open.
+    pub(super) fn asks(&mut self) {
+        self.dropped = Some(Failed::Outside);
+    }
+
     /// The phase has a result, and the handler goes on.
     pub(super) fn done(mut self) {
         self.dropped = None;

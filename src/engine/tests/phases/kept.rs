@@ -273,6 +273,15 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
     executor.finish(ours, Report::NotExecuted).await;
     let results: Vec<_> = phases(&store).await.kept.into_iter().map(|phase| phase.result.is_some()).collect();
     assert_eq!(results, [true, false, true]);
+    // A question that fails says nothing of the call that follows.
+    let ours = begin(&executor).await;
+    ours.execution().phase::<u64>("small").call(async |_| panic!("it is kept")).await.unwrap();
+    let asking =
+        ours.execution().phase::<String>("report").ask(async |_| Err(CallError::Perhaps("no answer".into())));
+    let failed = asking.call(async |_| panic!("it was made")).await;
+    assert!(matches!(failed, Err(PhaseError::Perhaps(_))), "{failed:?}");
+    executor.finish(ours, Report::NotExecuted).await;
+    assert_eq!(phases(&store).await.begun, None);
     for asks in [false, true] {
         let ours = begin(&executor).await;
         let execution = ours.execution();
