@@ -226,6 +226,17 @@ pub(crate) fn lease_expired(record: &Record, now: Timestamp) {
     Count::ZombieKey.add(record.key.operation());
 }
 
+/// Logs and counts accepted work that ended with 408.
+pub(crate) fn abandoned(record: &Record, now: Timestamp) {
+    let age_ms = age_ms(record, now);
+    let why = match record.attempts_are_over() {
+        true => "all executions of accepted work did nothing",
+        false => "no worker took accepted work in time",
+    };
+    tracing::warn!(age_ms, "{why}: it ends with 408");
+    Count::Abandoned.add(record.key.operation());
+}
+
 /// How long ago the execution began.
 pub(crate) fn age_ms(record: &Record, now: Timestamp) -> u64 {
     u64::try_from(now.since(record.began_at).as_millis()).unwrap_or(u64::MAX)

@@ -12,10 +12,7 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     fingerprint::{Content, FingerprintRule},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
-    internal::{
-        self, Computed, Executor, Fingerprints, FinishOutcome, Report, ReserveOutcome,
-        SingleTransactionOutcome,
-    },
+    internal::{self, Computed, Executor, FinishOutcome, Report, ReserveOutcome, SingleTransactionOutcome},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
     record::{Answer, AnswerKind},
@@ -103,7 +100,7 @@ fn payment(key: &IdempotencyKey) -> DomainWrite {
 /// The parsed requests: one under each number.
 fn requests() -> impl Fn(u64) -> internal::Request {
     let content = Content::new("POST", "/payments", REQUEST.as_bytes()).json();
-    let fingerprints = Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[]);
+    let fingerprints = content.fingerprints(OPERATION, &FingerprintRule::new(), &[]);
     let (tenant, operation) = (Tenant::parse(TENANT).unwrap(), OperationName::parse(OPERATION).unwrap());
     move |number| {
         let key = IdempotencyKey::parse(&key(number)).unwrap();

@@ -1,7 +1,5 @@
 //! A record in print.
 
-use std::borrow::Cow;
-
 use comfy_table::Cell;
 use lambda_idempotency::{
     key::RecordKey,
@@ -105,8 +103,10 @@ struct AcceptedJson {
     /// Until when a worker may claim it.
     claim_by: Option<String>,
     max_attempts: u32,
-    /// How many of its executions certainly did nothing.
-    did_nothing: u32,
+    /// How many executions there were since it was accepted.
+    tries: u32,
+    /// How many executions perhaps did something.
+    perhaps: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,7 +145,7 @@ impl From<&Phase> for PhaseJson {
         Self {
             name: phase.name.clone(),
             at: iso(phase.at),
-            result_digest: phase.digest().map(Cow::into_owned),
+            result_digest: phase.digest().map(str::to_owned),
             references: phase.references.iter().map(named).collect(),
         }
     }
@@ -205,7 +205,8 @@ impl From<&Record> for RecordJson {
                 request: accepted.request.to_string(),
                 claim_by: iso(accepted.claim_by),
                 max_attempts: accepted.max_attempts,
-                did_nothing: accepted.did_nothing,
+                tries: accepted.tries,
+                perhaps: accepted.perhaps,
             }),
             unknown: None,
             between_workers: None,
@@ -316,7 +317,6 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
             }
             fields.extend(answer_fields(answer));
         }
-        _ => {}
     }
     fields.extend(phase_fields(record, now));
     fields.extend(record.last_failure.iter().map(|why| ("last failure", cell(why))));
@@ -365,17 +365,17 @@ fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
 /// How many executions there were; of an operation that is executed later, of how many at most.
 pub fn attempts(record: &Record) -> String {
     match record.accepted {
-        Some(accepted) => format!("{} of {}", record.attempts, accepted.max_attempts),
+        Some(accepted) => format!("{} of {}", accepted.tries, accepted.max_attempts),
         None => record.attempts.to_string(),
     }
 }
 
-/// The same; of an operation that is executed later, also how many of them certainly did nothing.
+/// The same; of an operation that is executed later, also how many perhaps did something.
 fn executions(record: &Record) -> String {
     let attempts = attempts(record);
     match record.accepted {
         Some(accepted) if record.attempts > 0 => {
-            format!("{attempts}, of which {} certainly did nothing", accepted.did_nothing)
+            format!("{attempts}; {} perhaps did something", accepted.perhaps)
         }
         _ => attempts,
     }
@@ -436,6 +436,5 @@ const fn head(head: &Head) -> Option<&'static str> {
         Head::Payload => Some("payload"),
         Head::Refusal => Some("refusal"),
         Head::Abandoned => Some("abandoned"),
-        _ => Some("other"),
     }
 }

@@ -34,7 +34,7 @@ pub enum Finder {
     Accepted { accepted: String, falls: String },
     /// A property, in this scenario of whole functions.
     Functions { functions: String, falls: String },
-    /// A test. Those with `tests::` in their path are unit tests of the library, the others belong to the suite.
+    /// A test. Those with `tests::` in their path are unit tests of the protocol or the library, the others belong to the suite.
     Test { test: String },
 }
 
@@ -101,6 +101,16 @@ impl Mutation {
             }
         }
     }
+}
+
+/// Whether a source below this folder of the repository has this test.
+pub fn is_in(folder: &str, test: &str) -> bool {
+    let (path, name) = test.rsplit_once("::").unwrap_or_default();
+    let module = path.strip_suffix("::tests").unwrap_or(path).replace("::", "/");
+    ["", "/mod", "/tests"].iter().any(|file| {
+        let source = format!("{}/../{folder}/{module}{file}.rs", env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(source).is_ok_and(|text| text.contains(&format!("fn {name}(")))
+    })
 }
 
 #[cfg(test)]
@@ -177,24 +187,9 @@ mod tests {
         assert_eq!(&guarded | &excused, traps());
     }
 
-    /// Whether a source has this test: of the library, or of the suite.
+    /// Whether a source has this test: of the protocol, the library, or the suite.
     fn exists(test: &str) -> bool {
-        let (path, name) = test.rsplit_once("::").unwrap_or_default();
-        let files = match path.strip_suffix("::tests") {
-            Some(path) => {
-                let path = path.replace("::", "/");
-                ["src/{}.rs", "src/{}/mod.rs", "src/{}/tests.rs"].map(|file| file.replace("{}", &path))
-            }
-            None if path.contains("::tests::") => {
-                [format!("src/{}.rs", path.replace("::", "/")), String::new(), String::new()]
-            }
-            None => {
-                let path = path.replace("::", "/");
-                ["tests/suite/{}.rs", "tests/suite/{}/mod.rs", ""].map(|file| file.replace("{}", &path))
-            }
-        };
-        let is_there =
-            |file: &String| root().join(file).is_file() && read(file).contains(&format!("fn {name}("));
-        files.iter().any(is_there)
+        test.contains("::tests::") && (is_in("protocol/src", test) || is_in("src", test))
+            || is_in("tests/suite", test)
     }
 }

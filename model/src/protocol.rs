@@ -133,8 +133,12 @@ impl Protocol {
         if config.transactional {
             operation = operation.effects_in_transaction();
         }
-        let (retention, transactional) = (TICK * RETENTION.into(), config.transactional);
-        let request = ReservationRequest { retention, transactional, ..request()? };
+        let request = ReservationRequest {
+            retention: TICK * RETENTION.into(),
+            may_run_again: config.may_run_again,
+            transactional: config.transactional,
+            ..request()?
+        };
         Ok(Self {
             request,
             operation,
@@ -188,7 +192,7 @@ impl Protocol {
                     lease_until: now.plus(TICK * LEASE.into()),
                     ..self.request.clone()
                 };
-                return match steps::decide(current, &request, revision, now, &self.operation) {
+                return match steps::decide(current, &request, revision, now) {
                     Ok(next) => {
                         let mut record = Record::from(next);
                         if record.attempts == 1 {

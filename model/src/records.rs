@@ -4,10 +4,7 @@ use std::{error::Error, time::Duration};
 
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
-    internal::{
-        Fingerprints,
-        steps::{Backoff, NotFound, ReservationRequest, Schedule},
-    },
+    internal::steps::{Backoff, NotFound, ReservationRequest, Schedule},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AnswerKind, Phase, Record, Work},
     time::Timestamp,
@@ -49,13 +46,14 @@ pub fn request() -> Result<ReservationRequest, Box<dyn Error>> {
     let content = Content::new("POST", "/", b"");
     Ok(ReservationRequest {
         key: RecordKey::new(tenant, name, IdempotencyKey::parse("key")?),
-        fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+        fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
         answer_kind: AnswerKind::Http,
         attempt: [0; 16].into(),
         lease_until: Timestamp::MAX,
         retention: TICK * 100,
         may_begin: true,
-        resume_within: None,
+        may_run_again: false,
+        resumes: None,
         transactional: false,
         work: Work::Now,
         origin: None,

@@ -21,7 +21,7 @@ use crate::{
     queue::QueueError,
     record::{Record, Revision, Transition},
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
-    telemetry::Count,
+    telemetry::{self, Count},
     time::{Instant, Timestamp},
     time_budget::{SEND_TIMEOUT, STORE_TIMEOUT, STORE_TRY},
     world::World,
@@ -71,11 +71,19 @@ impl Change {
         Self { record: transition.into_record(), with }
     }
 
-    /// Counts the messages that were committed with it.
-    fn count_published(&self) {
+    /// Counts what its write in place of `before` means: here alone, so that no way to it is forgotten.
+    fn count(&self, before: Option<&Record>, now: Timestamp) {
+        self.count_abandoned(before, now);
         let published = self.with.iter().filter(|with| matches!(with, Companion::Message(_))).count();
         if published > 0 {
             Count::Published.add_many(self.record.key.operation(), published.try_into().unwrap_or(u64::MAX));
+        }
+    }
+
+    /// Counts the end of accepted work with 408, on which an alarm stands.
+    fn count_abandoned(&self, before: Option<&Record>, now: Timestamp) {
+        if self.record.is_abandoned() && !before.is_some_and(Record::is_abandoned) {
+            telemetry::abandoned(&self.record, now);
         }
     }
 }
@@ -228,11 +236,15 @@ impl Engine {
             };
             match self.write(current.as_deref(), &change, effort).await {
                 Ok(Ok(())) => {
-                    change.count_published();
+                    change.count(current.as_deref(), moment.now);
                     return Ok(Applied::Written(meaning, change.record));
                 }
                 Ok(Err(other)) => (current, key) = (other, Some(change.record.key)),
                 Err(unapplied) => {
+                    // If it is applied, nobody else counts it.
+                    if unapplied.error.kind().leaves_open() {
+                        change.count_abandoned(current.as_deref(), moment.now);
+                    }
                     let over = revision(current.as_deref());
                     return Err(Unapplied {
                         tried: Some(Tried { record: change.record, over }),

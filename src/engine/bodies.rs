@@ -42,7 +42,7 @@ impl Engine {
     /// Keeps the safe headers, and what else `keeps` says.
     pub(crate) fn place(&self, record: &Record, answer: &Answer, keeps: &Keeps) -> Placed {
         let body = &answer.body;
-        let mut head = answer.head.kept(keeps);
+        let mut head = keeps.of(&answer.head);
         if head.headers().iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
             > MAX_HEADER_BYTES
         {

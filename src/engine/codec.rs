@@ -57,7 +57,7 @@ pub(super) fn decode(bytes: Bytes, encoding: Encoding, length: u64) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Revision;
+    use crate::record::{Revision, tests::Mint};
 
     #[test]
     fn a_body_round_trips_and_is_compressed_if_that_helps() {

@@ -145,7 +145,7 @@ impl Executor {
 
     /// The answer with only those headers that its replays have.
     pub(super) fn as_replayed(&self, Answer { head, body }: &Answer) -> Answer {
-        Answer { head: head.kept(&self.operation().keeps), body: body.clone() }
+        Answer { head: self.operation().keeps.of(head), body: body.clone() }
     }
 
     /// Logs and counts that writes were refused, and that no answer is set for that.

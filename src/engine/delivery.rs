@@ -213,7 +213,7 @@ impl Executor {
             let kept = kept.inspect_err(|error| {
                 tracing::warn!(cause = error.cause(), "the body of a report could not be stored again yet");
             });
-            return Ok(kept.ok().map(|body| KeptAnswer { head: head.kept(keeps), body }));
+            return Ok(kept.ok().map(|body| KeptAnswer { head: keeps.of(&head), body }));
         };
         let body = codec::decode(bytes, encoding, length).map_err(|_| WorkError::Malformed("body"))?;
         Ok(self.engine.keep_since(kept_at, record, &Answer { head, body }, keeps).await)

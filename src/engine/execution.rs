@@ -106,7 +106,7 @@ impl Execution {
     }
 
     /// How many executions of this operation there were, this one included. More than one means that the earlier ones did
-    /// nothing, as far as is known, or that the operation is configured to run again.
+    /// nothing, as far as is known, or that the operation is configured to run again. A reservation that was taken back is none.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }

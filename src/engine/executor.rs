@@ -47,7 +47,8 @@ pub struct Request {
     pub answer_kind: AnswerKind,
     /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
-    /// If none may begin: whether another worker may have begun one so lately that its transaction may still arrive.
+    /// If none may begin: whether another worker may have admitted this key so lately that its execution has yet to begin, or its
+    /// transaction to arrive.
     pub may_have_begun: bool,
     /// When it is executed.
     pub work: Work,

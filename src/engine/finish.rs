@@ -11,8 +11,7 @@ use super::{
 use crate::{
     domain::DomainWrite,
     record::{
-        Ended, FORGOTTEN, Fate, GONE, HELD, Head, NOT_EXECUTED, Note, Overtaken, Record, Safe, State,
-        WorkerReport,
+        Ended, FORGOTTEN, Fate, GONE, HELD, NOT_EXECUTED, Note, Overtaken, Record, Safe, State, WorkerReport,
     },
     store::{StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
@@ -56,11 +55,14 @@ impl Executor {
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
         let tried = self.commit(&execution, &seen, report, status, write, stop_at).await;
+        let is_written = tried.finished.is_ok();
         let ended = self.ended(execution, seen, tried, stop_at).await;
         match (failed, ended) {
             (None, ended) => ended,
             // Another execution's answer, or what reconciliation finds, counts for every caller.
             (Some(_), ended @ (FinishOutcome::Superseded(_) | FinishOutcome::AnsweredElsewhere)) => ended,
+            // It is known meanwhile: a retry resumes it.
+            (Some(Failed::Unknown), FinishOutcome::Interrupted) if is_written => FinishOutcome::Interrupted,
             (Some(Failed::Unknown), _) | (_, FinishOutcome::Unknown) => FinishOutcome::Unknown,
             (Some(Failed::Outside | Failed::InCall), _) => FinishOutcome::Interrupted,
         }
@@ -290,13 +292,7 @@ fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
         State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
         // Parts of it may be done: no answer may lead its client to a new key (T43).
         State::BetweenWorkers { .. } => FinishOutcome::Interrupted,
-        State::Completed { ref answer, expires_at, .. } => {
-            if answer.head == Head::Abandoned {
-                tracing::warn!("all executions of accepted work did nothing: it ends with 408");
-                Count::Abandoned.add(record.key.operation());
-            }
-            FinishOutcome::Written { expires_at: Some(expires_at) }
-        }
+        State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
         State::FailedRetryable { .. } | State::Pending { .. } => FinishOutcome::Released,
         _ => FinishOutcome::Written { expires_at: None },
     }

@@ -48,7 +48,7 @@ pub(crate) use ownership::Ownership;
 pub use phase::{CallError, Committed, Phase, PhaseError};
 pub(crate) use report::{FinishOutcome, Report};
 pub(crate) use reserve::{Replay, ReserveOutcome};
-pub(crate) use run::{Handled, Ran};
+pub(crate) use run::{Handled, LeaseOver, Ran};
 pub use single_transaction::SingleTransaction;
 pub(crate) use single_transaction::{Computed, SingleTransactionOutcome};
 

@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Mutex;
 
 use super::Executor;
-use crate::record::{Phase, Record, Reference};
+use crate::record::{Record, Reference};
 
 /// How many references a phase has at most: they stay in the record.
 const MAX_REFERENCES: usize = 4;
@@ -24,8 +24,10 @@ pub(super) struct Phasing {
 /// How far the handler has got.
 #[derive(Debug, Default)]
 struct Cursor {
-    /// The names of the phases that it has come to.
-    names: Vec<String>,
+    /// To how many phases it has come.
+    came_to: usize,
+    /// The place of the last of them in the order that the operation declares.
+    declared: Option<usize>,
     /// Whether one of them is open.
     open: bool,
     /// The references of the open phase.
@@ -67,6 +69,7 @@ impl Phasing {
     /// # Errors
     /// If phases are used wrongly. That is final.
     pub(super) fn enter(&self, name: &str) -> Result<usize, &'static str> {
+        let declared = self.executor.operation().place_of(name);
         let mut cursor = self.cursor();
         let misused = if cursor.ended {
             Some("the handler has answered")
@@ -74,10 +77,10 @@ impl Phasing {
             Some("another phase is open")
         } else if cursor.failed.is_some() {
             Some("an earlier phase has failed, and its error is final")
-        } else if !Phase::is_name(name) {
-            Some("a phase's name is 1 to 64 letters, digits, `-`, `_` or `.`")
-        } else if cursor.names.iter().any(|other| other == name) {
-            Some("two phases have one name")
+        } else if declared.is_none() {
+            Some("Operation::resumes() does not declare this phase")
+        } else if declared <= cursor.declared {
+            Some("a handler comes to its phases once, in the order of Operation::resumes()")
         } else {
             None
         };
@@ -86,8 +89,9 @@ impl Phasing {
             return Err(advice);
         }
         cursor.open = true;
-        cursor.names.push(name.to_owned());
-        Ok(cursor.names.len() - 1)
+        cursor.declared = declared;
+        cursor.came_to += 1;
+        Ok(cursor.came_to - 1)
     }
 
     /// The open phase is over: with a result, or for this reason without one.
@@ -123,7 +127,7 @@ impl Phasing {
         let mut cursor = self.cursor();
         cursor.ended = true;
         // A call that still runs, in another task.
-        (cursor.names.len(), cursor.failed.max(cursor.open.then_some(Failed::InCall)))
+        (cursor.came_to, cursor.failed.max(cursor.open.then_some(Failed::InCall)))
     }
 
     /// Why the answer of a handler that came to so many phases does not count: it has not come to what this record knows of

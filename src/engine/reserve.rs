@@ -44,6 +44,8 @@ pub enum ReserveOutcome {
     },
     /// There is no answer, and this key may not begin an execution: it is too old, or has no readable age.
     MayNotBegin,
+    /// Likewise, but not for long: an earlier request of this key may be about to begin one.
+    PerhapsInFlight,
     /// Too little time was left to run the handler. Nothing was run; the key is free, or will be.
     TooLate,
     /// The store did not answer. Nothing was run, but a record may have been written.
@@ -52,6 +54,9 @@ pub enum ReserveOutcome {
     Unreadable,
     /// What the worker would run is settled, and deleted since.
     Gone,
+    /// It was interrupted, and this version declares [other phases](crate::Operation::resumes) than the one that began it. Nothing was run: that
+    /// version can resume it, or an operator decides.
+    OtherPhases,
 }
 
 impl ReserveOutcome {
@@ -114,7 +119,11 @@ impl Executor {
                 Ok((found, record)) => self.outcome(found, record, times).await,
                 Err(error) => Err(error),
             };
-            reserved.unwrap_or_else(|error| self.failed(&error))
+            match reserved.unwrap_or_else(|error| self.failed(&error)) {
+                // A refusal would lead its client to a new key, and that execution may begin all the same (T43).
+                ReserveOutcome::MayNotBegin if request.may_have_begun => ReserveOutcome::PerhapsInFlight,
+                reserved => reserved,
+            }
         } else {
             ReserveOutcome::Unavailable
         };
@@ -145,10 +154,12 @@ impl Executor {
             ReserveOutcome::Mismatch => (Count::KeyMisuse, Some("mismatch")),
             ReserveOutcome::Unknown { .. } => (Count::Unknown, Some("unknown")),
             ReserveOutcome::MayNotBegin => (Count::TooOld, Some("too_old")),
+            ReserveOutcome::PerhapsInFlight => (Count::InProgress, Some("in_flight")),
             ReserveOutcome::TooLate => (Count::TooLate, Some("too_late")),
             ReserveOutcome::Unavailable => (Count::StoreError, Some("unavailable")),
             ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
             ReserveOutcome::Gone => (Count::Replay, Some("gone")),
+            ReserveOutcome::OtherPhases => (Count::PhaseMismatch, Some("other_phases")),
         };
         count.add(self.operation().name());
         // An execution that owns its record is counted when it ends.
@@ -256,12 +267,13 @@ impl Executor {
             lease_until: operation.lease_until(times.ends.map(|ends| ends.wall), now),
             retention: operation.retain,
             may_begin: request.may_begin,
+            may_run_again: operation.may_run_again(),
             transactional: operation.transactional,
-            resume_within: operation.resume_within(),
+            resumes: operation.declared(),
             work: request.work,
             origin: request.origin.clone(),
         };
-        decide(current, &reservation, revision, now, operation).map_err(|found| {
+        decide(current, &reservation, revision, now).map_err(|found| {
             let ended = current.and_then(|current| match found {
                 Found::DeadWorker => current.expire(revision, now),
                 Found::Abandoned => current.abandon(revision, now),
@@ -283,7 +295,13 @@ impl Executor {
             (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
             (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
             (Err(Found::Gone), _) => ReserveOutcome::Gone,
-            (Err(Found::DeadWorker), Some(record)) => {
+            (Err(Found::OtherPhases), Some(_)) => {
+                tracing::error!(
+                    "an interrupted operation has other phases than this deployment declares: was the handler changed?"
+                );
+                ReserveOutcome::OtherPhases
+            }
+            (Err(Found::DeadWorker), Some(record)) if !matches!(record.state, State::Completed { .. }) => {
                 telemetry::lease_expired(&record, now);
                 match record.state {
                     // Released by certainty: its transaction can no longer commit.
@@ -297,11 +315,8 @@ impl Executor {
                 );
                 ReserveOutcome::Unknown { wait: record.wait(now) }
             }
-            (Err(found @ (Found::Completed | Found::Abandoned)), Some(record)) => {
-                if found == Found::Abandoned {
-                    tracing::warn!("accepted work is claimed too late: it ends with 408");
-                    Count::Abandoned.add(self.operation().name());
-                }
+            // Of a dead worker: the write that proved that it did nothing ended the work with 408.
+            (Err(Found::Completed | Found::Abandoned | Found::DeadWorker), Some(record)) => {
                 let replay = self.engine.replay(&record, times.answer_by).await?;
                 if replay.is_some() {
                     telemetry::replayed(record.attempts);

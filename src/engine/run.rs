@@ -1,5 +1,7 @@
 //! Runs a handler once for its key: what every front does with a request.
 
+use std::{future::poll_fn, pin::pin, task::Poll};
+
 use tracing::Instrument;
 
 use super::{Execution, Executor, FinishOutcome, Report, Request, ReserveOutcome};
@@ -14,6 +16,31 @@ pub(crate) enum Ran<R> {
     Ended(FinishOutcome, R),
 }
 
+/// The lease of a handler was over before it ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeaseOver;
+
+impl LeaseOver {
+    /// In the record's note.
+    pub(crate) const WHY: &str = "lease_over";
+}
+
+/// Polls a handler only while its execution owns its record, by both clocks. A process that stood still, such as a frozen environment, would
+/// otherwise go on with its next request to a provider although others have settled the record, and another execution may run (T39).
+///
+/// A handler that is never polled again is not stopped by this, nor one that blocks its thread.
+async fn while_owned<T>(execution: &Execution, handler: impl Future<Output = T>) -> Result<T, LeaseOver> {
+    let mut handler = pin!(handler);
+    poll_fn(|cx| {
+        if execution.is_lost() {
+            tracing::error!("the lease was over before the handler ended: it goes no further");
+            return Poll::Ready(Err(LeaseOver));
+        }
+        handler.as_mut().poll(cx).map(Ok)
+    })
+    .await
+}
+
 /// What a handler did.
 pub(crate) struct Handled<R> {
     /// How the execution ended.
@@ -24,18 +51,32 @@ pub(crate) struct Handled<R> {
     pub(crate) reply: R,
 }
 
+impl<R> Handled<R> {
+    /// Perhaps it did something, for this reason; with this reply to its caller.
+    pub(crate) const fn perhaps(why: &'static str, reply: R) -> Self {
+        Self { report: Report::PerhapsExecuted(why), status: None, reply }
+    }
+}
+
 impl Executor {
-    /// Runs the handler if the request owns its key, and records how it ended.
-    pub(crate) async fn run<R, F>(&self, request: &Request, handler: impl FnOnce(Execution) -> F) -> Ran<R>
+    /// Runs the handler if the request owns its key, and records how it ended. `handled` says what its output means; there is none if its
+    /// lease was over before it ended, and it goes no further.
+    pub(crate) async fn run<T, R, F>(
+        &self,
+        request: &Request,
+        handler: impl FnOnce(Execution) -> F,
+        handled: impl FnOnce(&Execution, Result<T, LeaseOver>) -> Handled<R>,
+    ) -> Ran<R>
     where
-        F: Future<Output = Handled<R>>,
+        F: Future<Output = T>,
     {
         let ran = async {
             let mut owned = match self.reserve(request).await {
                 ReserveOutcome::Owned(owned) => owned,
                 found => return Ran::Instead(found),
             };
-            let Handled { report, status, reply } = handler(owned.execution().clone()).await;
+            let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
+            let Handled { report, status, reply } = handled(owned.execution(), output);
             owned.status = status;
             Ran::Ended(self.finish(owned, report).await, reply)
         };

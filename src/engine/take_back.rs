@@ -56,7 +56,7 @@ impl Executor {
             Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(()),
-            Some(current) => Ended::NotExecuted(None)
+            Some(current) => Ended::NotStarted
                 .of(current, &worker, revision, now)
                 .map_or(Step::Stop(()), |released| Step::Write(released.into(), ())),
         };

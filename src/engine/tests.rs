@@ -26,7 +26,7 @@ use crate::{
     record::{
         Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record, Reference,
         ReservationRequest, Revision, Safe, SettledBy, WorkerReport,
-        tests::{answer, reservation, reservation_for},
+        tests::{Mint, Reports, answer, reservation, reservation_for},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
     time::Timestamp,

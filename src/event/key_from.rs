@@ -4,7 +4,7 @@ use serde_json::{Value, error::Category};
 
 use super::Message;
 use crate::{
-    fingerprint::{Content, FingerprintRule, Fingerprints, JsonPointer},
+    fingerprint::{Content, FingerprintRule, JsonPointer},
     key::IdempotencyKey,
 };
 
@@ -155,7 +155,7 @@ impl KeyFrom {
             }
             From::Content => {
                 let content = Content::new("", "", message.body.as_bytes()).json();
-                let prints = Fingerprints::of("", &content, &FingerprintRule::new(), &[]);
+                let prints = content.fingerprints("", &FingerprintRule::new(), &[]);
                 hex::encode(prints.current().digest())
             }
         };

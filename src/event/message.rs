@@ -114,10 +114,12 @@ impl Received {
                     body => body.to_string(),
                 });
                 let attributes = record["messageAttributes"].as_object().into_iter().flatten();
-                let attributes = attributes
+                let mut attributes: HashMap<_, _> = attributes
                     .filter_map(|(name, value)| Some((name.clone(), text(&value["stringValue"])?)))
                     .collect();
-                let deduplication_id = text(&record["attributes"]["MessageDeduplicationId"]);
+                let deduplication_id = attributes.remove(DEDUPLICATION_ID);
+                let deduplication_id =
+                    deduplication_id.or_else(|| text(&record["attributes"]["MessageDeduplicationId"]));
                 let receives = record["attributes"]["ApproximateReceiveCount"].as_str();
                 let receives = receives.and_then(|receives| receives.parse().ok()).unwrap_or(1);
                 let message =

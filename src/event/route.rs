@@ -27,7 +27,7 @@ impl Consumer {
     /// letters. The guard takes the message's key in place of the header `Idempotency-Key`.
     ///
     /// An answer that is kept ends the message, whatever its status. A request that is refused before anything was done goes to the dead
-    /// letters.
+    /// letters, unless what [accepts](crate::Idempotency::accept) it refuses for the moment (such as 503) or panics: then it comes again.
     pub fn route<S, B, R>(
         self,
         service: S,

@@ -15,8 +15,7 @@
 mod body;
 mod canonical;
 mod content;
-pub(crate) mod digest;
-pub(crate) mod fingerprints;
+mod fingerprints;
 mod form;
 mod media_type;
 mod multipart;
@@ -27,10 +26,9 @@ pub(crate) use canonical::JsonPointer;
 pub(crate) use canonical::canonical_json;
 pub use content::Content;
 pub(crate) use content::is_header_name;
-pub(crate) use digest::Fingerprint;
-pub(crate) use fingerprints::Fingerprints;
 #[cfg(feature = "http")]
 pub(crate) use form::in_any_order;
+pub(crate) use protocol::fingerprint::{Fingerprint, Fingerprints};
 pub use rule::FingerprintRule;
 
 #[cfg(test)]

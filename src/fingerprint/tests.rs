@@ -17,7 +17,7 @@ fn print_as(rule: &FingerprintRule, headers: &[(&str, &str)], body: &[u8]) -> Fi
         headers.iter().find(|(given, _)| *given == name).map(|(_, value)| Cow::Owned((*value).to_owned()))
     };
     let content = Content::new("POST", "/payments", body).headers(&header);
-    Fingerprints::of("pay", &content, rule, &[]).current()
+    content.fingerprints("pay", rule, &[]).current()
 }
 
 fn print(rule: &FingerprintRule, content_type: &str, body: &str) -> Fingerprint {
@@ -25,7 +25,7 @@ fn print(rule: &FingerprintRule, content_type: &str, body: &str) -> Fingerprint 
 }
 
 fn current(content: &Content<'_>) -> Fingerprint {
-    Fingerprints::of("pay", content, &FingerprintRule::new(), &[]).current()
+    content.fingerprints("pay", &FingerprintRule::new(), &[]).current()
 }
 
 /// A gzip member that was made at this time.
@@ -75,7 +75,7 @@ fn operation_method_path_and_query_count_and_never_run_together() {
         current(&Content { query: &abc, ..of("POST", "/payments", b"") }),
         current(&of("POST", "/payments?a=b", b"")),
         current(&of("POST", "/pay", b"ments")),
-        Fingerprints::of("refund", &of("POST", "/payments", b""), &FingerprintRule::new(), &[]).current(),
+        of("POST", "/payments", b"").fingerprints("refund", &FingerprintRule::new(), &[]).current(),
     ];
     for (index, print) in prints.iter().enumerate() {
         assert!(!prints[index + 1..].contains(print), "{index}");
@@ -130,12 +130,12 @@ fn a_request_is_compared_by_the_rule_that_the_record_has() {
     let new = FingerprintRule::new().leave_out("/sentAt");
     let content = Content::new("POST", "", br#"{"a":1,"sentAt":1}"#).json();
     let other = Content { body: br#"{"a":1,"sentAt":2}"#, ..content };
-    let kept = Fingerprints::of("pay", &content, &old, &[]).current();
+    let kept = content.fingerprints("pay", &old, &[]).current();
 
-    let migrating = |content| Fingerprints::of("pay", content, &new, std::slice::from_ref(&old));
+    let migrating = |content: &Content<'_>| content.fingerprints("pay", &new, std::slice::from_ref(&old));
     assert_eq!(migrating(&content).matches(&kept), Some(true));
     assert_eq!(migrating(&other).matches(&kept), Some(false));
-    assert_eq!(Fingerprints::of("pay", &content, &new, &[]).matches(&kept), None);
+    assert_eq!(content.fingerprints("pay", &new, &[]).matches(&kept), None);
 }
 
 #[test]

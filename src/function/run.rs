@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{Failure, Guard, RunError, UnkeptResult};
 use crate::{
     engine::{
-        Computed, Execution, FinishOutcome, Handled, Ran, Replay, Report, Request, ReserveOutcome,
+        Computed, Execution, FinishOutcome, Handled, LeaseOver, Ran, Replay, Report, Request, ReserveOutcome,
         SingleTransaction, SingleTransactionOutcome,
     },
     error_chain::json_error,
@@ -91,9 +91,13 @@ impl Guard {
             let handler = async |execution| {
                 // Called within the future, so that a function which panics at once is caught too.
                 let result = AssertUnwindSafe(async move { function(execution).await });
-                handled(result.catch_unwind().await.ok())
+                result.catch_unwind().await.ok()
             };
-            match guard.executor.run(&request, handler).await {
+            let handled = |_: &Execution, result: Result<_, LeaseOver>| match result {
+                Ok(result) => handled(result),
+                Err(LeaseOver) => Handled::perhaps(LeaseOver::WHY, None),
+            };
+            match guard.executor.run(&request, handler, handled).await {
                 Ran::Instead(found) => guard.instead(found, refusal),
                 Ran::Ended(outcome, result) => guard.ended(outcome, result),
             }
@@ -178,7 +182,7 @@ impl Guard {
     fn fingerprints(&self, body: &[u8]) -> Fingerprints {
         let operation = self.executor.operation();
         let content = Content::new(METHOD, "", body).json();
-        Fingerprints::of(operation.name().as_str(), &content, &operation.rule, &operation.former_rules)
+        content.fingerprints(operation.name().as_str(), &operation.rule, &operation.former_rules)
     }
 
     /// What the caller of a function gets that did not run.
@@ -190,9 +194,11 @@ impl Guard {
         Err(match found {
             ReserveOutcome::Replay(replay) => return replayed(replay),
             ReserveOutcome::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
+            ReserveOutcome::PerhapsInFlight => self.in_flight(Duration::ZERO, Duration::ZERO),
             ReserveOutcome::Mismatch => RunError::Mismatch,
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
             ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
+            ReserveOutcome::OtherPhases => RunError::Interrupted(None),
             ReserveOutcome::Unreadable => RunError::RecordUnreadable,
             // Neither `Owned` nor `Gone` comes here.
             ReserveOutcome::TooLate

@@ -14,6 +14,7 @@ use tracing::Instrument;
 use super::{
     GuardedBody, Outcome, Problem, ProblemType,
     claim::kept,
+    classify::is_passing,
     ended::{Became, Ended},
     problem_response::seconds,
     replay,
@@ -48,7 +49,7 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         let detail = format!("A request that is executed later has at most {} KiB", MAX_ACCEPTED / 1024);
         refusal = Some(Problem { detail: Some(detail.into()), ..Problem::new(ProblemType::BodyTooLong) });
     }
-    let Ok(kept) = kept(&parts, &request.fingerprints.current(), body.as_ref()) else {
+    let Ok(kept) = kept(&parts, body.as_ref()) else {
         return guard.problem(ProblemType::NotGuarded);
     };
     let body = Bytes::copy_from_slice(body.as_ref());
@@ -108,12 +109,18 @@ impl Guard {
             Nothing(Some(reply)) => {
                 let (mut parts, body) = reply.into_parts();
                 parts.extensions.insert(Outcome::NotExecuted);
-                parts.extensions.insert(Ended::from(Became::NotBegun));
+                // Nothing is written in either case. But another try may be accepted, as with a handler's refusal of the moment.
+                let became = if is_passing(parts.status) { Became::NotExecuted } else { Became::NotBegun };
+                parts.extensions.insert(Ended::from(became));
                 Response::from_parts(parts, Full::new(body))
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
             Found(found) => self.instead(found, key, mount, refusal),
-            Nothing(None) | Committed { reply: None, .. } => self.problem(ProblemType::NotGuarded),
+            Nothing(None) | Committed { reply: None, .. } => {
+                let mut response = self.problem(ProblemType::NotGuarded);
+                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
+                response
+            }
             Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
         }
     }

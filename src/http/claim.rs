@@ -15,11 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{target::original_uri, tenant};
-use crate::{
-    fingerprint::{Fingerprint, Fingerprints},
-    key::RecordKey,
-    record::BodyId,
-};
+use crate::{key::RecordKey, record::BodyId};
 
 /// The request headers that a worker gets: those that say what the body is and what the client wants. Never credentials.
 const HEADERS: [HeaderName; 4] = [CONTENT_TYPE, CONTENT_ENCODING, ACCEPT, ACCEPT_LANGUAGE];
@@ -30,7 +26,6 @@ pub(crate) struct Claim {
     pub(crate) key: RecordKey,
     /// The body item with the request.
     pub(crate) request: BodyId,
-    pub(crate) fingerprints: Fingerprints,
 }
 
 /// What is kept of a request, besides its body.
@@ -56,15 +51,13 @@ struct Kept {
     /// What API Gateway found in the path, by the names in its route.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     path: Vec<(String, String)>,
-    fingerprint: String,
-    fingerprint_rule: u32,
 }
 
 /// Separates the body from what is before it, which is JSON in one line.
 const SEPARATOR: u8 = b'\n';
 
 impl Kept {
-    fn of(parts: &Parts, fingerprint: &Fingerprint) -> Self {
+    fn of(parts: &Parts) -> Self {
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         };
@@ -92,8 +85,6 @@ impl Kept {
             host: tenant::host(parts),
             signer,
             path: parts.path_parameters().iter().map(|(name, value)| (name.into(), value.into())).collect(),
-            fingerprint: hex::encode(fingerprint.digest()),
-            fingerprint_rule: fingerprint.rule(),
         }
     }
 
@@ -121,8 +112,8 @@ impl Kept {
 }
 
 /// The request as it is kept: what is before the body, in one line, and the body.
-pub(super) fn kept(parts: &Parts, fingerprint: &Fingerprint, body: &[u8]) -> serde_json::Result<Bytes> {
-    let mut kept = serde_json::to_vec(&Kept::of(parts, fingerprint))?;
+pub(super) fn kept(parts: &Parts, body: &[u8]) -> serde_json::Result<Bytes> {
+    let mut kept = serde_json::to_vec(&Kept::of(parts))?;
     kept.push(SEPARATOR);
     kept.extend_from_slice(body);
     Ok(kept.into())
@@ -137,8 +128,6 @@ pub(crate) fn read(key: RecordKey, request: BodyId, kept: &Bytes) -> Option<Requ
     for (name, value) in &read.headers {
         headers.append(HeaderName::try_from(name).ok()?, HeaderValue::try_from(value).ok()?);
     }
-    let digest: [u8; 32] = hex::decode(&read.fingerprint).ok()?.try_into().ok()?;
-    let fingerprints = Fingerprints::kept(Fingerprint::new(read.fingerprint_rule, digest));
     let mut built = Request::new(kept.slice(end + 1..));
     *built.method_mut() = Method::try_from(&*read.method).ok()?;
     *built.uri_mut() = Uri::try_from(&*read.uri).ok()?;
@@ -146,7 +135,7 @@ pub(crate) fn read(key: RecordKey, request: BodyId, kept: &Bytes) -> Option<Requ
     if let Some(context) = read.context().ok()? {
         built.extensions_mut().insert(context);
     }
-    built.extensions_mut().insert(Claim { key, request, fingerprints });
+    built.extensions_mut().insert(Claim { key, request });
     let query: lambda_http::aws_lambda_events::query_map::QueryMap =
         read.uri.split_once('?').map_or("", |(_, query)| query).parse().ok()?;
     let path: std::collections::HashMap<String, String> = read.path.into_iter().collect();

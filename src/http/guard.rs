@@ -19,7 +19,7 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Execution, FinishOutcome, Handled, Ran, Report},
+    engine::{Execution, FinishOutcome, Handled, LeaseOver, Ran, Report},
     record::HANDLER_FAILED,
     telemetry::Count,
 };
@@ -73,10 +73,12 @@ impl Guard {
             parts.extensions.insert(execution.clone());
             // It is taken: a guard within this one has its own operation.
             parts.extensions.remove::<Claim>();
-            let answered = handler(execution.clone(), Request::from_parts(parts, body.into())).await;
-            self.handled(&execution, answered)
+            handler(execution, Request::from_parts(parts, body.into())).await
         };
-        match self.settings.executor.run(&request, handler).await {
+        let handled = |execution: &Execution, answered: Result<_, LeaseOver>| {
+            self.handled(execution, answered.unwrap_or(Err(LeaseOver::WHY)))
+        };
+        match self.settings.executor.run(&request, handler, handled).await {
             Ran::Instead(found) => self.instead(found, &request.key, &mount, refusal),
             Ran::Ended(outcome, reply) => {
                 let attempts = reply.ended.attempts;
@@ -126,8 +128,7 @@ impl Guard {
             }
             Err(why) => {
                 let ended = Ended { became: Became::Perhaps, attempts: execution.attempts() };
-                let reply = Reply { ended, response: None };
-                Handled { report: Report::PerhapsExecuted(why), status: None, reply }
+                Handled::perhaps(why, Reply { ended, response: None })
             }
         }
     }

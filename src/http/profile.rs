@@ -67,7 +67,7 @@ impl Profile {
 
     /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key, an echo of the key, and a handler's 5xx
     /// without an [`Outcome`](super::Outcome) is kept and replayed, whatever its status. A handler that panics or returns an error has no
-    /// answer: its outcome is unknown. An operation that [resumes](crate::operation::OnLeaseExpiry::Resume) never keeps a 5xx.
+    /// answer: its outcome is unknown. An operation that [resumes](crate::Operation::resumes) never keeps a 5xx.
     pub fn stripe() -> Self {
         Self { server_errors: ServerErrors::Keep, shape: Shape::Stripe, ..Self::ietf_draft() }
     }

@@ -69,14 +69,14 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let claim: Option<&Claim> = parts.extensions.get();
     if let Some(claim) = claim {
         // It was parsed when it was accepted.
-        let Claim { key, request, fingerprints } = claim.clone();
+        let Claim { key, request } = claim.clone();
         // Not bounded by settings of today: it was accepted under those of then.
         let body = whole(guard, body, MAX_BODY).await?;
         let work = Work::Claimed(request);
         // The record keeps the origin that it was accepted from.
         let request = Request {
             key,
-            fingerprints,
+            fingerprints: Fingerprints::of_claim(),
             answer_kind: AnswerKind::Http,
             may_begin: true,
             may_have_begun: false,
@@ -110,7 +110,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         body: body.as_ref(),
     };
     let name = operation.name();
-    let fingerprints = Fingerprints::of(name.as_str(), &content, &operation.rule, &operation.former_rules);
+    let fingerprints = content.fingerprints(name.as_str(), &operation.rule, &operation.former_rules);
     let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let may_begin = refusal.is_none();

@@ -38,6 +38,8 @@ impl Guard {
                 response.extensions_mut().insert(Ended::from(Became::Problem { problem, wait, lease_left }));
                 response
             }
+            // Not 202: there may be no status yet.
+            ReserveOutcome::PerhapsInFlight => self.problem(ProblemType::InFlight),
             ReserveOutcome::Mismatch => self.problem(ProblemType::KeyReused),
             ReserveOutcome::Unknown { wait } => {
                 self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait)
@@ -50,6 +52,7 @@ impl Guard {
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
                 self.problem(ProblemType::StoreUnavailable)
             }
+            ReserveOutcome::OtherPhases => self.problem(ProblemType::Interrupted),
             ReserveOutcome::Unreadable => self.problem(ProblemType::RecordUnreadable),
             ReserveOutcome::Gone => {
                 let mut response = self.problem(ProblemType::OperationExpired);

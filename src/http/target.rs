@@ -118,8 +118,8 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
 }
 
 /// The query in the order in which it was sent, if that is there, and a reader may use it. It is escaped as a serializer does: fronts write
-/// a space in two ways. But if different queries decode to U+FFFD, or parsers disagree about a `%` without two hex digits, it is as it was
-/// sent. No escaped one is equal to such a one.
+/// a space in two ways. But it is as it was sent if different queries decode to U+FFFD, or if parsers disagree about it: about a `%` without
+/// two hex digits, a name without `=`, an empty pair. No escaped one is equal to such a one.
 pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<Cow<'a, str>> {
     let passes_it_on =
         !is_from_event(parts) || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
@@ -133,6 +133,9 @@ pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<Cow<'
     }
     if in_any_order(query.iter().map(|(name, _)| &**name)) {
         return None;
+    }
+    if !raw.split('&').all(|pair| pair.contains('=')) {
+        return Some(raw.into());
     }
     let pairs = form_urlencoded::parse(raw.as_bytes());
     Some(form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish().into())

@@ -22,9 +22,11 @@ pub use crate::{
         single_transaction::{Computed, SingleTransactionOutcome},
     },
     error_chain::error_chain,
-    fingerprint::{digest::Fingerprint, fingerprints::Fingerprints},
-    key::scope::Scope,
     operator::{Correction, CorrectionError, Message, MessageSummary, Operator, PhaseCorrectionError},
-    record::{hold::HoldError, settle::SettleError},
     stale::{CheckOutcome, Stale},
+};
+pub use protocol::{
+    fingerprint::{Fingerprint, Fingerprints},
+    key::Scope,
+    record::{HoldError, SettleError},
 };

@@ -1,7 +1,8 @@
 //! The steps that change a record, for the model.
 
 use crate::{
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Revision, SettledBy, Verdict},
+    operation::Operation,
+    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Resumes, Revision, SettledBy, Verdict},
     time::Timestamp,
 };
 
@@ -11,14 +12,16 @@ pub use crate::{
         learned::{Asked, Asks, Learned, NotFound, questions},
         schedule::Schedule,
     },
-    record::{
-        decide::{Found, ReservationRequest, decide},
-        phase::Next,
-        report::{Ended, Fate, GONE, Overtaken, Safe, WorkerReport},
-        resume::NotTaken,
-        transition::Transition,
-    },
 };
+pub use protocol::record::{
+    Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, ReservationRequest, Safe, Transition, WorkerReport,
+    decide,
+};
+
+/// How this operation resumes, if it does.
+pub fn resumes(operation: &Operation) -> Option<Resumes> {
+    operation.declared()
+}
 
 /// A heartbeat of this execution.
 pub fn extend(
@@ -78,7 +81,7 @@ pub fn hold(current: &Record, revision: Revision, now: Timestamp) -> Option<Tran
 
 /// A phase of this result.
 pub fn phase(name: &str, result: String, now: Timestamp) -> Phase {
-    Phase::new(name.to_owned(), Some(result), now)
+    crate::record::phase_of(name.to_owned(), Some(result), now)
 }
 
 /// A worker keeps the result of its `place`-th phase. Whether it still runs the record.
@@ -111,7 +114,7 @@ pub fn note(
 
 /// An operator knows that the call which follows was not made.
 pub fn nothing_follows(current: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
-    current.nothing_follows(revision, now)
+    current.nothing_is_open(revision, now)
 }
 
 /// An operator lets a retry resume the record.

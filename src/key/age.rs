@@ -8,8 +8,8 @@
 //! 3. A key older than the operation's bound begins nothing. No skew is allowed here, so that no clock can stretch the bound.
 //! 4. A key that begins nothing still gets its record's answer. Refusing it while its operation may have been executed would
 //!    lead an honest client to a new key, and so to a second effect. It is refused only if there is no answer.
-//! 5. In a single transaction, a key that another worker may have accepted a while ago is not refused either: that worker's
-//!    transaction may still arrive.
+//! 5. A key that another worker may have admitted a while ago is not refused either, but counts as in flight: that worker's execution may
+//!    be about to begin, or its transaction to arrive.
 //!
 //! The time comes from the client. The client's clock may be ahead of the worker that completed, and the next worker's clock
 //! behind the one that deletes. So a key is accepted for at most its bound plus twice the skew, and its answer must be kept at
@@ -89,8 +89,8 @@ impl OldestKey {
             }
         };
         let oldest = made_at.plus(self.bound);
-        // By the clock of another worker, the key was young enough. It sends its transaction for some time, and a request on its
-        // way arrives within as long as clocks may be apart.
+        // By the clock of another worker, the key was young enough. It begins, or sends its transaction, for some time, and a request on
+        // its way arrives within as long as clocks may be apart.
         let may_have_begun = now <= oldest.plus(2 * CLOCK_SKEW + MAX_SENDING_TIME);
         if now.plus(CLOCK_SKEW) < made_at {
             return Err(KeyRefusal {

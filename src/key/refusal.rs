@@ -9,7 +9,7 @@ pub(crate) struct KeyRefusal {
     pub(crate) reason: &'static str,
     /// A sentence for the client.
     pub(crate) detail: Cow<'static, str>,
-    /// Whether another worker may have begun an execution for this key so lately that its transaction may still arrive.
+    /// Whether another worker may have admitted this key so lately that its execution has yet to begin, or its transaction to arrive.
     pub(crate) may_have_begun: bool,
 }
 

@@ -40,6 +40,7 @@ enum How {
     Completed,
     NotExecuted,
     NotBegun,
+    NotStarted,
     Interrupted,
     PerhapsExecuted,
     Uncommitted,
@@ -61,6 +62,7 @@ impl DeferredReport {
             Ended::Completed(_) => (How::Completed, None),
             Ended::NotExecuted(because) => (How::NotExecuted, because.as_ref()),
             Ended::NotBegun => (How::NotBegun, None),
+            Ended::NotStarted => (How::NotStarted, None),
             Ended::Interrupted(because) => (How::Interrupted, because.as_ref()),
             Ended::PerhapsExecuted(because) => (How::PerhapsExecuted, because.as_ref()),
             Ended::Uncommitted => (How::Uncommitted, None),
@@ -84,12 +86,20 @@ impl DeferredReport {
         Ok(report)
     }
 
-    /// The result of a phase: the last one that this record keeps.
+    /// The result of a phase: the last one that this record keeps. Of those before it, only the place of this one counts: however much the
+    /// record has, the message is short.
     ///
     /// # Errors
     /// If the record cannot be written as an item.
     pub(crate) fn of_phase(wanted: &Record) -> Result<Self, serde_json::Error> {
-        Self::whole(wanted, &[])
+        let mut wanted = wanted.clone();
+        if let Some(phases) = &mut wanted.phases {
+            phases.noted.clear();
+            for before in phases.kept.iter_mut().rev().skip(1) {
+                (before.result, before.references) = (None, Vec::new());
+            }
+        }
+        Self::whole(&wanted, &[])
     }
 
     fn whole(wanted: &Record, writes: &[DomainWrite]) -> Result<Self, serde_json::Error> {
@@ -128,6 +138,7 @@ impl DeferredReport {
             }
             (Some(How::NotExecuted), _) => Ended::NotExecuted(because),
             (Some(How::NotBegun), _) => Ended::NotBegun,
+            (Some(How::NotStarted), _) => Ended::NotStarted,
             (Some(How::Interrupted), _) => Ended::Interrupted(because),
             (Some(How::PerhapsExecuted), _) => Ended::PerhapsExecuted(because),
             (Some(How::Uncommitted), _) => Ended::Uncommitted,
@@ -149,8 +160,9 @@ mod tests {
     use crate::{
         message::Message,
         record::{
-            AnswerKind, Encoding, Evidence, Head, KeptAnswer, Phase, ReservationRequest, Revision,
-            tests::{RETAIN, answer, reservation},
+            AnswerKind, Encoding, Evidence, Head, KeptAnswer, Phase, Reference, ReservationRequest, Revision,
+            phase_of,
+            tests::{Mint, RETAIN, answer, reservation, resuming},
         },
         time::Timestamp,
     };
@@ -171,12 +183,32 @@ mod tests {
         report.read()
     }
 
+    // T38: as many phases as an operation has, with all that they may have.
+    #[test]
+    fn the_result_of_a_phase_always_fits_in_a_message() {
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
+        for place in 0..64 {
+            let name = format!("{place:-<64}");
+            let result = Some("1".repeat(2_048));
+            let reference = || Reference::new("\u{1}".repeat(255), "\u{2}".repeat(255)).unwrap();
+            let references = vec![reference(), reference(), reference(), reference()];
+            let phase = Phase { references, ..phase_of(name, result, NOW) };
+            record = record.keep(&record, place, &phase, Revision::mint(), NOW).unwrap().into();
+        }
+        let report = DeferredReport::of_phase(&record).unwrap();
+        assert!(serde_json::to_string(&report).unwrap().len() < MAX_BYTES / 8);
+        let (read, ended) = report.read().unwrap();
+        let (all, read) = (record.phases.unwrap().kept, read.phases.unwrap().kept);
+        assert_eq!((ended, read.last(), read.len()), (None, all.last(), all.len()));
+    }
+
     // T36
     #[test]
     fn every_report_comes_out_of_its_message_as_it_went_in() {
-        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let fresh = Record::reserve(&resumes, Revision::mint(), NOW);
-        let phase = |name: &str| Phase::new(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
+        let phase = |name: &str| phase_of(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
         let noted = Record::from(fresh.note(&phase("refund"), Revision::mint(), NOW).unwrap());
         let kept = Record::from(noted.keep(&noted, 0, &phase("charge"), Revision::mint(), NOW).unwrap());
         let seen = Record { reported: Some(Evidence::Effect), ..kept };
@@ -188,6 +220,7 @@ mod tests {
             Ended::Completed(KeptAnswer { head: Head::Payload, body }),
             Ended::NotExecuted(because()),
             Ended::NotBegun,
+            Ended::NotStarted,
             Ended::Interrupted(because()),
             Ended::PerhapsExecuted(None),
             Ended::Uncommitted,

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use super::{OnLeaseExpiry, Operation};
+use super::{OnLeaseExpiry, Operation, declared::Declared};
 use crate::{
     key::{IdempotencyKey, OperationName, age::KeyTime, refusal::KeyRefusal},
+    record::Resumes,
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
@@ -48,9 +49,14 @@ impl Operation {
         self.lease_expired == OnLeaseExpiry::RunAgain
     }
 
-    /// How long after its last recovery point a record waits for a retry, if the operation resumes.
-    pub(crate) fn resume_within(&self) -> Option<Duration> {
-        if let OnLeaseExpiry::Resume(within) = self.lease_expired { Some(within) } else { None }
+    /// How it resumes, if it does.
+    pub(crate) fn declared(&self) -> Option<Resumes> {
+        self.resumes.as_ref().map(Declared::resumes)
+    }
+
+    /// The place of the phase of this name in the order that it declares.
+    pub(crate) fn place_of(&self, phase: &str) -> Option<usize> {
+        self.resumes.as_ref()?.place_of(phase)
     }
 
     /// Panics if the age of a key comes from a header: a function has none, and each call would be refused. Panics if the operation is
@@ -78,8 +84,8 @@ impl Operation {
     pub(crate) fn assert_single_transaction(&self) {
         let (name, timeout) = (self.name.as_str(), self.completion_timeout);
         assert!(
-            self.resume_within().is_none(),
-            "operation {name:?}: a single_transaction() has no phases to resume behind: drop OnLeaseExpiry::Resume"
+            self.resumes.is_none(),
+            "operation {name:?}: a single_transaction() has no phases to resume behind: drop resumes()"
         );
         assert!(
             self.asynchronous.is_none(),
@@ -97,8 +103,12 @@ impl Operation {
     pub(crate) fn assert_consistent(&self) {
         let (name, lease, max) = (self.name.as_str(), self.lease, self.max_lease);
         assert!(
-            !self.transactional || self.resume_within().is_none(),
-            "operation {name:?}: effects_in_transaction() has no phases to resume behind: drop OnLeaseExpiry::Resume"
+            !self.transactional || self.resumes.is_none(),
+            "operation {name:?}: effects_in_transaction() has no phases to resume behind: drop resumes()"
+        );
+        assert!(
+            self.resumes.is_none() || !self.may_run_again(),
+            "operation {name:?}: on_lease_expiry(RunAgain) would begin anew what resumes() resumes: drop one of them"
         );
         if let Some(min) = self.min_time {
             assert!(

@@ -6,12 +6,14 @@
 //!
 //! It does not choose a client's statuses and codes: the contract profile does.
 
+mod declared;
 mod derived;
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
+use self::declared::Declared;
 use crate::{
     fingerprint::{FingerprintRule, is_header_name},
     headers::may_be_kept,
@@ -35,13 +37,6 @@ pub enum OnLeaseExpiry {
     Unknown,
     /// The next caller runs it again. For effects that are naturally idempotent only: the first worker may still live.
     RunAgain,
-    /// The next caller runs the handler again, behind the [phases](crate::engine::Execution::phase) that are kept. For handlers whose
-    /// effects are all in phases, or in the writes that commit with the answer: an execution that ends outside a call did nothing that is
-    /// not kept. So a 5xx is never its answer, whatever [`server_errors`](Operation::server_errors) says. A handler decides its way only
-    /// from its request and from the results of its phases: each execution comes to the kept phases in the same order.
-    ///
-    /// If no retry comes within this time after the last recovery point, the record is escalated.
-    Resume(Duration),
 }
 
 /// What a duplicate of an operation in flight gets.
@@ -94,6 +89,7 @@ pub struct Operation {
     pub(crate) completion_timeout: Duration,
     retry_after: Duration,
     lease_expired: OnLeaseExpiry,
+    resumes: Option<Declared>,
     pub(crate) while_in_flight: WhileInFlight,
     pub(crate) server_errors: Option<ServerErrors>,
     pub(crate) min_key_length: usize,
@@ -125,6 +121,7 @@ impl Operation {
             completion_timeout: DEFAULT_COMPLETION_TIMEOUT,
             retry_after: DEFAULT_RETRY_AFTER,
             lease_expired: OnLeaseExpiry::default(),
+            resumes: None,
             while_in_flight: WhileInFlight::default(),
             server_errors: None,
             min_key_length: 1,
@@ -295,7 +292,35 @@ impl Operation {
         self
     }
 
-    /// What happens when a worker's lease has expired.
+    /// Once the lease of its worker has expired, or an execution has ended within, the next caller runs the handler again, behind the
+    /// [phases](crate::engine::Execution::phase) that are kept. For handlers whose effects are all in phases, or in the writes that commit
+    /// with the answer: an execution that ends outside a call did nothing that is not kept. So a 5xx is never its answer, whatever
+    /// [`server_errors`](Self::server_errors) says. If no retry comes `within` this time after the last recovery point, the record is
+    /// escalated.
+    ///
+    /// `phases` are the names of all phases, each 1 to 64 letters, digits, `-`, `_` or `.`, in the order in which the handler comes to them. It may
+    /// leave some out, but decides its way only from its request and from the results of its phases: each execution comes to the kept
+    /// phases in the same order. A deployment that declares other phases, or another order, does not resume what this one has begun: a
+    /// call that was perhaps made would be made again under another key.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use lambda_idempotency::Operation;
+    ///
+    /// let order = Operation::new("create-order").resumes(["intent", "charge", "refund"], Duration::from_secs(24 * 3600));
+    /// ```
+    ///
+    /// # Panics
+    /// If there are no phases, more than [`MAX_PHASES`](crate::record::MAX_PHASES), two of one name, or one whose name is none.
+    pub fn resumes<N: Into<String>>(mut self, phases: impl IntoIterator<Item = N>, within: Duration) -> Self {
+        let declared = Declared::new(phases.into_iter().map(Into::into).collect(), within);
+        let operation = self.name.as_str();
+        let declared = declared.unwrap_or_else(|wrong| panic!("operation {operation:?}: resumes(): {wrong}"));
+        self.resumes = Some(declared);
+        self
+    }
+
+    /// What happens when a worker's lease has expired, unless the operation [resumes](Self::resumes).
     pub fn on_lease_expiry(mut self, choice: OnLeaseExpiry) -> Self {
         self.lease_expired = choice;
         self

@@ -115,3 +115,24 @@ fn a_key_shorter_than_the_operations_minimum_begins_nothing() {
     assert_eq!(KeyRefusal::too_short(3).reason, "too-short");
     assert_eq!((refusal("abc", 3), refusal("a", 1)), (None, None));
 }
+
+// T61
+#[test]
+fn phases_that_no_operation_can_have_are_refused_at_start_up() {
+    let resumes = |names: &[&str]| pay().resumes(names.iter().copied(), SECOND);
+    let many: Vec<_> = (0..=64).map(|place| format!("page-{place}")).collect();
+    refused("resumes(): 0 phases are not 1 to 64", || resumes(&[]));
+    refused("resumes(): 65 phases are not 1 to 64", || pay().resumes(many.clone(), SECOND));
+    let _ = pay().resumes(many[1..].to_vec(), SECOND);
+    refused("resumes(): two phases have the name \"charge\"", || resumes(&["charge", "ship", "charge"]));
+    for wrong in ["", "a b", &"x".repeat(65)] {
+        refused(&format!("resumes(): {wrong:?} is not 1 to 64 letters"), || resumes(&["charge", wrong]));
+    }
+    let both = || pay().on_lease_expiry(OnLeaseExpiry::RunAgain).resumes(["charge"], SECOND);
+    refused("on_lease_expiry(RunAgain) would begin anew", || consistent(both()));
+    refused("effects_in_transaction()", || consistent(resumes(&["charge"]).effects_in_transaction()));
+    // The order counts, and so does where a name ends.
+    let list = |names: &[&str]| resumes(names).declared().unwrap().list;
+    assert_eq!(list(&["a", "b"]), list(&["a", "b"]));
+    assert!(list(&["a", "b"]) != list(&["b", "a"]) && list(&["a", "b"]) != list(&["ab"]));
+}

@@ -4,7 +4,7 @@ use serde::de::IgnoredAny;
 
 use super::error::{CorrectionError, PhaseCorrectionError};
 use crate::{
-    record::{NotTaken, Phase, Phases, Record, Revision, SettleError, State, Transition},
+    record::{NotTaken, Phase, Phases, Record, Revision, SettleError, State, Transition, phase_of},
     time::Timestamp,
 };
 
@@ -18,8 +18,9 @@ pub(super) fn executed(
 ) -> Result<Transition, CorrectionError> {
     let open = open(seen, name, revision, now)?;
     serde_json::from_str::<IgnoredAny>(result).map_err(|_| PhaseCorrectionError::NotJson)?;
-    let phase = Phase::new(name.to_owned(), Some(result.to_owned()), now);
+    let phase = phase_of(name.to_owned(), Some(result.to_owned()), now);
     let next = open.note(&phase, revision, now).map_err(|not_taken| match not_taken {
+        NotTaken::Known if is_without_result(&open, name) => PhaseCorrectionError::TooLong,
         NotTaken::Known => PhaseCorrectionError::Known,
         NotTaken::Differs => PhaseCorrectionError::Differs,
     })?;
@@ -43,10 +44,14 @@ pub(super) fn not_executed(
     if known(phases).any(|known| known.name == name) {
         return Err(PhaseCorrectionError::Known.into());
     }
-    if phases.begun.is_none() && matches!(open.state, State::BetweenWorkers { .. }) {
+    // Nothing may be open, but only a deployment of its own phases resumes it: the operator's word lets any do so.
+    if phases.begun.is_none()
+        && phases.declared.is_none()
+        && matches!(open.state, State::BetweenWorkers { .. })
+    {
         return Err(PhaseCorrectionError::NothingOpen.into());
     }
-    open.nothing_follows(revision, now).ok_or(PhaseCorrectionError::NothingOpen.into())
+    open.nothing_is_open(revision, now).ok_or(PhaseCorrectionError::NothingOpen.into())
 }
 
 /// The record, if it is not settled and no worker is alive. The lease of a dead worker ends with the correction.
@@ -66,6 +71,12 @@ fn open(seen: &Record, name: &str, revision: Revision, now: Timestamp) -> Result
         return Err(PhaseCorrectionError::Name.into());
     }
     Ok(seen.expire(revision, now).map_or_else(|| seen.clone(), Record::from))
+}
+
+/// Whether it knows this phase, and not its result.
+fn is_without_result(open: &Record, name: &str) -> bool {
+    let mut known = open.phases.iter().flat_map(known).filter(|known| known.name == name);
+    known.all(|known| known.result.is_none())
 }
 
 fn known(phases: &Phases) -> impl Iterator<Item = &Phase> {

@@ -148,7 +148,10 @@ mod tests {
     use crate::{
         outbox::MemoryTarget,
         queue::MemoryQueue,
-        record::{Record, Revision, tests::reservation},
+        record::{
+            Record, Revision,
+            tests::{Mint, reservation},
+        },
         store::{Companion, OutboxMessage, Store, memory::MemoryStore},
         time::Timestamp,
         world::ManualWorld,

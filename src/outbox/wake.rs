@@ -127,7 +127,7 @@ mod tests {
             to_raw_value(&json!({ "eventSource": "aws:dynamodb", "dynamodb": change })).expect("JSON")
         };
         let accepted = json!({
-            "state": { "S": "pending" }, "request_id": { "B": "AAAA" }, "attempts": { "N": "0" }, "max_attempts": { "N": "3" },
+            "state": { "S": "pending" }, "request_id": { "B": "AAAA" }, "tries": { "N": "0" }, "max_attempts": { "N": "3" },
         });
         let batch =
             [change("1", "message#0000000000000#0000000000", json!({})), change("2", "record", accepted)];

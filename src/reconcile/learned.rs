@@ -272,7 +272,7 @@ impl Asked<'_> {
         let wait = later.and_then(|later| Some(later.max(self.schedule.after(asked, revision)?)));
         // What is held stays with operators: each question has its dead letter, and they ask again.
         let at = match wait.filter(|_| !self.is_old(current) && !current.is_held()) {
-            Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)),
+            Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)).min(self.old_from(now)),
             None => Timestamp::MAX,
         };
         let anew = (self.why == Asks::Anew).then_some(now);
@@ -363,9 +363,14 @@ impl Asked<'_> {
         };
         let counted_from = self.unknown_since(current).max(anew_at.unwrap_or_default());
         match self.why {
-            Asks::IfDue => counted_from.plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1)),
+            Asks::IfDue => self.old_from(counted_from),
             _ => Timestamp::MAX,
         }
+    }
+
+    /// When an outcome that is unknown since then will have been for too long.
+    fn old_from(&self, since: Timestamp) -> Timestamp {
+        since.plus(self.schedule.max_unknown_age).plus(Duration::from_millis(1))
     }
 
     fn unknown_since(&self, current: &Record) -> Timestamp {
@@ -392,8 +397,8 @@ mod tests {
     use crate::{
         backoff::Backoff,
         record::{
-            Head, ReservationRequest,
-            tests::{answer, reservation, reservation_for},
+            Head, ReservationRequest, phase_of,
+            tests::{Mint, Reports, answer, reservation, reservation_for, resuming},
         },
         time_budget::CLOCK_SKEW,
     };
@@ -787,6 +792,27 @@ mod tests {
         }
     }
 
+    // T50: a question that is never due is never asked, and nothing escalates.
+    #[test]
+    fn neither_a_report_nor_an_operator_postpones_a_question_for_ever() {
+        let (seen, later) = (unknown(), Learned::Later(SCHEDULE.max_unknown_age * 30));
+        for why in [Asks::Anew, Asks::ProviderReported] {
+            let next = next(&seen, &seen, why, &later).unwrap();
+            let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
+            assert_eq!(reconcile_at, NOW.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
+            let asked = Asked {
+                seen: &next,
+                why: Asks::IfDue,
+                at: reconcile_at,
+                operation: None,
+                not_found: NOT_FOUND,
+                schedule: &SCHEDULE,
+            };
+            let last = asked.next(&next, &later, Revision::mint(), reconcile_at).unwrap();
+            assert!(escalates(&last), "{last:?}");
+        }
+    }
+
     // T50: polls may fail for a while, and a reconciler may ask for any wait.
     #[test]
     fn no_question_comes_later_than_the_longest_unknown_age() {
@@ -837,10 +863,9 @@ mod tests {
 
     /// The charge is kept, and the call that follows was perhaps made, by an execution that began at `START`.
     fn with_phases() -> [Record; 3] {
-        let within = Some(GRACE);
-        let resumes = ReservationRequest { resume_within: within, lease_until: START, ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: START, ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), START);
-        let charge = Phase::new("charge".to_owned(), Some("7".to_owned()), START);
+        let charge = phase_of("charge".to_owned(), Some("7".to_owned()), START);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
         let unknown = kept.mark_unknown(&kept, Revision::mint(), START).unwrap().into();
         let between = kept.expire(Revision::mint(), START).unwrap().into();
@@ -866,7 +891,7 @@ mod tests {
     #[test]
     fn a_finding_about_a_phase_says_what_the_next_retry_does() {
         let [_, _, unknown] = with_phases();
-        let ship = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+        let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
         let noted = next(&unknown, &unknown, Asks::IfDue, &ship).unwrap();
         assert_eq!(noted.state.name(), "between_workers");
         assert_eq!(noted.phases.unwrap().noted.len(), 1);
@@ -895,7 +920,7 @@ mod tests {
                 let anew = next(open, open, Asks::Anew, &denied).unwrap();
                 assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
             }
-            let ship = Learned::Phase(Phase::new("ship".to_owned(), Some("8".to_owned()), NOW));
+            let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
             let noted = next(open, open, Asks::Anew, &ship).unwrap();
             assert_eq!((noted.state.name(), noted.phases.as_ref().unwrap().noted.len()), ("unknown", 1));
             // Also if it is noted already.
@@ -956,7 +981,7 @@ mod tests {
     #[test]
     fn a_call_is_remembered_from_the_earliest_execution_on() {
         let [kept, ..] = with_phases();
-        let resumes = ReservationRequest { resume_within: Some(GRACE), lease_until: NOW, ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: NOW, ..reservation("k") };
         let window = NOW.since(START);
         let late = NOW.plus(Duration::from_millis(1));
         let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));

@@ -130,7 +130,8 @@ pub enum Finding {
     /// ([`Reconciliation::not_found_grace`]), and only while the provider remembers keys
     /// ([`Operation::not_found_within`](crate::operation::Operation::not_found_within)). After that it is escalated.
     NotFound,
-    /// It is not decided yet. Ask again after this time or the backoff, whichever is longer.
+    /// It is not decided yet. Ask again after this time or the backoff, whichever is longer, but no later than the
+    /// [longest unknown age](Reconciliation::max_unknown_age) from now.
     AskAgain(Option<std::time::Duration>),
 }
 
@@ -155,7 +156,7 @@ pub(crate) mod tests {
         queue::{MemoryQueue, WorkError, tests::Silent},
         record::{
             Ended, KeptAnswer, ReservationRequest, Revision,
-            tests::{RETAIN, answer, reservation},
+            tests::{Mint, RETAIN, Reports, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
         time::Timestamp,

@@ -108,7 +108,7 @@ mod tests {
             Finding, Question, Reconciler,
             tests::{NOW, unknown},
         },
-        record::{Answer, Record, Revision},
+        record::{Answer, Record, Revision, tests::Mint},
         store::{Checkpoint, Store, Unsettled, memory::MemoryStore},
         world::{ManualWorld, World},
     };

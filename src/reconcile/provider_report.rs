@@ -22,7 +22,7 @@ use super::{Question, Reconciler};
 use crate::{
     json,
     message::{QueuedReport, ReportedEffect},
-    record::{NotTaken, Phase, Record, State},
+    record::{NotTaken, Phase, Record, State, phase_of},
     time::Timestamp,
     time_budget::{CLOCK_SKEW, OLD_EFFECT},
 };
@@ -163,7 +163,7 @@ impl QueuedReport {
                 "it reports an effect of an operation that resumes, and names no phase",
             );
         };
-        let phase = Phase::new(name.clone(), self.result.clone(), now);
+        let phase = phase_of(name.clone(), self.result.clone(), now);
         match current.note(&phase, current.revision, now) {
             Ok(_) => Meaning::Notes(phase),
             Err(NotTaken::Known) => Meaning::Nothing,
@@ -221,8 +221,8 @@ mod tests {
     use super::*;
     use crate::record::SettledBy;
     use crate::record::{
-        Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict,
-        tests::{accepted, answer, reservation},
+        Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict, phase_of,
+        tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 
     const START: Timestamp = Timestamp::from_secs(1_000);
@@ -365,10 +365,10 @@ mod tests {
     // T46
     #[test]
     fn a_report_of_a_phase_proves_that_phase_and_no_more() {
-        let within = Some(Duration::from_secs(60));
-        let resumes = ReservationRequest { resume_within: within, ..reservation("k") };
+        let within = Duration::from_secs(60);
+        let resumes = ReservationRequest { resumes: resuming(within), ..reservation("k") };
         let record = Record::reserve(&resumes, Revision::mint(), START);
-        let ship = Phase::new("ship".to_owned(), Some("7".to_owned()), START);
+        let ship = phase_of("ship".to_owned(), Some("7".to_owned()), START);
         let kept: Record = record.keep(&record, 0, &ship, Revision::mint(), START).unwrap().into();
         let key = |phase| Question { record: kept.clone() }.downstream_key(phase);
         let meaning = |queued: &QueuedReport, record: &Record| match queued.meaning_for(

@@ -24,7 +24,7 @@ use crate::{
     message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{KeptAnswer, Phase, Record, Safe, State},
+    record::{KeptAnswer, Record, Safe, State, phase_of},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
@@ -313,7 +313,8 @@ impl Reconciliation {
             match asked.next(current, learned, revision, now) {
                 Ok(next) => {
                     let expired = current.ends_lease(&next);
-                    let reason = escalates(&next).then(|| asked.reason(current, learned));
+                    let is_new = escalates(&next) && !current.is_left_to_operators();
+                    let reason = is_new.then(|| asked.reason(current, learned));
                     Step::Write(completing(next, writes, now), Ok((expired, reason)))
                 }
                 Err(outcome) => Step::Stop(Err(outcome)),
@@ -326,7 +327,7 @@ impl Reconciliation {
                 if expired {
                     telemetry::lease_expired(&record, self.now());
                 }
-                Ok((self.log_written(&record), reason))
+                Ok((self.log_written(&record, reason.is_some()), reason))
             }
             Ok(Applied::Stopped(Err(_), Some(current)))
                 if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
@@ -378,7 +379,7 @@ impl Reconciliation {
             Ok(Finding::ExecutedWith(answer, writes)) => (answer, writes),
             Ok(Finding::PhaseExecuted { phase, result }) => {
                 let result = serde_json::from_str::<IgnoredAny>(&result).is_ok().then_some(result);
-                return Err(Learned::Phase(Phase::new(phase, result, self.now())));
+                return Err(Learned::Phase(phase_of(phase, result, self.now())));
             }
             Ok(Finding::NotExecuted) => return Err(Learned::NotExecuted),
             Ok(Finding::NotFound) => return Err(Learned::NotFound),
@@ -409,7 +410,7 @@ impl Reconciliation {
     }
 
     /// Logs and counts what was written.
-    fn log_written(&self, record: &Record) -> ReconcileOutcome {
+    fn log_written(&self, record: &Record, is_new: bool) -> ReconcileOutcome {
         let operation = record.key.operation();
         match &record.state {
             State::Unknown { asked, .. } if escalates(record) => {
@@ -426,7 +427,7 @@ impl Reconciliation {
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
             }
-            State::BetweenWorkers { .. } if escalates(record) => {
+            State::BetweenWorkers { .. } if is_new && escalates(record) => {
                 tracing::error!("an interrupted operation was not resumed in time: it needs an operator");
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated

@@ -39,6 +39,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::tests::Mint;
 
     #[test]
     fn questions_are_repeated_with_jitter_and_then_end() {

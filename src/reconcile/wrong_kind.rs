@@ -50,7 +50,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        record::{Answer, Revision, tests::reservation},
+        record::{
+            Answer, Revision,
+            tests::{Mint, reservation},
+        },
         time::Timestamp,
     };
 
@@ -59,14 +62,13 @@ mod tests {
         let (http, payload) = (Answer::json(201, "{}"), Answer::payload(&1).unwrap());
         let refusal = Answer::refusal("no such address");
         let phase = || Finding::PhaseExecuted { phase: "charge".to_owned(), result: "1".to_owned() };
-        for (answer_kind, resume_within) in [
+        for (answer_kind, resumes) in [
             (AnswerKind::Http, None),
             (AnswerKind::Function, None),
-            (AnswerKind::Http, Some(Duration::from_secs(60))),
-            (AnswerKind::Function, Some(Duration::from_secs(60))),
+            (AnswerKind::Http, crate::record::tests::resuming(Duration::from_secs(60))),
+            (AnswerKind::Function, crate::record::tests::resuming(Duration::from_secs(60))),
         ] {
-            let reservation =
-                crate::record::ReservationRequest { answer_kind, resume_within, ..reservation("k") };
+            let reservation = crate::record::ReservationRequest { answer_kind, resumes, ..reservation("k") };
             let seen = Record::reserve(&reservation, Revision::mint(), Timestamp::from_secs(1_000));
             let is_wrong = |finding: Finding| WrongKind::of(&finding, &seen).is_some();
             let is_http = answer_kind == AnswerKind::Http;
@@ -74,13 +76,13 @@ mod tests {
                 assert_eq!(is_wrong(Finding::Executed(answer.clone())), !fits, "{answer:?}");
                 assert_eq!(is_wrong(Finding::ExecutedWith(answer.clone(), Vec::new())), !fits, "{answer:?}");
             }
-            assert_eq!(is_wrong(phase()), resume_within.is_none());
+            assert_eq!(is_wrong(phase()), resumes.is_none());
             for other in [Finding::NotExecuted, Finding::NotFound, Finding::AskAgain(None)] {
                 assert!(!is_wrong(other));
             }
             let other = if is_http { payload.clone() } else { http.clone() };
             let reason = WrongKind::of(&Finding::Executed(other), &seen).unwrap().reason;
-            assert_eq!(reason == NAMES_NO_PHASE, resume_within.is_some());
+            assert_eq!(reason == NAMES_NO_PHASE, resumes.is_some());
         }
     }
 }

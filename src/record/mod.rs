@@ -1,216 +1,24 @@
-//! The record of one operation: a compare-and-set register, and every transition of its state.
-//!
-//! 1. Each transition is a pure function from record to record: no await, no clock, no randomness. It is written only if the
-//!    revision that it started from is still current.
-//! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused.
-//! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
-//! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
-//! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
-//! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer. `hold` has
-//!    an operator's hold on what was released.
-//! 7. `accepted` has what is executed later, by a worker, and `work` its transitions.
-//! 8. An [`Answer`] is a head and a body. The head of an HTTP response is a number and pairs of strings.
-//!
-//! It knows nothing of DynamoDB, Lambda or web frameworks. It writes nothing: see [`engine`](crate::engine). The states, and who
-//! may change them, are in docs/states.md in the repository.
+//! The record of one operation, and its answer. All that decides about a record is in the crate `idempotency-protocol`, without I/O; the
+//! [`engine`](crate::engine) carries it out.
 
-mod accepted;
 mod answer;
-pub(crate) mod decide;
-pub(crate) mod hold;
-mod id;
-mod named_enum;
-mod note;
-pub(crate) mod own;
-pub(crate) mod phase;
-mod reference;
-pub(crate) mod report;
-pub(crate) mod resume;
-pub(crate) mod settle;
-mod state;
-pub(crate) mod transition;
-mod work;
+mod phase;
 
-use std::time::Duration;
-
-use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
-
-pub use accepted::{Accepted, Work};
-pub use answer::{Answer, AnswerKind, BodyId, Head, KeptAnswer, Place};
-pub(crate) use answer::{Encoding, Keeps, KeptBody};
-pub(crate) use decide::{Found, ReservationRequest, decide};
-pub(crate) use hold::HoldError;
-pub use id::{AttemptId, Revision};
-pub use note::Note;
-pub(crate) use own::{HANDLER_FAILED, NOT_EXECUTED};
-pub(crate) use phase::Next;
-pub use phase::{MAX_PHASE_RESULTS, Phase, Phases};
-pub use reference::Reference;
-pub(crate) use report::{Ended, FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport};
-pub(crate) use resume::NotTaken;
-pub(crate) use settle::{SettleError, Verdict};
-pub use state::{Evidence, SettledBy, State, UnknownCause};
-pub(crate) use transition::Transition;
+pub use protocol::record::{
+    Accepted, AnswerKind, AttemptId, BodyId, Evidence, Head, KeptAnswer, MAX_PHASE_RESULTS, MAX_PHASES, Note,
+    Phase, PhaseList, PhaseResult, Phases, Place, Record, Reference, Resumes, Revision, SettledBy, State,
+    UnknownCause, Work,
+};
+pub(crate) use protocol::record::{
+    Encoding, Ended, FORGOTTEN, Fate, Found, GONE, HANDLER_FAILED, HELD, HoldError, KeptBody, NOT_EXECUTED,
+    Next, NotTaken, Overtaken, ReservationRequest, Safe, SettleError, Transition, Verdict, WorkerReport,
+    decide,
+};
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};
-
-/// Everything known about one operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Record {
-    /// Tenant, operation and idempotency key.
-    pub key: RecordKey,
-    /// The id of the write that produced this record.
-    pub revision: Revision,
-    /// The execution that owns it, or owned it last.
-    pub attempt: AttemptId,
-    /// How many executions there were, this one included.
-    pub attempts: u32,
-    /// What tells a retry from another request.
-    pub fingerprint: Fingerprint,
-    /// The kind of answer that its callers read.
-    pub answer_kind: AnswerKind,
-    /// When the key was first seen.
-    pub created_at: Timestamp,
-    /// When the execution that owns it, or owned it last, began.
-    pub began_at: Timestamp,
-    /// How long it is kept once it is settled, as its guard configured. It is the same for all that can settle it.
-    pub retention: Duration,
-    /// What was reported of it, besides what its present execution reports. If there is anything, only proof of the effect or
-    /// an operator settles the record. A release, a refusal, a denial or "not found" does not.
-    pub reported: Option<Evidence>,
-    /// Whether all effects of its execution are in the transaction that completes it. If so, another write over the same
-    /// revision proves that the execution did nothing, and never will.
-    pub transactional: bool,
-    /// Whether domain writes committed with its completion.
-    pub with_writes: bool,
-    /// How many messages were committed with it, which is the number of the next one.
-    pub messages: u32,
-    /// What is known of its phases, if its operation resumes. Then all effects of its executions are in phases, or in the
-    /// transaction that completes it.
-    pub phases: Option<Phases>,
-    /// What was accepted, if its operation is executed later.
-    pub accepted: Option<Accepted>,
-    /// The method and route of the request, shown to operators.
-    pub origin: Option<Note>,
-    /// Why the last execution that failed did so, shown to operators.
-    pub last_failure: Option<Note>,
-    /// Who settled it, if not its worker, and why; shown to operators.
-    pub settled_note: Option<Note>,
-    /// Its state.
-    pub state: State,
-}
-
-impl Record {
-    /// How long a client should wait before it retries.
-    ///
-    /// In progress: as long as the execution has run so far, at most until its lease has expired. Unknown: until reconciliation next
-    /// asks. Zero if the record is settled.
-    pub(crate) fn wait(&self, now: Timestamp) -> Duration {
-        match &self.state {
-            State::Pending { .. } => now.since(self.created_at),
-            State::InProgress { lease_until } => now.since(self.began_at).min(lease_until.since(now)),
-            State::Unknown { reconcile_at, .. } => reconcile_at.since(now),
-            State::BetweenWorkers { .. } | State::Completed { .. } | State::FailedRetryable { .. } => {
-                Duration::ZERO
-            }
-        }
-    }
-
-    /// How long its lease still lasts; zero if there is none.
-    pub(crate) fn lease_left(&self, now: Timestamp) -> Duration {
-        match self.state {
-            State::InProgress { lease_until } => lease_until.since(now),
-            _ => Duration::ZERO,
-        }
-    }
-
-    /// Whether `next`, which replaces it, ends a lease: it is the first to see that the worker is dead.
-    pub(crate) const fn ends_lease(&self, next: &Self) -> bool {
-        matches!(self.state, State::InProgress { .. }) && !matches!(next.state, State::InProgress { .. })
-    }
-
-    /// Whether another write to this record proves that its execution, which is in progress, did nothing, and never will.
-    pub(crate) const fn is_undone_by_the_next_write(&self) -> bool {
-        let in_progress = matches!(self.state, State::InProgress { .. });
-        in_progress && self.transactional && self.may_end_without_effect()
-    }
-
-    /// Whether it is released, and its execution certainly did nothing, and never will: its transaction can no longer commit.
-    pub(crate) fn certainly_did_nothing(&self) -> bool {
-        match self.state.released_by() {
-            Some(SettledBy::Certainty) => true,
-            Some(SettledBy::NotBegun) => self.transactional,
-            _ => false,
-        }
-    }
-
-    /// Whether it can be settled as if nothing was done. A worker's release and refusal, the provider's denial and "not found"
-    /// all ask this.
-    pub(crate) const fn may_end_without_effect(&self) -> bool {
-        self.reported.is_none()
-    }
-}
+pub use answer::Answer;
+pub(crate) use answer::Keeps;
+pub(crate) use phase::phase_of;
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-    use crate::{
-        fingerprint::{Content, FingerprintRule, Fingerprints},
-        key::{IdempotencyKey, OperationName, Tenant},
-        world::{SystemWorld, World},
-    };
-
-    pub(crate) const RETAIN: Duration = Duration::from_secs(60);
-
-    impl Revision {
-        pub(crate) fn mint() -> Self {
-            SystemWorld.nonce().into()
-        }
-    }
-
-    impl AttemptId {
-        pub(crate) fn mint() -> Self {
-            SystemWorld.nonce().into()
-        }
-    }
-
-    pub(crate) fn reservation(key: &str) -> ReservationRequest {
-        reservation_for(key, "body")
-    }
-
-    pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
-        let content = Content::new("POST", "/payments", body.as_bytes());
-        ReservationRequest {
-            key: RecordKey::new(
-                Tenant::parse("tenant").unwrap(),
-                OperationName::parse("pay").unwrap(),
-                IdempotencyKey::parse(key).unwrap(),
-            ),
-            fingerprints: Fingerprints::of("pay", &content, &FingerprintRule::new(), &[]),
-            answer_kind: AnswerKind::Http,
-            attempt: AttemptId::mint(),
-            lease_until: Timestamp::from_secs(1_030),
-            retention: RETAIN,
-            may_begin: true,
-            transactional: false,
-            resume_within: None,
-            work: Work::Now,
-            origin: Some(Note::new("POST /payments")),
-        }
-    }
-
-    /// A record that was accepted, for a minute.
-    pub(crate) fn accepted(key: &str, now: Timestamp) -> Record {
-        Record::accept(&reservation(key), now.plus(RETAIN), 2, Revision::mint(), now)
-    }
-
-    pub(crate) fn answer() -> KeptAnswer {
-        let bytes = Bytes::from_static(b"{}");
-        let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let headers = [("location".into(), "/payments/1".into())].into();
-        KeptAnswer { head: Head::Http { status: 201, headers }, body }
-    }
-}
+pub(crate) mod tests;

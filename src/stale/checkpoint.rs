@@ -130,7 +130,10 @@ mod tests {
     use super::*;
     use crate::{
         queue::MemoryQueue,
-        record::{Record, tests::reservation},
+        record::{
+            Record,
+            tests::{Mint, reservation},
+        },
         store::{Store, Unsettled, memory::MemoryStore},
         world::ManualWorld,
     };

@@ -31,7 +31,7 @@ use crate::{
     queue::{FifoQueue, Queue, WorkError},
     record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
-    telemetry::{self, Count},
+    telemetry,
     time::{Instant, Timestamp},
     time_budget::{MIN_CHECK_DELAY, WRITE_BACKOFF},
     world::{SystemWorld, World},
@@ -172,19 +172,13 @@ impl Stale {
         match self.engine.apply(Start::Unread(key), effort, step).await {
             Ok(Applied::Written(outcome, record)) => {
                 let now = self.engine.world.now();
-                if outcome == CheckOutcome::Abandoned {
-                    let age_ms = telemetry::age_ms(&record, now);
-                    if let State::Completed { .. } = record.state {
-                        tracing::warn!(age_ms, "no worker took accepted work in time: it ends with 408");
-                        Count::Abandoned.add(key.operation());
-                    } else {
-                        tracing::error!(
-                            age_ms,
-                            "no worker took accepted work in time, and perhaps something was done: it is escalated"
-                        );
-                    }
-                } else {
-                    telemetry::lease_expired(&record, now);
+                match (&outcome, &record.state) {
+                    (CheckOutcome::Abandoned, State::Completed { .. }) => {}
+                    (CheckOutcome::Abandoned, _) => tracing::error!(
+                        age_ms = telemetry::age_ms(&record, now),
+                        "no worker took accepted work in time, and perhaps something was done: it is escalated"
+                    ),
+                    _ => telemetry::lease_expired(&record, now),
                 }
                 Ok(outcome)
             }
@@ -212,7 +206,10 @@ mod tests {
     use super::*;
     use crate::{
         queue::{MemoryQueue, tests::Silent},
-        record::{Revision, tests::reservation},
+        record::{
+            Revision,
+            tests::{Mint, reservation},
+        },
         store::{Companion, OutboxMessage, Store, memory::MemoryStore},
         time_budget::{DELIVERY_GRACE, SEND_TIMEOUT},
         world::ManualWorld,

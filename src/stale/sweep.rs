@@ -237,7 +237,10 @@ mod tests {
     use super::*;
     use crate::{
         queue::MemoryQueue,
-        record::{Record, Revision, tests::reservation},
+        record::{
+            Record, Revision,
+            tests::{Mint, reservation},
+        },
         store::{Store, memory::MemoryStore},
         time::Timestamp,
         world::ManualWorld,

@@ -16,10 +16,11 @@
 //! | `with_writes` | `completed` | whether domain writes committed with its completion |
 //! | `messages` | all | how many messages were committed with it |
 //! | `resume_within` | all, if its operation resumes | for how many milliseconds after its last recovery point it waits for a retry |
+//! | `declared` | the same | a hash of the names of the phases that its operation declares |
 //! | `phases`, `noted` | the same | name, result, time and references of the phases that are kept, and of those that others report |
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
 //! | `granted_at` | the same | milliseconds since 1970: when it was last allowed to wait for a retry as long again |
-//! | `request_id`, `claim_by`, `max_attempts`, `did_nothing` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), how often it is executed at most, and how many executions certainly did nothing |
+//! | `request_id`, `claim_by`, `max_attempts`, `tries`, `perhaps` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), how often it is executed at most, how often it was executed, and how many executions perhaps did something |
 //! | `origin` | all | for operators: the request's method and route |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
@@ -35,7 +36,7 @@
 //! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
 //! | `reconcile_place` | `unknown`, `between_workers` | its place there: a hash of the tenant, then `reconcile_at` |
 //!
-//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
+//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
@@ -56,7 +57,7 @@ use crate::{
     key::{RecordKey, Tenant},
     record::{
         Accepted, AnswerKind, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase,
-        Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause,
+        Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause, phase_of,
     },
     time::Timestamp,
 };
@@ -126,6 +127,8 @@ pub struct Item {
     messages: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     resume_within: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    declared: Option<ByteArray<8>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     phases: Vec<ItemPhase>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -141,7 +144,9 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    did_nothing: Option<u32>,
+    tries: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perhaps: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,14 +215,15 @@ impl From<&Phase> for ItemPhase {
     fn from(Phase { name, result, at, references }: &Phase) -> Self {
         let named = |reference: &Reference| (reference.provider().to_owned(), reference.id().to_owned());
         let references = references.iter().map(named).collect();
-        Self { name: name.clone(), result: result.clone(), at: *at, references }
+        let result = result.as_ref().map(|result| result.text().to_owned());
+        Self { name: name.clone(), result, at: *at, references }
     }
 }
 
 impl From<ItemPhase> for Phase {
     fn from(ItemPhase { name, result, at, references }: ItemPhase) -> Self {
         let references = references.into_iter().filter_map(|(provider, id)| Reference::new(provider, id));
-        Self { references: references.collect(), ..Self::new(name, result, at) }
+        Self { references: references.collect(), ..phase_of(name, result, at) }
     }
 }
 
@@ -242,6 +248,11 @@ impl From<&Record> for Item {
             with_writes: record.with_writes,
             messages: record.messages,
             resume_within: record.phases.as_ref().map(|phases| millis(phases.resume_within)),
+            declared: record
+                .phases
+                .as_ref()
+                .and_then(|phases| phases.declared.as_ref())
+                .map(|list| ByteArray::new(*list.as_bytes())),
             phases: record.phases.iter().flat_map(|phases| &phases.kept).map(ItemPhase::from).collect(),
             noted: record.phases.iter().flat_map(|phases| &phases.noted).map(ItemPhase::from).collect(),
             begun_at: record.phases.as_ref().and_then(|phases| phases.begun),
@@ -249,7 +260,8 @@ impl From<&Record> for Item {
             request_id: record.accepted.map(|accepted| ByteArray::new(*accepted.request.as_bytes())),
             claim_by: record.accepted.map(|accepted| accepted.claim_by),
             max_attempts: record.accepted.map(|accepted| accepted.max_attempts),
-            did_nothing: record.accepted.map(|accepted| accepted.did_nothing),
+            tries: record.accepted.map(|accepted| accepted.tries),
+            perhaps: record.accepted.map(|accepted| accepted.perhaps),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
@@ -396,7 +408,9 @@ impl Item {
             let has_any = !kept.is_empty() || !noted.is_empty() || self.begun_at.is_some();
             return if has_any { Err(missing("resume_within")) } else { Ok(None) };
         };
-        Ok(Some(Phases { resume_within, kept, noted, begun: self.begun_at, granted: self.granted_at }))
+        let declared = self.declared.map(|list| list.into_array().into());
+        let (begun, granted) = (self.begun_at, self.granted_at);
+        Ok(Some(Phases { resume_within, declared, kept, noted, begun, granted }))
     }
 
     fn accepted(&self) -> Result<Option<Accepted>> {
@@ -405,7 +419,8 @@ impl Item {
             request: BodyId::from(**request),
             claim_by: required(self.claim_by, "claim_by")?,
             max_attempts: required(self.max_attempts, "max_attempts")?,
-            did_nothing: required(self.did_nothing, "did_nothing")?,
+            tries: required(self.tries, "tries")?,
+            perhaps: required(self.perhaps, "perhaps")?,
         }))
     }
 
@@ -492,7 +507,7 @@ mod tests {
     use super::*;
     use crate::record::{
         ReservationRequest,
-        tests::{accepted, answer, reservation},
+        tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_millis(1_800_000_000_123);
@@ -505,9 +520,9 @@ mod tests {
 
     /// In progress, with a kept phase.
     fn resumed() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(1)), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(1)), ..reservation("k") };
         let resumed = Record::reserve(&resumes, Revision::mint(), NOW);
-        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        let charge = phase_of("charge".into(), Some("1".into()), NOW);
         resumed.keep(&resumed, 0, &charge, Revision::mint(), NOW).unwrap().into()
     }
 
@@ -585,7 +600,7 @@ mod tests {
         for record in [completed(answer()), unknown.into(), reserved, resumed(), between_workers()] {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
-            let optional = ["origin", "last_failure", "settled_note", "phases"];
+            let optional = ["origin", "last_failure", "settled_note", "phases", "declared"];
             let needed = |name: &&String| !optional.contains(&name.as_str());
             for name in whole.keys().filter(needed) {
                 let mut damaged = whole.clone();

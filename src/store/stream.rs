@@ -172,7 +172,7 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
         request_id: AttributeValue,
         last_failure: Option<AttributeValue>,
         reconcile_at: Option<AttributeValue>,
-        attempts: AttributeValue,
+        tries: AttributeValue,
         max_attempts: AttributeValue,
     }
     #[derive(Deserialize)]
@@ -190,7 +190,7 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     let worked = before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
     let is_pending = is(&pending.state, State::PENDING);
     let is_escalated = pending.reconcile_at.as_ref().and_then(millis) == Some(Timestamp::MAX);
-    let kills = is_dead && worked && number(&pending.attempts) >= number(&pending.max_attempts);
+    let kills = is_dead && worked && number(&pending.tries) >= number(&pending.max_attempts);
     let is_handed_back = worked && !is_dead;
     let is_interrupted = is(&pending.state, State::BETWEEN_WORKERS);
     let waits = is_pending || is_interrupted && !is_handed_back && !is_escalated && !kills;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use protocol::time;
+
 use crate::backoff::Backoff;
 
 const fn millis(millis: u64) -> Duration {
@@ -136,7 +138,7 @@ list! {
 
     /// An operation that is not found counts as not executed after this: a request on its way (5 min), by clocks that are 5 min
     /// apart.
-    pub const DEFAULT_NOT_FOUND_GRACE: Duration = minutes(10);
+    pub const DEFAULT_NOT_FOUND_GRACE: Duration = time::ARRIVAL_TIME;
 
     /// "Not found" is proof for this long after an execution began. Stripe [removes
     /// keys](https://docs.stripe.com/api/idempotent_requests) after 24 h, and finds nothing then; clocks differ.
@@ -167,7 +169,7 @@ list! {
 
     /// Clocks may differ by this much. If one is further ahead, a kept answer counts as expired too early, and the operation runs
     /// again.
-    pub const CLOCK_SKEW: Duration = minutes(5);
+    pub const CLOCK_SKEW: Duration = time::CLOCK_SKEW;
 
     /// A deadline further away is ignored: twice the longest time-out that Lambda has (900 s).
     pub const MAX_DEADLINE: Duration = minutes(30);

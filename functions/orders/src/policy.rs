@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{
-    domain::Topic,
-    http::JwtClaim,
-    operation::{OnLeaseExpiry, Operation},
-};
+use lambda_idempotency::{domain::Topic, http::JwtClaim, operation::Operation};
 use payments::{Provider, SealingKeys};
 
 use crate::Shop;
@@ -25,6 +21,9 @@ pub const STOCK_PHASE: &str = "stock";
 
 /// The phase that gives the charge back, if there is not enough stock.
 pub const REFUND_PHASE: &str = "refund";
+
+/// All of them, in the order in which an order comes to them.
+const PHASES: [&str; 4] = [INTENT_PHASE, CHARGE_PHASE, STOCK_PHASE, REFUND_PHASE];
 
 /// The topic of orders that are confirmed. Its message is in the transaction that completes the order.
 pub const ORDER_PLACED: &str = "order.placed";
@@ -45,7 +44,7 @@ const RESUME_WITHIN: Duration = KEYS_LIVE;
 
 /// The operation with its settings.
 pub fn create_order() -> Operation {
-    Operation::new(CREATE_ORDER).retain(RETENTION).on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN))
+    Operation::new(CREATE_ORDER).retain(RETENTION).resumes(PHASES, RESUME_WITHIN)
 }
 
 /// The services that handlers need.

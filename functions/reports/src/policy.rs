@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::operation::{OnLeaseExpiry, Operation};
+use lambda_idempotency::operation::Operation;
+
+use crate::report;
 
 /// The operation of `POST /reports`.
 pub const CREATE_REPORT: &str = "create-report";
@@ -12,5 +14,5 @@ const BOUND: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The operation with its settings.
 pub fn create_report() -> Operation {
-    Operation::new(CREATE_REPORT).asynchronous(BOUND).on_lease_expiry(OnLeaseExpiry::Resume(BOUND))
+    Operation::new(CREATE_REPORT).asynchronous(BOUND).resumes(report::phases(), BOUND)
 }

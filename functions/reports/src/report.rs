@@ -21,6 +21,16 @@ use crate::row;
 /// How many pages a report has.
 const PAGES: u32 = 10;
 
+/// The phases of a report: its pages.
+pub(crate) fn phases() -> impl Iterator<Item = String> {
+    (1..=PAGES).map(phase)
+}
+
+/// The phase that writes this page.
+fn phase(page: u32) -> String {
+    format!("page-{page}")
+}
+
 /// The longest report, in seconds.
 const MAX_SECONDS: u32 = 600;
 
@@ -65,7 +75,7 @@ async fn write(reports: &Table, execution: &Execution, report: &NewReport) -> Re
     report.at(execution, "claim");
     let took = Duration::from_secs(report.seconds.into()) / PAGES;
     for page in 1..=PAGES {
-        let name = format!("page-{page}");
+        let name = phase(page);
         let call = execution.phase(&name).keys_live(Duration::MAX);
         call.call(|_| async move {
             if is_late(execution, took) {

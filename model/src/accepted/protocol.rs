@@ -143,12 +143,13 @@ impl Protocol {
             Handler::Calls => operation,
             Handler::Commits => operation.effects_in_transaction(),
             Handler::RunsAgain => operation.on_lease_expiry(OnLeaseExpiry::RunAgain),
-            Handler::Resumes => operation.on_lease_expiry(OnLeaseExpiry::Resume(within)),
+            Handler::Resumes => operation.resumes([PHASE], within),
         };
         let request = ReservationRequest {
             retention,
+            may_run_again: setting.handler == Handler::RunsAgain,
             transactional: setting.handler == Handler::Commits,
-            resume_within: (setting.handler == Handler::Resumes).then_some(within),
+            resumes: steps::resumes(&operation),
             ..request()?
         };
         Ok(Self {
@@ -323,7 +324,7 @@ impl Protocol {
         // The write that accepts gives the request its id.
         let revision: Revision = [number; 16].into();
         // As the engine does: it ends what must be ended first.
-        let ended = match steps::decide(current, &request, revision, now, &self.operation) {
+        let ended = match steps::decide(current, &request, revision, now) {
             Ok(next) => return Next::Begins(self.number(next)),
             Err(steps::Found::DeadWorker) => current.and_then(|dead| steps::expire(dead, revision, now)),
             Err(steps::Found::Abandoned) => current.and_then(|over| steps::abandon(over, revision, now)),
@@ -343,8 +344,9 @@ impl Protocol {
         let ended = match ending {
             Ending::Effect(number) => Ended::Completed(steps::answer(201, number)),
             Ending::Refusal(number) => Ended::Completed(steps::answer(402, number)),
-            Ending::NotExecuted | Ending::NotStarted => Ended::NotExecuted(None),
+            Ending::NotExecuted => Ended::NotExecuted(None),
             Ending::NotBegun => Ended::NotBegun,
+            Ending::NotStarted => Ended::NotStarted,
             Ending::Perhaps => Ended::PerhapsExecuted(None),
             Ending::Interrupted => Ended::Interrupted(None),
         };

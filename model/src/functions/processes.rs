@@ -7,11 +7,10 @@ use lambda_idempotency::{
     engine::{CallError, PhaseError},
     fingerprint::{Content, FingerprintRule},
     internal::{
-        Computed, Executor, Fingerprints, FinishOutcome, Replay, Report, Request, ReserveOutcome,
-        SingleTransactionOutcome, Stale,
+        Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome, SingleTransactionOutcome,
+        Stale,
     },
     key::age::KeyTime,
-    operation::OnLeaseExpiry,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Answer, AnswerKind, MAX_PHASE_RESULTS, Work},
     time::Timestamp,
@@ -66,7 +65,7 @@ impl Machine {
         };
         match scenario.guarded {
             Guarded::Transactional => operation.effects_in_transaction(),
-            Guarded::Resumed(_) => operation.on_lease_expiry(OnLeaseExpiry::Resume(RESUME_WITHIN)),
+            Guarded::Resumed(_) => operation.resumes([PHASE, ROW], RESUME_WITHIN),
             Guarded::Reserved | Guarded::SingleTransaction => operation,
         }
     }
@@ -89,7 +88,7 @@ impl Machine {
         };
         Request {
             key: record_key(THE_KEY),
-            fingerprints: Fingerprints::of("model", &content, &FingerprintRule::new(), &[]),
+            fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
             may_begin: !is_late,
             may_have_begun: is_late && self.now() <= may_have_begun,

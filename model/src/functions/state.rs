@@ -37,7 +37,6 @@ pub fn record_digest(record: &Record) -> u64 {
         }
         State::BetweenWorkers { since, reconcile_at } => digest(&(since, reconcile_at)),
         State::Pending { released_by } => digest(&released_by.map(|by| by.name())),
-        _ => 0,
     };
     let phase = |phase: &Phase| digest(&(&phase.name, &phase.result, phase.at));
     let all = |phases: &[Phase]| phases.iter().map(phase).collect::<Vec<_>>();

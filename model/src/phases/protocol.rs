@@ -14,8 +14,7 @@ use lambda_idempotency::{
         self, Asked, Asks, Ended, Fate, Learned, Next, NotTaken, ReservationRequest, Safe, Schedule,
         WorkerReport,
     },
-    operation::OnLeaseExpiry,
-    record::{Phase, Record, State},
+    record::{PhaseResult, Record, State},
     time::Timestamp,
 };
 
@@ -63,9 +62,10 @@ fn call_of(name: &str) -> u8 {
     u8::from(name == REFUND)
 }
 
-/// The stock, if it is kept.
-pub fn stock(record: &Record) -> Option<&Phase> {
-    record.phases.as_ref()?.kept.iter().find(|kept| kept.name == STOCK)
+/// The result of the stock, if it is kept.
+pub fn stock(record: &Record) -> Option<&str> {
+    let stock = record.phases.as_ref()?.kept.iter().find(|kept| kept.name == STOCK)?;
+    stock.result.as_ref().map(PhaseResult::text)
 }
 
 /// What a handler does next.
@@ -100,7 +100,8 @@ pub enum Kept {
 
 pub struct Protocol {
     request: ReservationRequest,
-    operation: Operation,
+    /// Of the version before, and of the new one.
+    operations: [Operation; 2],
     schedule: Schedule,
     keys_live: Duration,
     change: Change,
@@ -110,15 +111,15 @@ pub struct Protocol {
 impl Protocol {
     pub fn new(setting: &Setting) -> Result<Self, Box<dyn Error>> {
         let within = TICK * WITHIN.into();
-        let request = ReservationRequest { resume_within: Some(within), ..request()? };
-        let operation = Operation::new("model")
-            .lease(TICK * OWN_LEASE.into())
-            .not_found_within(TICK * WINDOW.into())
-            .on_lease_expiry(OnLeaseExpiry::Resume(within));
+        let request = request()?;
+        let operation =
+            Operation::new("model").lease(TICK * OWN_LEASE.into()).not_found_within(TICK * WINDOW.into());
+        let version = |is_new| operation.clone().resumes(setting.change.names(is_new).to_vec(), within);
+        let operations = [version(false), version(true)];
         let keys_live = TICK * setting.keys_live.into();
         Ok(Self {
             request,
-            operation,
+            operations,
             schedule: schedule(4),
             keys_live,
             change: setting.change,
@@ -145,26 +146,27 @@ impl Protocol {
     }
 
     /// The record of the execution that this worker begins, if it may.
-    pub fn begins(&mut self, world: &World, worker: u8, now: u8) -> Option<Id> {
+    pub fn begins(&mut self, world: &World, (worker, is_new): (u8, bool), now: u8) -> Option<Id> {
         let request = ReservationRequest {
             attempt: [worker + 1; 16].into(),
             lease_until: at(now + LEASE),
             // T43: a record that is only resumed is taken over with an old key too.
             may_begin: world.record.is_none(),
+            resumes: steps::resumes(&self.operations[usize::from(is_new)]),
             ..self.request.clone()
         };
         let current = self.current(world);
         let may_begin = current.as_ref().is_none_or(|current| current.expired(at(now)))
             || matches!(current.as_ref()?.state, State::FailedRetryable { .. });
         let request = ReservationRequest { may_begin, ..request };
-        let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now), &self.operation);
+        let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now));
         next.ok().map(|next| self.number(next))
     }
 
     /// What the handler of a worker that last saw `base` does in this place.
     pub fn todo(&self, base: Id, place: u8, now: u8, is_new: bool) -> Todo {
         let Some(phases) = &self.record(base).phases else { return Todo::Mismatch };
-        let refused = stock(self.record(base)).is_some_and(|stock| stock.result.as_deref() == Some("0"));
+        let refused = stock(self.record(base)) == Some("0");
         let names = self.change.names(is_new);
         let is_reordered = names[0] == STOCK;
         // As the engine does: it must have come to all that is kept.
@@ -264,7 +266,7 @@ impl Protocol {
             seen: &seen,
             why: Asks::IfDue,
             at: at(now),
-            operation: Some(&self.operation),
+            operation: Some(&self.operations[0]),
             not_found: not_found(),
             schedule: &self.schedule,
         };

@@ -3,8 +3,8 @@
 use lambda_idempotency::record::State;
 
 use super::{
-    Setting, Violation,
-    protocol::{ARRIVES, Kept, LEASE, Protocol, Todo, is_escalated},
+    Change, Setting, Violation,
+    protocol::{ARRIVES, Id, Kept, LEASE, Protocol, Todo, is_escalated},
     steps::check as holds,
     world::{At, CALLS, Deferred, Ending, MAX_WORKERS, World},
 };
@@ -15,8 +15,17 @@ const RETRIES: u8 = 12;
 /// The number of the retries' executions.
 const RETRY: u8 = 9;
 
-/// Whether the operation comes to rest.
+/// Whether the operation comes to rest, by retries of whichever version.
 pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Option<Violation> {
+    // What another version does first is not modelled.
+    let versions: &[bool] = match setting.change {
+        Change::None | Change::Inserted => &[false],
+        Change::Renamed | Change::Removed | Change::Reordered => &[false, true],
+    };
+    versions.iter().find_map(|is_new| by_retries(setting, protocol, world, *is_new))
+}
+
+fn by_retries(setting: &Setting, protocol: &mut Protocol, world: &World, is_new: bool) -> Option<Violation> {
     let mut world = *world;
     let settle = |world: &mut World, id| {
         let before = *world;
@@ -83,14 +92,16 @@ pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Optio
             settle(&mut world, id);
             continue;
         }
-        if let Some(id) = protocol.begins(&world, RETRY, world.now) {
+        if let Some(id) = protocol.begins(&world, (RETRY, is_new), world.now) {
             let (before, after) = settle(&mut world, id);
             if let Some(violation) = holds(protocol, &before, &after) {
                 return Some(violation);
             }
-            if let Some(violation) = run(setting, protocol, &mut world, id) {
+            if let Some(violation) = run(setting, protocol, &mut world, (id, is_new)) {
                 return Some(violation);
             }
+        } else if let Some(id) = protocol.expire(&world, world.now) {
+            settle(&mut world, id);
         }
         if is_over(protocol, &world) {
             return None;
@@ -101,11 +112,16 @@ pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Optio
 }
 
 /// A retry runs the handler, and nothing fails.
-fn run(setting: &Setting, protocol: &mut Protocol, world: &mut World, mut base: u32) -> Option<Violation> {
+fn run(
+    setting: &Setting,
+    protocol: &mut Protocol,
+    world: &mut World,
+    (mut base, is_new): (Id, bool),
+) -> Option<Violation> {
     let mut place = 0;
     let ending = loop {
         let mut result = None;
-        match protocol.todo(base, place, world.now, false) {
+        match protocol.todo(base, place, world.now, is_new) {
             Todo::GoOn => {}
             Todo::Noted(noted) => result = Some(noted),
             Todo::Commit => result = Some(1),
@@ -116,13 +132,13 @@ fn run(setting: &Setting, protocol: &mut Protocol, world: &mut World, mut base: 
                 result = Some(world.calls[usize::from(call)].effects);
             }
             Todo::Call(call) | Todo::Ask(call) => {
-                world.execute(call, false, setting.keys_live, false);
+                world.execute(call, setting.change.renames(is_new, call), setting.keys_live, false);
                 result = Some(world.calls[usize::from(call)].effects);
             }
         }
         if let Some(result) = result {
             let before = *world;
-            match protocol.keep(world, (base, false), (place, result), world.now) {
+            match protocol.keep(world, (base, is_new), (place, result), world.now) {
                 Kept::Taken(id, true) => {
                     base = id;
                     world.write(id);

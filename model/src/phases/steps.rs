@@ -108,10 +108,11 @@ impl Steps<'_> {
         for clock in 0..=self.setting.skew {
             let before = self.before;
             let number = u8::try_from(worker).unwrap_or(u8::MAX);
-            let Some(id) = self.protocol.begins(&before, number, before.now + clock) else { continue };
             let versions: &[bool] =
                 if self.setting.change == Change::None { &[false] } else { &[false, true] };
             for is_new in versions {
+                let by = (number, *is_new);
+                let Some(id) = self.protocol.begins(&before, by, before.now + clock) else { continue };
                 self.with(Action::Begins(worker, *is_new), |after| {
                     after.write(id);
                     let state = &mut after.workers[worker];
@@ -422,7 +423,7 @@ pub fn check(protocol: &Protocol, before: &World, after: &World) -> Option<Viola
         return Some(Violation::LostPhase);
     }
     let State::Completed { answer, .. } = &record.state else {
-        let taken = stock(record).is_some_and(|stock| stock.result.as_deref() == Some("1"));
+        let taken = stock(record) == Some("1");
         return (after.rows != u8::from(taken)).then_some(Violation::Rows);
     };
     let what = (after.calls.map(|call| call.effects), after.rows);

@@ -39,7 +39,7 @@ impl Execution {
     ///
     /// # Errors
     /// If it is not committed, or that is not known; if the operation does not
-    /// [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for this execution: return
+    /// [resume](crate::Operation::resumes); or if a phase is used wrongly. The error is final for this execution: return
     /// it.
     ///
     /// ```
@@ -58,7 +58,9 @@ impl Execution {
         let mut opened = Opened::begin(self, name)?;
         match opened.next(Duration::ZERO).await? {
             Step::Kept(result) => opened.read(&result).map(Committed::of),
-            Step::Ask { .. } if opened.is_kept().await => Err(opened.misfit(PhaseError::Mismatch)),
+            Step::Ask { .. } | Step::Noted(_) if opened.is_kept().await => {
+                Err(opened.misfit(PhaseError::Mismatch))
+            }
             // A commit that is not kept runs: its fence decides, whatever an earlier execution began, or others report.
             Step::Call | Step::Ask { .. } | Step::Noted(_) => {
                 let writes =
@@ -158,7 +160,7 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     ///
     /// # Errors
     /// If the call was not made, or that is not known; if its result could not be kept, or JSON cannot carry it; if this execution has lost
-    /// its record; if the operation does not [resume](crate::operation::OnLeaseExpiry::Resume); or if a phase is used wrongly. The error is final for
+    /// its record; if the operation does not [resume](crate::Operation::resumes); or if a phase is used wrongly. The error is final for
     /// this execution: return it.
     pub async fn call<F, C>(self, call: F) -> Result<T, PhaseError>
     where
@@ -179,14 +181,22 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
             Step::Kept(result) => return opened.read(&result),
             Step::Call | Step::Noted(_) => {}
             Step::Ask { made } => {
+                let is_kept = opened.is_kept().await;
                 let Some(ask) = self.ask else {
-                    return Err(match opened.is_kept().await {
+                    return Err(match is_kept {
                         true => opened.misfit(PhaseError::ResultMissing),
                         false => opened.unknown(),
                     });
                 };
+                if is_kept {
+                    opened.asks();
+                }
                 match ask(key.clone()).await {
                     Ok(Some(result)) => return opened.keep(result).await,
+                    Ok(None) if is_kept => return Err(opened.misfit(PhaseError::ResultMissing)),
+                    Err(error) if is_kept => {
+                        return Err(opened.failed(PhaseError::Perhaps(error.into_source())));
+                    }
                     // What is known to be made was made.
                     Ok(None) if made => return Err(opened.unknown()),
                     Ok(None) => opened.begin_call()?,

@@ -10,7 +10,7 @@ use crate::{
     domain::DomainWrite,
     engine::{Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied, commit::with_writes},
     json::{self, JsonError},
-    record::{Next, NotTaken, Phase, Record},
+    record::{Next, NotTaken, Phase, Record, phase_of},
     telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
@@ -79,7 +79,7 @@ impl Opened<'_> {
         let now = self.phasing.executor.engine.world.now();
         let record = self.phasing.record.lock().await;
         let Some(phases) = &record.phases else { return Err(self.failed(PhaseError::Lost)) };
-        self.step(phases.next_unread(true, keys_live, now))
+        self.step(phases.next_unread(self.place, true, keys_live, now))
     }
 
     /// Whether it is kept, with or without its result.
@@ -191,17 +191,25 @@ impl Opened<'_> {
         let (worker, place, is_call) = (record.clone(), self.place, with.is_none());
         let with = with.unwrap_or_default();
         let references = self.phasing.references();
-        let phase = Phase::new(self.name.to_owned(), result, engine.world.now());
+        let phase = phase_of(self.name.to_owned(), result, engine.world.now());
         let phase = Phase { references, ..phase };
         let started = engine.world.instant();
         let budget = TimeBudget::at(started, self.execution.ends_at());
         let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());
         let own = |current: &Record| current.is_run_by(&worker);
+        let kept_at =
+            |record: &Record| record.phases.as_ref().and_then(|phases| phases.kept.get(place)).cloned();
+        // It was kept without its result, which the handler has now.
+        let has_asked = kept_at(&worker).is_some();
         let mut contradicted = false;
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Write::Stop(Kept::Left) };
             if !is_call && !own(current) {
                 return Write::Stop(Kept::Lost);
+            }
+            // Another version of the handler made a call of it, and its rows are not to be committed.
+            if !is_call && kept_at(current).is_some_and(|kept| kept.result.is_none()) {
+                return Write::Stop(Kept::Left);
             }
             contradicted |= current.has_noted_otherwise(&phase);
             match current.keep(&worker, place, &phase, revision, now) {
@@ -210,6 +218,8 @@ impl Opened<'_> {
                 // Another write of ours whose answer was lost, or a report of the provider.
                 Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),
                 Err(NotTaken::Known) => Write::Stop(Kept::Lost),
+                // Who has the record now asks itself.
+                Err(NotTaken::Differs) if has_asked && !own(current) => Write::Stop(Kept::Lost),
                 Err(NotTaken::Differs) => Write::Stop(Kept::Left),
             }
         };
@@ -226,7 +236,9 @@ impl Opened<'_> {
             Err(Unapplied { denied, .. }) if !denied.is_empty() => return Kept::Denied(denied),
             Err(_) => Kept::Unwritten,
         };
-        let is_deferred = is_call && matches!(kept, Kept::Left | Kept::Unwritten);
+        // What was asked for can be asked for again, and a message would be about the last phase that is kept.
+        let is_deferred = is_call && !has_asked && matches!(kept, Kept::Left | Kept::Unwritten);
+        contradicted |= has_asked && matches!(kept, Kept::Left);
         if contradicted {
             tracing::error!(
                 phase = phase.name,
@@ -238,7 +250,8 @@ impl Opened<'_> {
             }
         }
         match kept {
-            Kept::Left | Kept::Unwritten if is_call => {
+            Kept::Unwritten if has_asked => Count::Unwritten.add(worker.key.operation()),
+            Kept::Left | Kept::Unwritten if is_deferred => {
                 let unsent = if contradicted { Count::ContradictionUnsent } else { Count::Unwritten };
                 executor.defer_phase(self.execution, &worker, place, &phase, unsent).await;
             }

@@ -27,7 +27,7 @@ impl Drop for Opened<'_> {
 
 impl<'a> Opened<'a> {
     pub(super) fn begin(execution: &'a Execution, name: &'a str) -> Result<Self, PhaseError> {
-        let phasing = execution.phasing().ok_or("the operation does not resume: set OnLeaseExpiry::Resume");
+        let phasing = execution.phasing().ok_or("the operation does not resume: set Operation::resumes");
         let entered = phasing.and_then(|phasing| Ok((phasing, phasing.enter(name)?)));
         let (phasing, place) = entered.map_err(|advice| {
             tracing::error!(phase = name, advice, "a phase is used wrongly");
@@ -43,6 +43,11 @@ impl<'a> Opened<'a> {
     /// The call begins, or may have begun.
     pub(super) fn calls(&mut self) {
         self.dropped = Some(Failed::InCall);
+    }
+
+    /// The call was made, and its result is asked for: no call of this execution is open.
+    pub(super) fn asks(&mut self) {
+        self.dropped = Some(Failed::Outside);
     }
 
     /// The phase has a result, and the handler goes on.

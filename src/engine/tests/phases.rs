@@ -1,5 +1,6 @@
 //! What becomes of an operation with phases, whatever interrupts it.
 
+mod declared;
 mod deferred;
 mod ended;
 mod kept;
@@ -10,7 +11,7 @@ use std::future::pending;
 use super::*;
 use crate::{
     message::Message,
-    record::{Next, Phase, Phases, State},
+    record::{Next, Phase, Phases, State, phase_of},
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
 
@@ -18,7 +19,8 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 const WITHIN: Duration = Duration::from_secs(3 * 24 * 3600);
 
 fn resuming() -> Operation {
-    operation().on_lease_expiry(OnLeaseExpiry::Resume(WITHIN))
+    let names = ["check-fraud", "outer", "small", "report", "next", "charge", "ship", "stock", "refund"];
+    operation().resumes(names, WITHIN)
 }
 
 /// A provider that honours keys for ever, and counts effects.
@@ -103,7 +105,7 @@ async fn assert_interrupted(store: &Faulty, ended: FinishOutcome) {
 }
 
 fn phase(name: &str, result: Option<&str>) -> Phase {
-    Phase::new(name.to_owned(), result.map(str::to_owned), NOW)
+    phase_of(name.to_owned(), result.map(str::to_owned), NOW)
 }
 
 /// Others report this result of a phase.

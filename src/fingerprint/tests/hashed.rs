@@ -56,7 +56,7 @@ fn the_form_of_today_never_changes() {
         ]
         .concat(),
     );
-    assert_eq!(Fingerprints::of("pay", &content, &rule, &[]).current(), expected);
+    assert_eq!(content.fingerprints("pay", &rule, &[]).current(), expected);
 
     let plain = |content_type: &'static str, coding: &'static str, body: &[u8], tagged: Vec<u8>| {
         let header = |name: &str| match name {
@@ -96,5 +96,5 @@ fn the_form_of_today_never_changes() {
     let custom = FingerprintRule::custom(7, |content| content.body.to_vec());
     let content = Content::new("POST", "/", b"intent");
     let expected = by_hand(b'f', &7u32.to_be_bytes(), &parts(&[b"pay", b"intent"]));
-    assert_eq!(Fingerprints::of("pay", &content, &custom, &[]).current(), expected);
+    assert_eq!(content.fingerprints("pay", &custom, &[]).current(), expected);
 }

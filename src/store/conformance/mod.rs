@@ -91,7 +91,7 @@ pub async fn references(store: &dyn Store) {
     assert_eq!(store.referred(&of_another).await.expect("it answers"), None);
 }
 
-/// [`Store::insert`] writes if there is no record, and otherwise returns the current one.
+/// [`Store::put`] over no record writes if there is none, and otherwise returns the current one.
 async fn an_insert_writes_only_if_there_is_no_record(store: &dyn Store) {
     let (first, second) = (reserved("key"), reserved("key"));
     let second = Record { key: first.key.clone(), ..second };
@@ -101,7 +101,7 @@ async fn an_insert_writes_only_if_there_is_no_record(store: &dyn Store) {
     assert_eq!(load(store, &first.key).await, Some(first));
 }
 
-/// [`Store::swap`] writes if the revision is still the one seen, and otherwise returns the current record.
+/// [`Store::put`] over a record writes if the revision is still the one seen, and otherwise returns the current record.
 async fn a_swap_writes_only_over_the_revision_that_was_seen(store: &dyn Store) {
     let first = reserved("key");
     let second = released(&first);
@@ -330,7 +330,7 @@ fn record_key(tenant: &str, operation: &str, key: &str) -> RecordKey {
 
 fn fingerprints(key: &str) -> Fingerprints {
     let content = Content::new("POST", "/", key.as_bytes());
-    Fingerprints::of("conformance", &content, &FingerprintRule::new(), &[])
+    content.fingerprints("conformance", &FingerprintRule::new(), &[])
 }
 
 fn pending(tenant: &str, key: &str) -> Record {

@@ -40,7 +40,7 @@ async fn messages_come_back_in_their_order_until_they_are_removed(store: &dyn Ou
     let (first, other) = (reserved("key"), reserved("another"));
     assert_eq!(undelivered(store, &first).await, []);
     // Numbers are in order, not their digits; and the messages of a later record of the key come behind.
-    let mut messages: Vec<_> = [2, 10, 11].map(|sequence| message(&first, sequence)).into();
+    let mut messages: Vec<_> = [9, 10, 11].map(|sequence| message(&first, sequence)).into();
     let later =
         Record { created_at: Timestamp::from_millis(first.created_at.as_millis() + 1), ..first.clone() };
     messages.push(message(&later, 0));

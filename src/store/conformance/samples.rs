@@ -11,8 +11,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, AnswerKind, Encoding, KeptAnswer, KeptBody, Note, Phase, Phases, Record, ReservationRequest,
-        SettledBy, State, UnknownCause, Verdict, Work,
+        Answer, AnswerKind, Encoding, KeptAnswer, KeptBody, Note, Phases, Record, ReservationRequest,
+        SettledBy, State, UnknownCause, Verdict, Work, phase_of,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -68,7 +68,7 @@ pub fn between_workers(record: &Record, kept: &[(&str, &str)], at: Timestamp) ->
 
 /// Phases of these names and results, kept at this time.
 pub(crate) fn phases(kept: &[(&str, &str)], at: Timestamp) -> Phases {
-    let phase = |(name, result): &(&str, &str)| Phase::new((*name).into(), Some((*result).into()), at);
+    let phase = |(name, result): &(&str, &str)| phase_of((*name).into(), Some((*result).into()), at);
     Phases { kept: kept.iter().map(phase).collect(), ..Phases::none(RESUME_WITHIN) }
 }
 
@@ -85,7 +85,8 @@ pub(super) fn reservation(
         lease_until,
         retention: DEFAULT_RETENTION,
         may_begin: true,
-        resume_within: None,
+        may_run_again: false,
+        resumes: None,
         work: Work::Now,
         transactional: false,
         origin: Some(Note::new("POST /payments")),

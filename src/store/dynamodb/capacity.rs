@@ -60,8 +60,8 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Encoding, Head, KeptAnswer, KeptBody, ReservationRequest, Revision,
-            tests::{answer, reservation},
+            Encoding, Head, KeptAnswer, KeptBody, MAX_PHASES, ReservationRequest, Revision, phase_of,
+            tests::{Mint, Reports, answer, reservation, resuming},
         },
         store::dynamodb::{Attributes, to_item},
         time::Timestamp,
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn what_is_left_of_phases_counts_toward_the_capacity() {
         let day = Duration::from_millis(86_400_001);
-        let resumes = ReservationRequest { resume_within: Some(day), retention: day, ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(day), retention: day, ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for (place, name) in ["charge", "shipment-with-a-long-name", "refund"].into_iter().enumerate() {
-            let phase = Phase::new(name.into(), Some("1".repeat(600)), NOW);
+            let phase = phase_of(name.into(), Some("1".repeat(600)), NOW);
             record = record.keep(&record, place, &phase, Revision::mint(), NOW).unwrap().into();
         }
         let completed = |answer| record.complete(&record, Revision::mint(), answer, NOW).unwrap();
@@ -123,5 +123,36 @@ mod tests {
             Record { with_writes: true, messages: 99, ..completed(KeptAnswer { body, ..answer() }).into() };
         let size = size(&to_item(&record).unwrap());
         assert!((CAPACITY_UNIT - 64..=CAPACITY_UNIT).contains(&size), "{size}");
+    }
+
+    // T38: whatever was made can be kept, and operators can settle it.
+    #[test]
+    fn the_record_of_all_possible_phases_fits_in_an_item() {
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(1)), ..reservation("k") };
+        let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
+        for place in 0..MAX_PHASES {
+            let noted = phase_of(format!("{place:+<64}"), Some("1".repeat(300)), NOW);
+            let all_places = serde_json::to_string(&Vec::from_iter(0..97)).unwrap();
+            let reference = Reference::new("p".repeat(255), "r".repeat(255)).unwrap();
+            let references = vec![reference; 4];
+            let phase = Phase { references, ..phase_of(format!("{place:-<64}"), Some(all_places), NOW) };
+            record = record.keep(&record, place, &phase, Revision::mint(), NOW).unwrap().into();
+            assert!(
+                record.note(&noted, Revision::mint(), NOW).is_ok() == (place + 1 < MAX_PHASES),
+                "{place}"
+            );
+        }
+        let headers = vec![("x".repeat(1_024).as_str().into(), "y".repeat(1_016).as_str().into()); 32];
+        let head = Head::Http { status: 201, headers: headers.into() };
+        let settled = record.settle(
+            crate::record::Verdict::Executed(KeptAnswer { head, ..answer() }),
+            crate::record::SettledBy::Operator,
+            Revision::mint(),
+            NOW.plus(Duration::from_secs(100_000)),
+        );
+        for record in [&record, &*settled.unwrap()] {
+            let size = size(&to_item(record).unwrap());
+            assert!(size < MAX_BODY_BYTES, "{}: {size}", record.state.name());
+        }
     }
 }

@@ -58,18 +58,18 @@ fn from_item(key: &RecordKey, item: Attributes) -> Result<OutboxMessage> {
     Ok(OutboxMessage { key: key.clone(), created_at, sequence, first, topic, body, published_at })
 }
 
-/// Whether `message` follows `before`, or is the first that was committed with it. Otherwise, a query may have seen a part of a transaction:
-/// one that was committed with it, and comes first, may be in the table and not in the answer
+/// Whether `message` follows `before`, or is the first of its record. Otherwise, a query may have seen a part of a transaction, or a later
+/// transaction and not yet an earlier one: a message that comes first may be in the table and not in the answer
 /// ([AWS](https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation)).
 fn is_next(before: Option<&OutboxMessage>, message: &OutboxMessage) -> bool {
     let follows = |before: &OutboxMessage| {
         (before.created_at, before.sequence.saturating_add(1)) == (message.created_at, message.sequence)
     };
-    message.sequence <= message.first || before.is_some_and(follows)
+    message.sequence == 0 || before.is_some_and(follows)
 }
 
 impl DynamoDbStore {
-    /// Whether nothing that was committed with this message comes before it any more, in one atomic read.
+    /// Whether nothing that was committed before this message, or with it, comes before it any more, in one atomic read.
     async fn is_first_left(&self, message: &OutboxMessage) -> Result<bool> {
         let get = |sequence: u32| {
             let [pk, sk] = [message.key.partition_key(), sort_key(message.created_at, sequence)];
@@ -78,8 +78,10 @@ impl DynamoDbStore {
             let get = get.build().map_err(StoreError::refused)?;
             Ok(TransactGetItem::builder().get(get).build())
         };
-        // With itself: it is there only once all of its transaction is.
-        let gets = (message.first..=message.sequence).map(get).collect::<Result<Vec<_>>>()?;
+        // With itself: it is there only once all of its transaction is, and each earlier one. Messages are removed in their order: of the
+        // earlier ones, the last tells of all.
+        let gets =
+            (message.first.saturating_sub(1)..=message.sequence).map(get).collect::<Result<Vec<_>>>()?;
         let read = self.client.transact_get_items().set_transact_items(Some(gets)).send().await?;
         let there = read.responses().iter().filter(|response| response.item().is_some());
         Ok(there.count() <= 1)

@@ -113,7 +113,10 @@ mod tests {
     use super::*;
     use crate::{
         domain::Table,
-        record::{Revision, tests::reservation},
+        record::{
+            Revision,
+            tests::{Mint, reservation},
+        },
         store::AuditLine,
         time::Timestamp,
     };

@@ -12,7 +12,6 @@ use lambda_idempotency::{
     engine::CallError,
     event::{KeyFrom, invocation},
     http::lambda_http::{Context, LambdaEvent},
-    operation::OnLeaseExpiry,
 };
 use outside::guard;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -85,7 +84,7 @@ async fn a_float_comes_back_bit_for_bit() {
 #[tokio::test]
 async fn each_execution_sees_the_same_float_in_a_phase() {
     for float in FLOATS {
-        let guard = guard(Operation::new("rate").on_lease_expiry(OnLeaseExpiry::Resume(DAY)));
+        let guard = guard(Operation::new("rate").resumes(["quote", "book"], DAY));
         let seen = Arc::new(Mutex::new(Vec::new()));
         let call = async |fails: bool| {
             let seen = seen.clone();

@@ -1,12 +1,16 @@
 //! Acceptance: one transaction, 202, and what a client sees until the work is done.
 
-use axum::{body::Bytes, http::Response};
+use axum::{
+    Extension,
+    body::Bytes,
+    http::{Response, StatusCode},
+};
 use lambda_idempotency::{
     Operation,
     domain::Table,
     engine::SingleTransaction,
     fingerprint::FingerprintRule,
-    http::Parts,
+    http::{Outcome, Parts},
     internal::{CheckOutcome, Stale},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
@@ -246,8 +250,9 @@ fn only_an_asynchronous_operation_accepts() {
 
 #[test]
 fn an_asynchronous_operation_may_resume_or_run_again() {
-    for choice in [OnLeaseExpiry::Resume(BOUND), OnLeaseExpiry::RunAgain] {
-        let _ = guard_of(lambda_idempotency::MemoryStore::new(), operation().on_lease_expiry(choice));
+    let runs_again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    for choice in [operation().resumes(["charge"], BOUND), runs_again] {
+        let _ = guard_of(lambda_idempotency::MemoryStore::new(), choice);
     }
 }
 
@@ -315,20 +320,30 @@ async fn what_was_released_is_accepted_by_a_retry(endpoint: &str) {
     assert_eq!(reports.post("r-4", &large).await.status, 201);
 }
 
-// The rule of fingerprints was changed by the same deployment: the record has the former one.
+// The rule of fingerprints was changed by the same deployment: the record keeps the former one. A provider, and whoever asks it, must
+// know the earlier execution by the same key.
 #[apply(on_each_store)]
 async fn what_was_released_under_a_former_rule_is_accepted_and_executed(endpoint: &str) {
     let former = FingerprintRule::new();
     let before =
         Reports::of(Guarded::on(endpoint).await, Operation::new(http::PAY).fingerprint(former.clone()));
-    assert_eq!(before.post("r-1", r#""nothing""#).await.status, 503);
+    let sent = before.with(|parts, _| async move {
+        let key = http::execution(&parts).downstream_key("bank");
+        (StatusCode::SERVICE_UNAVAILABLE, Extension(Outcome::NotExecuted), key)
+    });
+    let first = sent.post("r-1", r#""nothing""#).await;
+    assert_eq!(first.status, 503);
     let current = FingerprintRule::new().header("x-unused");
     let reports = Reports::of(before.guarded, operation().fingerprint(current).formerly(former));
     assert_eq!(reports.post("r-1", r#""nothing""#).await.status, 202);
-    let done = reports.with(|_, _| async { axum::http::StatusCode::CREATED });
+    let done = reports.with(|parts, _| async move {
+        (StatusCode::CREATED, http::execution(&parts).downstream_key("bank"))
+    });
     assert!(done.work(&reports.asked("r-1").await).await);
     assert_eq!(reports.queue.take_dead().len(), 0);
-    assert_eq!((reports.polled("r-1").await.status, reports.state("r-1").await), (201, "completed"));
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, reports.state("r-1").await), (201, "completed"));
+    assert_eq!(answer.body, first.body, "another downstream key");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What ends accepted work that nobody executes any more: 408 if certainly nothing was done, operators otherwise.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use lambda_idempotency::{
     Finding, Operation,
@@ -8,12 +8,21 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::{Answer, Head, State},
+    telemetry::WORK_ABANDONED,
     time::Timestamp,
 };
 use macro_rules_attribute::apply;
+use serde_json::json;
+use tokio::sync::Barrier;
 
-use super::{BOUND, MINUTE, Reports, executed::reconciled, operation};
-use crate::support::{faults::Fault, guarded::Guarded, http::PAY, on_each_store};
+use super::{
+    BOUND, MINUTE, Reports,
+    executed::{reconciled, reconciliation},
+    operation,
+};
+use crate::support::{
+    clock::in_time, counts::counting, faults::Fault, guarded::Guarded, http::PAY, on_each_store,
+};
 
 /// Whether it waits for an operator.
 async fn is_escalated(reports: &Reports) -> bool {
@@ -124,10 +133,99 @@ async fn a_deferred_report_of_the_last_execution_ends_the_work(endpoint: &str) {
     assert!(!reports.guarded.clock.passing(lost.work(&asked)).await);
     assert_eq!(reports.state("r-1").await, "in_progress");
     let [(report, _)] = &queue.take()[..] else { panic!("not one report") };
-    super::executed::reconciliation(&reports, Finding::NotFound)
-        .receive(report)
-        .await
-        .expect("it is applied");
+    let reconciliation = reconciliation(&reports, Finding::NotFound);
+    let (applied, counts) = counting(reconciliation.receive(report)).await;
+    applied.expect("it is applied");
+    assert_eq!(counts.get(WORK_ABANDONED), Some(&1));
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+// T17, T68: the table was slow, and no handler ran.
+#[apply(on_each_store)]
+async fn a_claim_that_is_taken_back_uses_up_no_attempt(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let reports = Reports::of(guarded, operation().max_attempts(1));
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    for _ in 0..2 {
+        // The claim is applied, and its answer is lost.
+        reports.guarded.faults.script("PutItem", [Fault::DropAnswer]);
+        let taken_back = async {
+            assert!(!reports.work(&asked).await);
+            while reports.state("r-1").await == "in_progress" {}
+        };
+        in_time(reports.guarded.clock.passing(taken_back)).await;
+        let record = reports.record("r-1").await;
+        assert_eq!((record.state.clone(), record.attempts), (State::Pending { released_by: None }, 0));
+    }
+    assert!(reports.work(&asked).await);
+    let answer = reports.polled("r-1").await;
+    assert_eq!((answer.status, &answer.json()["attempts"]), (201, &json!(1)));
+}
+
+#[apply(on_each_store)]
+async fn a_denial_of_the_last_execution_is_counted(endpoint: &str) {
+    let reports = Reports::of(Guarded::on(endpoint).await, operation().max_attempts(1));
+    reports.post("r-1", r#""perhaps""#).await;
+    assert!(!reports.work(&reports.asked("r-1").await).await);
+    let ((), counts) = counting(reconciled(&reports, Finding::NotExecuted)).await;
+    assert_eq!(counts.get(WORK_ABANDONED), Some(&1));
+    reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
+}
+
+fn stale(reports: &Reports) -> Stale {
+    let [checks, sweeps, dead_letters] = [(); 3].map(|()| MemoryQueue::new());
+    Stale::new(reports.guarded.store(), checks, sweeps, dead_letters).world(reports.guarded.clock.clone())
+}
+
+// T2: whoever looks next finds it ended, and counts nothing.
+#[apply(on_each_store)]
+async fn an_end_whose_answer_was_lost_is_counted(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let reports = Reports::of(guarded, operation());
+    reports.post("r-1", r#""report""#).await;
+    reports.guarded.clock.advance(BOUND);
+    let (stale, key) = (stale(&reports), reports.key("r-1"));
+    reports.guarded.faults.script("PutItem", [Fault::DropAnswer]);
+    let (unanswered, counts) = counting(reports.guarded.clock.passing(stale.check(&key))).await;
+    assert!(unanswered.is_err(), "{unanswered:?}");
+    assert_eq!(counts.get(WORK_ABANDONED), Some(&1));
+    let (settled, counts) = counting(stale.check(&key)).await;
+    assert_eq!((settled.expect("an answer"), counts.get(WORK_ABANDONED)), (CheckOutcome::Settled, None));
+}
+
+// T32
+#[apply(on_each_store)]
+async fn of_two_that_end_it_at_once_one_counts(endpoint: &str) {
+    let reports = Reports::on(endpoint).await;
+    reports.post("r-1", r#""report""#).await;
+    reports.guarded.clock.advance(BOUND);
+    let (stale, key) = (stale(&reports), reports.key("r-1"));
+    let both = Arc::new(Barrier::new(2));
+    reports.guarded.faults.script("PutItem", [Fault::Meet(both.clone()), Fault::Meet(both)]);
+    let checks = async { tokio::join!(stale.check(&key), stale.check(&key)) };
+    let (ended, counts) = counting(checks).await;
+    let mut ended = [ended.0, ended.1].map(|ended| ended.expect("an answer"));
+    ended.sort_by_key(|ended| *ended == CheckOutcome::Settled);
+    assert_eq!(ended, [CheckOutcome::Abandoned, CheckOutcome::Settled]);
+    assert_eq!(counts.get(WORK_ABANDONED), Some(&1));
+}
+
+// Held messages come again after a minute: nothing is left to wait for.
+#[apply(on_each_store)]
+async fn a_claim_that_ends_a_dead_workers_work_is_acknowledged(endpoint: &str) {
+    let once = operation().max_attempts(1).effects_in_transaction();
+    let reports = Reports::of(Guarded::on(endpoint).await, once);
+    reports.post("r-1", r#""report""#).await;
+    let asked = reports.asked("r-1").await;
+    let (dying, gate) = reports.hanging();
+    let died = asked.clone();
+    let task = tokio::spawn(async move { dying.work(&died).await });
+    gate.reached(1).await;
+    task.abort();
+    reports.guarded.clock.advance(MINUTE * 2);
+    assert!(reports.work(&asked).await);
+    assert_eq!((reports.runs.count(), reports.items("r-1").await), (0, 1));
     reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
 }
 

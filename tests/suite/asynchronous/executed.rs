@@ -223,7 +223,7 @@ async fn work_of_a_dead_worker_is_handed_on_as_its_operation_says(endpoint: &str
 #[apply(on_each_store)]
 async fn interrupted_work_resumes_behind_what_is_kept(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let resumes = || operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND * 48));
+    let resumes = || operation().resumes(["charge"], BOUND * 48);
     let (charges, called) = (Counter::default(), Counter::default());
     let guard = guard_of(guarded.store(), resumes()).world(guarded.clock.clone());
     let (charged, counted) = (charges.clone(), called.clone());
@@ -258,7 +258,7 @@ async fn interrupted_work_resumes_behind_what_is_kept(endpoint: &str) {
 #[apply(on_each_store)]
 async fn interrupted_work_that_is_settled_meanwhile_is_acknowledged(endpoint: &str) {
     for settles in [false, true] {
-        let operation = operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND));
+        let operation = operation().resumes(["charge"], BOUND);
         let mut reports = Reports::of(Guarded::on(endpoint).await, operation);
         reports.post("r-1", r#""report""#).await;
         let asked = reports.asked("r-1").await;

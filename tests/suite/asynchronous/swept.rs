@@ -8,7 +8,6 @@ use lambda_idempotency::{
     Execution, Finding, async_trait,
     engine::CallError,
     internal::{CheckOutcome, Correction, Operator, Stale},
-    operation::OnLeaseExpiry,
     outbox::{Deliverer, Topics},
     queue::{MemoryQueue, Queue, QueueError},
     telemetry::{OUTBOX_UNDELIVERED, WORK_ABANDONED, WORK_WAITING},
@@ -78,7 +77,7 @@ async fn the_stream_queues_accepted_work_for_a_worker(endpoint: &str) {
         ("in_progress", interrupted.to_vec(), &[]),
         ("in_progress", with(dead), &NOW),
         // It has killed as many as may execute it.
-        ("in_progress", [&with(dead)[..], &[("attempts", "N", "3")]].concat(), &[]),
+        ("in_progress", [&with(dead)[..], &[("tries", "N", "3")]].concat(), &[]),
         // An operator has to look at it first.
         ("between_workers", with(escalated), &[]),
     ] {
@@ -198,7 +197,7 @@ async fn interrupt(reports: &Reports) {
 // T68: its message went to the dead letters, and no client can resume it.
 #[apply(on_each_store)]
 async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoint: &str) {
-    let resumes = || super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND * 48));
+    let resumes = || super::operation().resumes(["charge"], BOUND * 48);
     let guarded = Guarded::on(endpoint).await;
     let (reports, work) = (Reports::of(guarded, resumes()), MemoryQueue::new());
     interrupt(&reports).await;
@@ -227,7 +226,7 @@ async fn a_sweep_queues_interrupted_work_and_survives_a_refused_deletion(endpoin
 // Otherwise each poll would escalate it, the stream would bring a worker for that, and the worker's end would make it due again.
 #[apply(on_each_store)]
 async fn escalated_work_waits_for_an_operator(endpoint: &str) {
-    let resumes = super::operation().on_lease_expiry(OnLeaseExpiry::Resume(BOUND));
+    let resumes = super::operation().resumes(["charge"], BOUND);
     let (reports, work) = (Reports::of(Guarded::on(endpoint).await, resumes), MemoryQueue::new());
     interrupt(&reports).await;
     reports.guarded.clock.advance(BOUND);

@@ -171,6 +171,21 @@ async fn a_query_whose_order_counts_is_one_however_it_is_escaped() {
     assert_eq!(runs.count(), 1);
 }
 
+// T45
+#[tokio::test]
+async fn queries_that_parsers_read_differently_are_two() {
+    for (first, other) in [("x.y=1&dry", "x.y=1&dry="), ("x.y=1&z=2", "x.y=1&&z=2")] {
+        let (api, runs) = api();
+        let sent = async |raw: &str| {
+            let mut event = event(HTTP_API);
+            query(&mut event, raw);
+            deliver(&api, &event).await.status()
+        };
+        assert_eq!((sent(first).await, sent(first).await, sent(other).await), (200, 200, 422));
+        assert_eq!(runs.count(), 1, "{first}");
+    }
+}
+
 // Emulators write them, and direct invocations.
 #[tokio::test]
 async fn a_member_that_is_null_is_as_one_that_is_missing() {

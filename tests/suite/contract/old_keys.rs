@@ -2,6 +2,7 @@
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,25 +12,29 @@ use lambda_idempotency::{
     key::RecordKey,
     key::age::KeyTime,
     key::signature::Secrets,
-    operation::{OnLeaseExpiry, Operation},
+    operation::{OnLeaseExpiry, Operation, WhileInFlight},
     record::{Answer, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, memory::MemoryStore},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
 };
 use macro_rules_attribute::apply;
+use tokio::sync::Barrier;
 use uuid::Uuid;
 
 use crate::support::{
     embedded,
-    faults::Late,
+    faults::{Fault, Late},
     guarded::{Guarded, RETENTION, fresh},
-    http::{Counter, PAY, Resolver, TENANT, api, caller, order, pay, record_key, send, unkeyed},
+    http::{Counter, PAY, Resolver, TENANT, api, caller, order, pay, record_key, send, unkeyed, until},
     on_each_store,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
 const SECOND: Duration = Duration::from_secs(1);
+/// An earlier request's execution may begin for this long after its key has become too old: two clocks are apart, it begins within as long,
+/// and arrives after as long.
+const LATELY: Duration = CLOCK_SKEW.saturating_mul(3);
 const SECRET: &str = "a-secret-that-client-and-service-share";
 
 fn secrets() -> Secrets {
@@ -99,7 +104,7 @@ async fn a_restored_table_refuses_an_old_key_it_has_forgotten(endpoint: &str) {
         assert_eq!((paid.status, &paid.body[..]), (200, &b"run 1"[..]));
 
         guarded.delete(&key).await;
-        guarded.clock.advance(HOUR + SECOND);
+        guarded.clock.advance(HOUR + LATELY + SECOND);
         send(&app, request()).await.assert_problem(400, "key-too-old");
         assert_eq!((runs.count(), guarded.item(&key).await), (1, None), "{time:?}");
     }
@@ -149,13 +154,17 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
         let released = samples::released(&seen, now, RETENTION);
         let expired = samples::completed(&seen, Answer::json(201, "{}"), now.minus(RETENTION * 2), RETENTION);
         let mut current = seen;
-        for (mut next, status, problem) in [
-            (live, 409, "in-flight"),
-            (dead, 409, "outcome-unknown"),
-            (unknown, 409, "outcome-unknown"),
-            (released, 400, "key-too-old"),
-            (expired, 400, "key-too-old"),
+        for (mut next, wait, status, problem) in [
+            (live, Duration::ZERO, 409, "in-flight"),
+            (dead, Duration::ZERO, 409, "outcome-unknown"),
+            (unknown, Duration::ZERO, 409, "outcome-unknown"),
+            // The client's earlier request may be about to take it over.
+            (released.clone(), Duration::ZERO, 409, "in-flight"),
+            (expired.clone(), Duration::ZERO, 409, "in-flight"),
+            (released, LATELY, 400, "key-too-old"),
+            (expired, Duration::ZERO, 400, "key-too-old"),
         ] {
+            guarded.clock.advance(wait);
             next.revision = fresh();
             let put = store.put(Some(current.revision), &next, &[]).await.expect("the store answers");
             assert_eq!(put, WriteOutcome::Written);
@@ -194,8 +203,7 @@ async fn an_old_key_whose_transaction_may_still_land_stays_unconfirmed(endpoint:
         guarded.faults.for_all("PutItem", late.fault());
         send(&app, request()).await.assert_problem(503, "outcome-unknown");
         guarded.faults.clear();
-        // Two clocks are apart, the transaction is sent for as long, and arrives after as long.
-        for wait in [SECOND, 3 * CLOCK_SKEW - SECOND] {
+        for wait in [SECOND, LATELY - SECOND] {
             guarded.clock.advance(wait);
             send(&app, request()).await.assert_problem(503, "outcome-unknown");
         }
@@ -203,6 +211,40 @@ async fn an_old_key_whose_transaction_may_still_land_stays_unconfirmed(endpoint:
         assert!(send(&app, request()).await.replayed());
         guarded.clock.advance(SECOND);
         send(&app, never_sent()).await.assert_problem(400, "key-too-old");
+    }
+}
+
+// T43: its first request was in time, and its reservation is not in the table yet.
+#[apply(on_each_store)]
+async fn an_old_key_whose_reservation_may_still_land_is_in_flight(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    guarded.clock.set(guarded.now().rounded_up_to_second());
+    for time in each_key_time() {
+        let operation = Operation::new(PAY).refuse_older_than(HOUR, time.clone());
+        // No 202 either: it would promise a status, which the operation has only once it has begun.
+        let (app, runs) = counting(&guarded, operation.while_in_flight(WhileInFlight::Accept));
+        let (_, request) = made_at(&time, guarded.now().minus(HOUR));
+        let (_, never_sent) = made_at(&time, guarded.now().minus(HOUR));
+        let gate = Arc::new(Barrier::new(2));
+        guarded.faults.script("PutItem", [Fault::Meet(gate.clone())]);
+        let asked = guarded.faults.asked("PutItem");
+        let retry = async {
+            until(|| guarded.faults.asked("PutItem") > asked).await;
+            guarded.clock.advance(SECOND);
+            let retry = send(&app, request()).await;
+            gate.wait().await;
+            retry
+        };
+        let (first, retry) = tokio::join!(send(&app, request()), retry);
+        retry.assert_problem(409, "in-flight");
+        assert_eq!((first.status, runs.count()), (200, 1), "{time:?}");
+        send(&app, request()).await.assert_replay_of(&first);
+
+        guarded.clock.advance(LATELY - SECOND);
+        send(&app, never_sent()).await.assert_problem(409, "in-flight");
+        guarded.clock.advance(SECOND);
+        send(&app, never_sent()).await.assert_problem(400, "key-too-old");
+        assert_eq!(runs.count(), 1, "{time:?}");
     }
 }
 
@@ -256,6 +298,8 @@ async fn an_expired_key_never_runs_again_at_the_longest_bound() {
         guarded.clock.advance(RETENTION + SECOND);
         guarded.delete(&key).await;
         guarded.clock.set(guarded.now().minus(CLOCK_SKEW));
+        send(&app, request()).await.assert_problem(409, "in-flight");
+        guarded.clock.advance(LATELY);
         send(&app, request()).await.assert_problem(400, "key-too-old");
         assert_eq!(runs.count(), 1, "{time:?}");
     }
@@ -267,7 +311,10 @@ async fn a_key_dated_ahead_beyond_clock_skew_is_refused() {
     guarded.clock.set(guarded.now().rounded_up_to_second());
     for time in each_key_time() {
         let (app, runs) = counting(&guarded, Operation::new(PAY).refuse_older_than(HOUR, time.clone()));
+        // T43: by a clock that is ahead of ours, it may have begun.
         let (_, request) = made_at(&time, guarded.now().plus(CLOCK_SKEW + SECOND));
+        send(&app, request()).await.assert_problem(409, "in-flight");
+        let (_, request) = made_at(&time, guarded.now().plus(2 * CLOCK_SKEW + SECOND));
         let refused = send(&app, request()).await;
         refused.assert_problem(400, "key-malformed");
         assert_eq!((&refused.json()["reason"], runs.count()), (&"future".into(), 0), "{time:?}");

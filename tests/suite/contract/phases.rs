@@ -12,7 +12,7 @@ use lambda_idempotency::{
     NotBegun,
     engine::{CallError, PhaseError},
     http::{Profile, operation_status},
-    operation::{OnLeaseExpiry, Operation},
+    operation::Operation,
     store::memory::MemoryStore,
     world::World,
 };
@@ -29,7 +29,7 @@ use crate::support::{
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn resuming() -> Operation {
-    Operation::new(PAY).on_lease_expiry(OnLeaseExpiry::Resume(DAY))
+    Operation::new(PAY).resumes(["charge", "shipment"], DAY)
 }
 
 /// An API that charges, and then ships. Its first shipment fails as the header `x-ship` says.
@@ -106,6 +106,23 @@ async fn the_status_of_an_interrupted_operation_says_that_it_waits() {
         assert_eq!(asked.header("retry-after"), Some("1"));
         assert_eq!(asked.json().get("responseStatus"), None, "what is kept is not shown: {asked:?}");
     }
+}
+
+// T61: its shipment was perhaps made, and another version would make it under another key, or not at all.
+#[tokio::test]
+async fn a_deployment_with_other_phases_answers_interrupted_and_runs_nothing() {
+    let store = MemoryStore::new();
+    let (app, charges, _) = shop(guard_of(store.clone(), resuming()));
+    send(&app, failing("order-1", "lost")).await.assert_problem(503, "interrupted");
+    let others = || Operation::new(PAY).resumes(["charge", "parcel", "shipment"], DAY);
+    let (newer, ..) = shop(guard_of(store.clone(), others()));
+    let refused = send(&newer, pay("order-1")).await;
+    refused.assert_problem(503, "interrupted");
+    assert_eq!((charges.count(), state(&store, "order-1").await), (1, "between_workers"));
+    let answer = send(&app, pay("order-1")).await;
+    assert_eq!((answer.status, charges.count()), (201, 1));
+    let replay = send(&newer, pay("order-1")).await;
+    assert_eq!((replay.status, replay.body), (201, answer.body));
 }
 
 #[tokio::test]

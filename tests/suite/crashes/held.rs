@@ -2,7 +2,6 @@
 
 use lambda_idempotency::{
     internal::{Correction, FinishOutcome, Operator, Ownership, Report, Request},
-    operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Answer,
 };
@@ -57,7 +56,7 @@ async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
 async fn an_answer_past_a_noted_phase_goes_to_its_operator_too(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (request, queue) = (request(), MemoryQueue::new());
-    let resumes = || operation().on_lease_expiry(OnLeaseExpiry::Resume(RETENTION));
+    let resumes = || operation().resumes(["charge"], RETENTION);
     let executor = guarded.executor_of(resumes()).defer_reports_to(queue.clone());
     let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
     let correct = async |correction| {

@@ -7,10 +7,7 @@ use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
     fingerprint::{Content, FingerprintRule},
-    internal::{
-        Correction, Executor, Fingerprints, FinishOutcome, MessageSummary, Operator, Ownership, Report,
-        Request,
-    },
+    internal::{Correction, Executor, FinishOutcome, MessageSummary, Operator, Ownership, Report, Request},
     operation::OnLeaseExpiry,
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -747,7 +744,7 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     // Meanwhile, a version with another rule has run it.
     let rule = FingerprintRule::new().leave_out("/sentAt");
     let content = Content::new("POST", "/payments", b"{}").json();
-    let fingerprints = Fingerprints::of("pay", &content, &rule, &[]);
+    let fingerprints = content.fingerprints("pay", &rule, &[]);
     let other = owned(executor.reserve(&Request { fingerprints, ..request }).await);
     written(executor.finish(other, completed("theirs")).await);
     executor.finish(late, completed("late")).await;

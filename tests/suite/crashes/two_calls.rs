@@ -6,11 +6,7 @@ use std::{
     time::Duration,
 };
 
-use lambda_idempotency::{
-    engine::Execution,
-    internal::Report,
-    operation::{OnLeaseExpiry, Operation},
-};
+use lambda_idempotency::{engine::Execution, internal::Report, operation::Operation};
 use macro_rules_attribute::apply;
 
 use crate::support::{
@@ -46,7 +42,7 @@ impl Ledger {
 }
 
 fn resuming() -> Operation {
-    operation().on_lease_expiry(OnLeaseExpiry::Resume(Duration::from_secs(3600)))
+    operation().resumes([DEPOSIT.0, REST.0], Duration::from_secs(3600))
 }
 
 // T33: the worker dies within the first call, the next one within the second. Each charge is made, and made once.

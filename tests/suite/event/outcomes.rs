@@ -71,6 +71,28 @@ async fn a_message_that_did_nothing_comes_again_later_each_time(endpoint: &str) 
     assert_eq!((queue.take_dead().len(), runs.count()), (1, 5));
 }
 
+// T17: the table was slow, and no function ran.
+#[apply(on_each_store)]
+async fn a_reservation_that_is_taken_back_buries_no_message(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let (queue, runs) = (queue(), Counter::default());
+    let consumer = consumer(&guarded, &queue).max_attempts(2).sqs(guard(&guarded), ships(&runs));
+    let key = record_key(&["p-1"]);
+    for times in 1..=3 {
+        if times < 3 {
+            // It is applied, and its answer is lost.
+            guarded.faults.script("PutItem", [Fault::DropAnswer]);
+        }
+        let message = received("m-1", parcel_that("p-1", "nothing"), times);
+        let tried = async {
+            assert_eq!(deliver(&consumer, &[message]).await.expect("an answer"), HANDED_BACK);
+            while guarded.record(&key).await.is_some_and(|record| record.state.name() == "in_progress") {}
+        };
+        in_time(guarded.clock.passing(tried)).await;
+    }
+    assert_eq!((runs.count(), queue.take_dead().len()), (1, 0));
+}
+
 #[apply(on_each_store)]
 async fn a_refused_message_is_dead_with_the_reason(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());

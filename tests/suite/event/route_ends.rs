@@ -5,7 +5,8 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{
     Extension,
-    http::{StatusCode, request},
+    body::Bytes,
+    http::{Response, StatusCode, request},
     response::IntoResponse,
 };
 use lambda_idempotency::{
@@ -14,7 +15,7 @@ use lambda_idempotency::{
     event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
     http::Outcome,
     key::age::KeyTime,
-    operation::{OnLeaseExpiry, WhileInFlight},
+    operation::WhileInFlight,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -103,6 +104,34 @@ async fn an_order_with_a_key_that_is_too_old_is_dead(endpoint: &str) {
     assert_eq!(ends(&consumer, &queue, made(hour / 2)).await, ACKNOWLEDGED);
 }
 
+// T18: nothing is accepted, and clients of HTTP send it again. In its dead letter it waits for a person, and later messages overtake it.
+#[apply(on_each_store)]
+async fn an_order_that_cannot_be_accepted_now_comes_again(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let later = guard(&guarded, Operation::new(PAY).asynchronous(DAY));
+    let accept = later.accept(|_, _, body: Bytes| async move {
+        let order: Value = serde_json::from_slice(&body).expect("JSON");
+        let status = order["status"].as_u64().expect("a status");
+        assert_ne!(status, 0, "it panics");
+        let status = u16::try_from(status).expect("a status");
+        Response::builder().status(status).body(Bytes::new()).expect("a response")
+    });
+    let consumer = consumer(&guarded, api(accept, |_, _| async {}), &queue);
+    let order = |status: u16, times| {
+        received("m-1", json!({ "orderId": status.to_string(), "status": status }), times)
+    };
+    for passing in [503, 500, 429, 0] {
+        assert_eq!(ends(&consumer, &queue, order(passing, 1)).await, BACK, "{passing}");
+        assert_eq!(ends(&consumer, &queue, order(passing, 19)).await, BACK, "{passing}");
+        let end = ends(&consumer, &queue, order(passing, 20)).await;
+        assert_eq!(end, dead("it was received 20 times"), "{passing}");
+    }
+    let refused = ends(&consumer, &queue, order(422, 1)).await;
+    assert_eq!(refused, dead("the request was refused with 422"));
+    assert_eq!(guarded.number_of_items().await, 0);
+    assert_eq!(ends(&consumer, &queue, order(202, 1)).await, ACKNOWLEDGED);
+}
+
 // T1: no number of receives makes an unknown outcome a known one.
 #[apply(on_each_store)]
 async fn an_order_with_an_unknown_outcome_is_held(endpoint: &str) {
@@ -156,7 +185,7 @@ async fn an_order_in_flight_comes_again_after_the_lease(endpoint: &str) {
 // Nothing is unknown of them, so they would be run for ever.
 #[apply(on_each_store)]
 async fn an_order_that_always_breaks_is_dead_after_its_attempts(endpoint: &str) {
-    let resumes = || Operation::new(PAY).on_lease_expiry(OnLeaseExpiry::Resume(DAY));
+    let resumes = || Operation::new(PAY).resumes(["charge"], DAY);
     let cases = [
         (Operation::new(PAY).effects_in_transaction(), false, "it was tried 2 times"),
         (resumes(), false, "it was tried 2 times"),

@@ -13,7 +13,6 @@ use lambda_idempotency::{
     engine::{CallError, PhaseError},
     event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
     http::Outcome,
-    operation::OnLeaseExpiry,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -143,7 +142,7 @@ async fn what_a_route_answers_decides_what_the_queue_sees(endpoint: &str) {
 #[apply(on_each_store)]
 async fn an_interrupted_order_is_resumed_by_its_message(endpoint: &str) {
     let (guarded, queue, charges) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let operation = Operation::new(PAY).on_lease_expiry(OnLeaseExpiry::Resume(DAY));
+    let operation = Operation::new(PAY).resumes(["charge", "ship"], DAY);
     let (charged, shipments) = (charges.clone(), Counter::default());
     let guard = guard_of(guarded.store(), operation).world(guarded.clock.clone());
     let app = api(guard, move |parts, _| {

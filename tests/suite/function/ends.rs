@@ -142,6 +142,33 @@ async fn a_late_function_gets_the_result_that_each_call_gets(endpoint: &str) {
     }
 }
 
+// T39: others may have settled its record, and another call may run.
+#[apply(on_each_store)]
+async fn a_function_that_stood_still_past_its_lease_goes_no_further(endpoint: &str) {
+    for (operation, state_after) in [
+        (Operation::new(SHIP), "unknown"),
+        // With rows alone, it certainly did nothing.
+        (Operation::new(SHIP).effects_in_transaction(), "failed_retryable"),
+    ] {
+        let (guarded, gate, effects) = (Guarded::on(endpoint).await, Gate::closed(), Counter::default());
+        let guard = guard_of(&guarded, operation);
+        let (held, counted) = (gate.clone(), effects.clone());
+        let late = tokio::spawn(async move {
+            let function = async move |_, _: u8| {
+                held.pass().await;
+                Ok::<_, Failure>(counted.add())
+            };
+            guard.run(KEY, 1, function).await
+        });
+        gate.reached(1).await;
+        guarded.clock.advance(LEASE);
+        gate.open();
+        let late = late.await.expect("it ends");
+        assert!(matches!(late, Err(RunError::Unknown { .. } | RunError::NotExecuted(_))), "{late:?}");
+        assert_eq!((state(&guarded, KEY).await, effects.count()), (state_after, 0));
+    }
+}
+
 /// A text that is too large to be kept, also compressed.
 fn endless() -> String {
     BASE64_STANDARD.encode(random(1_500_000))

@@ -7,7 +7,6 @@ use lambda_idempotency::{
     Execution, Failure, Guard, Operation, RunError, async_trait,
     engine::{CallError, PhaseError},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant, age::KeyTime},
-    operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::{Answer, Record},
@@ -282,7 +281,7 @@ async fn what_reconciliation_finds_is_the_result_of_each_call(endpoint: &str) {
 #[apply(on_each_store)]
 async fn an_interrupted_function_resumes_behind_its_phases(endpoint: &str) {
     let (guarded, charges) = (Guarded::on(endpoint).await, Counter::default());
-    let guard = guard_of(&guarded, Operation::new(SHIP).on_lease_expiry(OnLeaseExpiry::Resume(DAY)));
+    let guard = guard_of(&guarded, Operation::new(SHIP).resumes(["charge", "ship"], DAY));
     let call = async |fails: bool| {
         let charges = charges.clone();
         let function = async move |execution: Execution, _: u8| {

@@ -10,7 +10,6 @@ use lambda_idempotency::{
     event::{Consumer, KeyFrom, MemorySource, invocation},
     function::UnkeptResult,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    operation::OnLeaseExpiry,
     outbox::Topics,
     queue::MemoryQueue,
     reconcile::Reconciliation,
@@ -260,7 +259,7 @@ impl<'de> Deserialize<'de> for Name {
 #[apply(on_each_store)]
 async fn the_first_caller_gets_what_each_retry_reads(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let resuming = guard_of(&guarded, Operation::new(SHIP).on_lease_expiry(OnLeaseExpiry::Resume(DAY)));
+    let resuming = guard_of(&guarded, Operation::new(SHIP).resumes(["name", "ship"], DAY));
     let call = async |fails: bool| {
         let function = async move |execution: Execution, _: u8| {
             let name = execution.phase("name").call(async |_| Ok(Name("Tea".to_owned()))).await?;
@@ -290,7 +289,7 @@ async fn the_first_caller_gets_what_each_retry_reads(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_phase_is_kept_without_a_result_that_json_cannot_carry(endpoint: &str) {
     let (guarded, calls) = (Guarded::on(endpoint).await, Counter::default());
-    let guard = guard_of(&guarded, Operation::new(SHIP).on_lease_expiry(OnLeaseExpiry::Resume(DAY)));
+    let guard = guard_of(&guarded, Operation::new(SHIP).resumes(["quote", "book"], DAY));
     let counted = calls.clone();
     let wrong = guard.run(KEY, 1, async move |execution: Execution, _: u8| {
         let rate = execution.phase("quote").call(async |_| {

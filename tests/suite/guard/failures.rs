@@ -25,9 +25,9 @@ use tower::{Layer, service_fn};
 
 use crate::support::{
     BoxError,
-    guarded::fresh,
+    guarded::{LEASE, fresh},
     http::{
-        Counter, PAY, TENANT, api, clock, dynamodb, execution, guard, order, pay, record, send, state,
+        Counter, Gate, PAY, TENANT, api, clock, dynamodb, execution, guard, order, pay, record, send, state,
         tenant, until,
     },
     on_each_store,
@@ -261,5 +261,49 @@ async fn a_handler_that_lost_its_record_sends_no_answer_of_its_own(endpoint: &st
         assert!(refused.header("retry-after").is_some());
         assert!(!String::from_utf8_lossy(&refused.body).contains("a second answer"));
         assert_eq!(state(&store, key).await, "in_progress");
+    }
+}
+
+// T39: its environment was frozen, for example. Others may have settled its record, and another execution may run.
+#[apply(on_each_store)]
+async fn a_handler_that_stood_still_past_its_lease_goes_no_further(endpoint: &str) {
+    let second = Duration::from_secs(1);
+    for suspended in [false, true] {
+        let (store, clock, effects) = (dynamodb(endpoint).await, clock(), Counter::default());
+        let gates = [Gate::closed(), Gate::closed()];
+        let (waits, counted) = (gates.clone(), effects.clone());
+        let app = api(guard(store.clone()).world(clock.clone()), move |parts, _| {
+            let gate = waits[usize::from(parts.headers["idempotency-key"] == "late")].clone();
+            let counted = counted.clone();
+            async move {
+                gate.pass().await;
+                counted.add();
+                StatusCode::CREATED
+            }
+        });
+        // Suspended, the monotonic clock stands still.
+        let pass = |span: Duration| match suspended {
+            true => clock.set(clock.now().plus(span)),
+            false => clock.advance(span),
+        };
+        let in_time = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, pay("in-time")).await }
+        });
+        gates[0].reached(1).await;
+        pass(LEASE - second);
+        gates[0].open();
+        assert_eq!((in_time.await.expect("it ends").status, effects.count()), (201, 1));
+
+        let late = tokio::spawn({
+            let app = app.clone();
+            async move { send(&app, pay("late")).await }
+        });
+        gates[1].reached(1).await;
+        pass(LEASE);
+        gates[1].open();
+        late.await.expect("it ends").assert_problem(500, "outcome-unknown");
+        assert_eq!(effects.count(), 1, "suspended: {suspended}");
+        assert_unknown(&store, &app, "late", "lease_over").await;
     }
 }

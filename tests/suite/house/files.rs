@@ -337,7 +337,8 @@ fn crates() -> &'static [Files] {
 fn parse_crates() -> Vec<Files> {
     let functions = fs::read_dir(root().join("functions")).unwrap().map(|it| it.unwrap().file_name());
     let functions = functions.map(|name| format!("functions/{}/src", name.to_str().unwrap()));
-    let folders = ["src", "cli/src", "local/src"].map(str::to_owned).into_iter().chain(functions);
+    let folders =
+        ["src", "protocol/src", "cli/src", "local/src"].map(str::to_owned).into_iter().chain(functions);
     let folders = folders.filter(|folder| root().join(folder).is_dir());
     let crates: Vec<_> = folders.map(|folder| Files::of(sources(&folder, &Names::new()))).collect();
     assert!(crates.len() >= 8 && crates[0].0.len() > 100, "more files are expected");
@@ -438,7 +439,7 @@ fn architecture() -> String {
 }
 
 fn exists(path: &str) -> bool {
-    ["", "src", "docs"].iter().any(|folder| root().join(folder).join(path).exists())
+    ["", "src", "protocol/src", "docs"].iter().any(|folder| root().join(folder).join(path).exists())
 }
 
 #[test]

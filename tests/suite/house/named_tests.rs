@@ -31,7 +31,7 @@ fn every_trap_names_tests_that_run() {
 #[test]
 fn a_tests_name_has_at_most_twelve_words() {
     let mut sources = Vec::new();
-    for folder in ["benches", "cli", "examples", "functions", "local", "src", "tests"] {
+    for folder in ["benches", "cli", "examples", "functions", "local", "protocol", "src", "tests"] {
         find_sources(&repository().join(folder), &mut sources);
     }
     let tests: Vec<_> = sources.iter().flat_map(|source| tests_in(&read(source))).collect();
@@ -78,12 +78,15 @@ fn suite() -> BTreeSet<String> {
 fn is_unit_test(named: &str) -> bool {
     let Some((path, name)) = named.rsplit_once("::") else { return false };
     let sources = match path.strip_suffix("::tests") {
-        Some(path) => ["src/{}.rs", "src/{}/mod.rs", "src/{}/tests.rs"].map(|file| file.replace("{}", path)),
+        Some(path) => ["{}.rs", "{}/mod.rs", "{}/tests.rs"].map(|file| file.replace("{}", path)),
         // A file of the module `tests`.
-        None if path.contains("::tests::") => [format!("src/{path}.rs"), String::new(), String::new()],
+        None if path.contains("::tests::") => [format!("{path}.rs"), String::new(), String::new()],
         None => return false,
     };
-    let sources = sources.map(|source| repository().join(source.replace("::", "/")));
+    let of = |folder: &str| {
+        sources.clone().map(|source| repository().join(folder).join(source.replace("::", "/")))
+    };
+    let sources = of("src").into_iter().chain(of("protocol/src")).collect::<Vec<_>>();
     let tests = sources.iter().filter(|source| source.is_file()).flat_map(|source| tests_in(&read(source)));
     tests.into_iter().any(|test| test.name == name && test.runs)
 }

@@ -26,7 +26,7 @@ use super::{PLACED, bodies, topic, topics};
 use crate::support::{
     counts::counting,
     faults::Fault,
-    guarded::{Guarded, Item, completed, owned, request, written},
+    guarded::{Guarded, Item, completed, operation, owned, request, written},
     http::{Counter, until},
     messages::{FIFO, deliver, message, of_group},
     on_each_store,
@@ -152,6 +152,33 @@ async fn a_poison_message_holds_up_its_own_operation_only(endpoint: &str) {
     assert_eq!(texts(target.taken.take()), [r#""poison""#, r#""after""#]);
 }
 
+/// Delivers, and lets this message be seen between the query and the atomic read.
+async fn deliver_seeing(
+    guarded: &Guarded,
+    deliverer: &Deliverer,
+    request: &Request,
+    seen: &Item,
+) -> Result<(), DeliveryError> {
+    let (both, before) = (Arc::new(Barrier::new(2)), guarded.faults.asked("TransactGetItems"));
+    guarded.faults.script("TransactGetItems", [Fault::Meet(both.clone())]);
+    let has_ended = AtomicBool::new(false);
+    let delivery = async {
+        let delivered = deliverer.deliver(&request.key, MINUTE).await;
+        has_ended.store(true, Ordering::SeqCst);
+        delivered
+    };
+    let show = async {
+        until(|| {
+            assert!(!has_ended.load(Ordering::SeqCst), "it delivers without an atomic read");
+            guarded.faults.asked("TransactGetItems") > before
+        })
+        .await;
+        guarded.write_raw(seen.clone()).await;
+        both.wait().await;
+    };
+    tokio::join!(delivery, show).0
+}
+
 // DynamoDB may show a part of a transaction to a query: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
 #[apply(on_each_store)]
 async fn a_message_waits_for_those_that_were_committed_with_it(endpoint: &str) {
@@ -168,32 +195,11 @@ async fn a_message_waits_for_those_that_were_committed_with_it(endpoint: &str) {
     guarded.delete_raw(&first).await;
     guarded.delete_raw(&second).await;
     let deliverer = deliverer(&guarded).target(PLACED, target.clone());
-    // Delivers, and lets this one be seen between the query and the atomic read.
-    let deliver = async |seen: &Item| {
-        let (both, before) = (Arc::new(Barrier::new(2)), guarded.faults.asked("TransactGetItems"));
-        guarded.faults.script("TransactGetItems", [Fault::Meet(both.clone())]);
-        let has_ended = AtomicBool::new(false);
-        let delivery = async {
-            let delivered = deliverer.deliver(&request.key, MINUTE).await;
-            has_ended.store(true, Ordering::SeqCst);
-            delivered
-        };
-        let show = async {
-            until(|| {
-                assert!(!has_ended.load(Ordering::SeqCst), "it delivers without an atomic read");
-                guarded.faults.asked("TransactGetItems") > before
-            })
-            .await;
-            guarded.write_raw(seen.clone()).await;
-            both.wait().await;
-        };
-        tokio::join!(delivery, show).0
-    };
-    let delivered = deliver(&first).await;
+    let delivered = deliver_seeing(&guarded, &deliverer, &request, &first).await;
     assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");
     assert_eq!(target.take(), []);
     // The first one is the next, and the third does not follow it.
-    let delivered = deliver(&second).await;
+    let delivered = deliver_seeing(&guarded, &deliverer, &request, &second).await;
     assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");
     assert_eq!(texts(target.take()), [r#""0""#]);
     deliverer.deliver(&request.key, MINUTE).await.expect("all are there");
@@ -204,6 +210,40 @@ async fn a_message_waits_for_those_that_were_committed_with_it(endpoint: &str) {
     guarded.store().remove(&waiting[0]).await.expect("the store answers");
     deliverer.deliver(&request.key, MINUTE).await.expect("it is delivered");
     assert_eq!(texts(target.take()), [r#""1""#]);
+}
+
+// A handler publishes with a commit, and with its answer. A query may show what comes later, and not yet what came first.
+#[apply(on_each_store)]
+async fn a_message_waits_for_those_of_earlier_transactions(endpoint: &str) {
+    let (guarded, target) = (Guarded::on(endpoint).await, MemoryTarget::new());
+    let resumes = operation().resumes(["0", "1"], MINUTE);
+    let (executor, request) = (guarded.executor_of(resumes), request());
+    let ours = owned(executor.reserve(&request).await);
+    for body in ["0", "1"] {
+        let committed = ours.execution().commit(body, vec![topic().message(&body)]).await;
+        assert!(committed.is_ok(), "{committed:?}");
+    }
+    ours.execution().publish(&topic(), &"2").expect("it is a message");
+    written(executor.finish(ours, completed("done")).await);
+    let items = guarded.collection(&request.key).await;
+    let message = |n: &str| {
+        let is_it = |sk: &String| sk.starts_with("message#") && sk.ends_with(n);
+        let item = items.iter().find(|item| item["sk"].as_s().is_ok_and(is_it));
+        item.expect("a message").clone()
+    };
+    let deliverer = deliverer(&guarded).target(PLACED, target.clone());
+    // The first of a page.
+    guarded.delete_raw(&message("0")).await;
+    let delivered = deliver_seeing(&guarded, &deliverer, &request, &message("0")).await;
+    assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");
+    assert_eq!(target.take(), []);
+    // And one behind another.
+    guarded.delete_raw(&message("1")).await;
+    let delivered = deliver_seeing(&guarded, &deliverer, &request, &message("1")).await;
+    assert!(matches!(delivered, Err(DeliveryError::Store(_))), "{delivered:?}");
+    assert_eq!(texts(target.take()), [r#""0""#]);
+    deliverer.deliver(&request.key, MINUTE).await.expect("all are there");
+    assert_eq!(texts(target.take()), [r#""1""#, r#""2""#]);
 }
 
 #[apply(on_each_store)]

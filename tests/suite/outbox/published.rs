@@ -8,7 +8,6 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     internal::{FinishOutcome, Report},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::Reconciliation,
 };
@@ -74,7 +73,7 @@ async fn messages_commit_with_the_result_and_are_published_once(endpoint: &str) 
 #[apply(on_each_store)]
 async fn a_phase_publishes_with_its_recovery_point_and_never_again(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let resumes = Operation::new("order").on_lease_expiry(OnLeaseExpiry::Resume(Duration::from_secs(3600)));
+    let resumes = Operation::new("order").resumes(["accept"], Duration::from_secs(3600));
     let guard = guard(&guarded, resumes);
     let run = |ends: bool| {
         async move |execution: Execution, _: u8| {

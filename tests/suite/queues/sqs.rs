@@ -209,6 +209,23 @@ async fn a_dead_letter_of_a_fifo_queue_keeps_what_it_was() {
     assert_eq!(order.lock().unwrap().len(), 1);
 }
 
+// Sent back from the dead letters, it has another id of the queue's. Its key is the first one.
+#[tokio::test]
+async fn a_record_that_cannot_be_read_keeps_its_first_deduplication_id() {
+    let sqs = Sqs::start().await;
+    let queue = sqs.queue("parcels.fifo", 60).await;
+    let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::deduplication_id());
+    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let attributes = vec![("idempotency-deduplication-id".to_owned(), "first".to_owned())];
+    let message = NewMessage { attributes, ..NewMessage::of_group("g-1", "a parcel") };
+    // A member of another type than SQS writes.
+    let record = sent(&queue, &message, |record| record["attributes"]["SentTimestamp"] = json!([1])).await;
+    let (now, time) = (SystemTime::now(), Duration::from_secs(30));
+    assert!(deliver_within(&consumer, &[record], now, time).await.expect("an answer").is_empty());
+    let dead = queue.take_dead_letters().await;
+    assert_eq!(attribute(&dead[0], "idempotency-deduplication-id"), Some("first"));
+}
+
 /// Sends a message, and returns it as Lambda hands it over, with this change.
 async fn sent(queue: &Queue, message: &NewMessage, change: impl FnOnce(&mut Value)) -> Value {
     queue.send(std::slice::from_ref(message)).await;

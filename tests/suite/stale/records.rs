@@ -7,7 +7,7 @@ use lambda_http::Context;
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
     http::{ProblemType, Profile, operation_status},
-    internal::{CheckOutcome, Fingerprints, Request, Stale, stale_event},
+    internal::{CheckOutcome, Request, Stale, stale_event},
     key::RecordKey,
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
@@ -165,7 +165,7 @@ async fn abandoned_work_ends_with_408_and_is_replayed(endpoint: &str) {
     let key = http::record_key(http::TENANT, http::PAY, "order-1");
     // As the guard reads the order below.
     let content = Content::new("POST", "/payments", BODY.as_bytes()).json();
-    let fingerprints = Fingerprints::of(http::PAY, &content, &FingerprintRule::new(), &[]);
+    let fingerprints = content.fingerprints(http::PAY, &FingerprintRule::new(), &[]);
     let request = Request { key, fingerprints, ..request() };
     let pending = samples::pending(request.key.clone(), request.fingerprints.clone(), found.guarded.now());
     let store = found.guarded.undisturbed_store();

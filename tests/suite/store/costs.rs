@@ -7,7 +7,7 @@ use lambda_idempotency::{
     domain::Table,
     engine::{Committed, Execution},
     internal::{FinishOutcome, Report, Request},
-    operation::{OnLeaseExpiry, Operation},
+    operation::Operation,
     outbox::Topics,
     queue::MemoryQueue,
     reconcile::Reconciliation,
@@ -158,7 +158,8 @@ async fn a_phase_costs_one_round_trip_and_a_kept_one_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let table = || tables::domain_table(&guarded.undisturbed);
     let rows = [table().await, table().await, table().await];
-    let executor = guarded.executor_of(operation().on_lease_expiry(OnLeaseExpiry::Resume(LEASE)));
+    let executor =
+        guarded.executor_of(operation().resumes(["one-row", "three-rows", "short", "long"], LEASE));
     let request = request();
     let ours = owned(executor.reserve(&request).await);
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));

@@ -23,7 +23,7 @@ use lambda_idempotency::{
     engine::PhaseError,
     internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Stale},
     key::RecordKey,
-    operation::{OnLeaseExpiry, Operation},
+    operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, Reconciler, Reconciliation},
     record::{Answer, AnswerKind, Head, Note, Record},
@@ -190,7 +190,7 @@ fn request(key: &str) -> Request {
 
 /// An operation that waits an hour for a retry.
 fn resuming() -> Operation {
-    operation().on_lease_expiry(OnLeaseExpiry::Resume(HOUR))
+    operation().resumes(["intent", "charge", "stock", "refund", "quote", "shipment"], HOUR)
 }
 
 /// A first phase, whose call charges.
@@ -587,7 +587,7 @@ async fn messages_are_written_as_in_the_fixtures() {
     writer.keep_message("contradiction_double_execution");
 
     let ours = writer.begin_to_resume("deferred_report_of_a_phase").await;
-    ours.execution().commit("stock", Vec::new()).await.expect("kept");
+    ours.execution().commit("intent", Vec::new()).await.expect("kept");
     writer.guarded.delete(&keyed("deferred_report_of_a_phase")).await;
     charge(&ours).await.expect_err("there is no record");
     writer.keep_message("deferred_report_of_a_phase");

@@ -219,7 +219,7 @@ pub async fn all_due(store: &impl Unsettled, now: Timestamp) -> Vec<RecordKey> {
 
 pub fn fingerprints(body: &str) -> Fingerprints {
     let content = Content::new("POST", "/payments", body.as_bytes()).json();
-    Fingerprints::of(OPERATION, &content, &FingerprintRule::new(), &[])
+    content.fingerprints(OPERATION, &FingerprintRule::new(), &[])
 }
 
 pub fn completed(body: impl Into<Bytes>) -> Report {
@@ -288,6 +288,7 @@ pub fn outcome_of(reserved: &ReserveOutcome) -> &'static str {
         ReserveOutcome::Mismatch => "mismatch",
         ReserveOutcome::Unknown { .. } => "unknown",
         ReserveOutcome::MayNotBegin => "may not begin",
+        ReserveOutcome::PerhapsInFlight => "perhaps in flight",
         ReserveOutcome::TooLate => "too late",
         ReserveOutcome::Unavailable => "unavailable",
         ReserveOutcome::Unreadable => "unreadable",

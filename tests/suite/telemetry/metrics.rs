@@ -15,7 +15,7 @@ use lambda_idempotency::{
     http::{Outcome, Profile},
     internal::{Report, Stale},
     key::Tenant,
-    operation::{OnLeaseExpiry, Operation},
+    operation::Operation,
     outbox::Topics,
     queue::{MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -357,7 +357,7 @@ async fn what_becomes_of_messages_is_counted_by_queue(endpoint: &str) {
 async fn a_handler_that_does_not_fit_its_phases_is_counted(endpoint: &str) {
     let (guarded, operation) = (Guarded::on(endpoint).await, format!("changed-{}", Uuid::new_v4()));
     let day = Duration::from_secs(24 * 3600);
-    let resumes = Operation::new(&operation).on_lease_expiry(OnLeaseExpiry::Resume(day));
+    let resumes = Operation::new(&operation).resumes(["check-fraud", "charge", "ship"], day);
     let app = api(guard_of(guarded.store(), resumes), |parts, _| async move {
         let execution = execution(&parts);
         let first = if parts.headers.contains_key("x-changed") { "check-fraud" } else { "charge" };

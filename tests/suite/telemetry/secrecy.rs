@@ -7,7 +7,7 @@ use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
-    internal::{Executor, Fingerprints, Report, Request, ReserveOutcome},
+    internal::{Executor, Report, Request, ReserveOutcome},
     key::RecordKey,
     operation::Operation,
     record::{Answer, AnswerKind, UnknownCause},
@@ -418,7 +418,7 @@ async fn debug_output_shows_no_caller_data() {
     let content = Content::new("POST", "/payments", order.as_bytes()).json();
     let request = Request {
         key: secrets.record_key("kept"),
-        fingerprints: Fingerprints::of(PAY, &content, &FingerprintRule::new(), &[]),
+        fingerprints: content.fingerprints(PAY, &FingerprintRule::new(), &[]),
         answer_kind: AnswerKind::Http,
         may_begin: true,
         may_have_begun: false,

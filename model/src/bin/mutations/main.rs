@@ -2,13 +2,14 @@
 //! model or of the tests.
 //!
 //! ```sh
-//! cargo run -p model --bin mutations              # every row of model/mutations.toml
+//! cargo run -p model --bin mutations              # every row of model/mutations.toml; again, it goes on where it was interrupted
 //! cargo run -p model --bin mutations -- T54 'src/reconcile'
 //! ```
 //!
 //! An argument is a part of a rule or of a file's path, or a trap. The rows that it means are run, each with its whole story.
 //! The exit code is 1 if a mutation survives, and 2 if an argument means no row.
 
+mod found;
 mod program;
 mod tree;
 
@@ -16,6 +17,7 @@ use std::{env, error::Error, process::ExitCode, time::Instant};
 
 use anstream::println;
 use anstyle::{AnsiColor, Style};
+use found::{Found, UNCHANGED};
 use model::mutations::{Finder, Mutation};
 use program::{Program, Programs, Verdict};
 use tree::Tree;
@@ -37,11 +39,25 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     rows.sort_by_key(|row| Program::of(&row.finder));
     let (began, tree) = (Instant::now(), Tree::copy()?);
     let programs = Programs::of(&tree);
-    if !holds_unchanged(&programs, &rows)? {
-        return Ok(ExitCode::FAILURE);
-    }
     let (mut survivors, total) = (Vec::new(), rows.len());
-    for (row, number) in rows.into_iter().zip(1..) {
+    let mut found = Found::of(&tree)?;
+    let is_whole = names.is_empty();
+    if is_whole {
+        rows.retain(|row| !found.has(&row.rule));
+    }
+    if !(is_whole && found.has(UNCHANGED)) {
+        if !holds_unchanged(&programs, &rows)? {
+            return Ok(ExitCode::FAILURE);
+        }
+        if is_whole {
+            found.add(UNCHANGED)?;
+        }
+    }
+    let before = total - rows.len();
+    if before > 0 {
+        println!("{before} of {total} were found before");
+    }
+    for (row, number) in rows.into_iter().zip(before + 1..) {
         let begins = Instant::now();
         let verdict = {
             let _changed = tree.change(row)?;
@@ -56,10 +72,11 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         println!("{number:>3}/{total} {style}{word}{style:#} {seconds:>5.1} s  {rule}");
         println!("       {GREY}{}{GREY:#}", name_of(&row.finder));
         let (Verdict::Found(story) | Verdict::Survives(story) | Verdict::Unbuilt(story)) = &verdict;
-        let shown = if names.is_empty() { 1 } else { usize::MAX };
+        let shown = if is_whole { 1 } else { usize::MAX };
         story.iter().take(shown).for_each(|line| println!("         {line}"));
-        if !matches!(verdict, Verdict::Found(_)) {
-            survivors.push(rule);
+        match verdict {
+            Verdict::Found(_) => found.add(rule)?,
+            _ => survivors.push(rule),
         }
     }
     let minutes = began.elapsed().as_secs_f64() / 60.0;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use model::mutations::Finder;
+use model::mutations::{Finder, is_in};
 
 use crate::tree::Tree;
 
@@ -42,6 +42,7 @@ pub struct Programs<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Program {
     Model,
+    Protocol,
     UnitTests,
     Suite,
 }
@@ -54,6 +55,9 @@ impl Program {
             | Finder::Phases { .. }
             | Finder::Accepted { .. }
             | Finder::Functions { .. } => Self::Model,
+            Finder::Test { test } if test.contains("::tests::") && is_in("protocol/src", test) => {
+                Self::Protocol
+            }
             Finder::Test { test } if test.contains("::tests::") => Self::UnitTests,
             Finder::Test { .. } => Self::Suite,
         }
@@ -63,6 +67,7 @@ impl Program {
     const fn build(self) -> (&'static [&'static str], &'static str) {
         match self {
             Self::Model => (&["build", "-p", "model", "--bin", "model"], "."),
+            Self::Protocol => (&["test", "--no-run", "-p", "idempotency-protocol", "--lib"], "."),
             Self::UnitTests => {
                 (&["test", "--no-run", "-p", "lambda-idempotency", "--lib", "--all-features"], ".")
             }
@@ -82,7 +87,9 @@ fn work(finder: &Finder) -> Vec<String> {
         (Finder::Functions { functions, .. }, _) => {
             vec!["functions".to_owned(), functions.clone(), EXECUTIONS.to_owned()]
         }
-        (Finder::Test { test }, Program::UnitTests) => vec!["--exact".to_owned(), test.clone()],
+        (Finder::Test { test }, Program::Protocol | Program::UnitTests) => {
+            vec!["--exact".to_owned(), test.clone()]
+        }
         // Without `--exact`: a test of two stores has their names in its path.
         (Finder::Test { test }, _) => vec![test.clone()],
     }

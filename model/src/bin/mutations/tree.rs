@@ -1,7 +1,9 @@
 //! A copy of the repository, in which rules are broken.
 
 use std::{
-    fs, io,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -12,6 +14,8 @@ use model::mutations::Mutation;
 pub struct Tree {
     pub root: PathBuf,
     pub target: PathBuf,
+    /// Of all its files.
+    pub digest: u64,
 }
 
 /// A file that is restored when this is dropped.
@@ -39,16 +43,22 @@ impl Tree {
         if !listed.status.success() {
             return Err(io::Error::other("git does not list the files"));
         }
+        let mut digest = DefaultHasher::new();
         for file in String::from_utf8_lossy(&listed.stdout).split_terminator('\0') {
             let (from, to) = (from.join(file), root.join(file));
             let Ok(wanted) = fs::read(&from) else { continue };
+            (file, &wanted).hash(&mut digest);
             if fs::read(&to).ok().as_ref() != Some(&wanted) {
                 fs::create_dir_all(to.parent().unwrap_or(&root))?;
                 fs::write(&to, wanted)?;
                 fs::set_permissions(&to, fs::metadata(&from)?.permissions())?;
             }
         }
-        Ok(Self { root: root.canonicalize()?, target: below.canonicalize()?.join("target") })
+        Ok(Self {
+            root: root.canonicalize()?,
+            target: below.canonicalize()?.join("target"),
+            digest: digest.finish(),
+        })
     }
 
     /// Breaks a rule, until the returned value is dropped.

@@ -1,6 +1,7 @@
 //! What ends an execution between two phases.
 
 use super::*;
+use crate::record::tests::Mint;
 
 #[tokio::test]
 async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
@@ -37,6 +38,41 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
         let old = Request { may_begin: false, ..request() };
         assert_eq!(owned(executor.reserve(&old).await).execution().attempts(), 2);
     }
+}
+
+// T50: operators have it already, so one more dead letter would only bury others.
+#[tokio::test]
+async fn retries_that_fail_escalate_nothing_anew() {
+    let (store, provider, dead_letters) = (Faulty::new(), Provider::default(), MemoryQueue::new());
+    let executor = store.executor(resuming());
+    let asks = crate::reconcile::Reconciliation::new(store.inner.clone(), dead_letters.clone())
+        .world(store.world.clone());
+    executor.finish(charging(&executor, &provider).await, Report::NotExecuted).await;
+    let poll = async || {
+        let record = store.record().await.unwrap();
+        asks.ask_if_due(&record.key).await.unwrap();
+        dead_letters.take().len()
+    };
+    assert_eq!(poll().await, 0);
+    store.world.advance(WITHIN);
+    assert_eq!(poll().await, 1);
+    for dies in [false, true, false] {
+        let retry = charging(&executor, &provider).await;
+        if dies {
+            drop(retry);
+            store.lease_ends();
+        } else {
+            executor.finish(retry, Report::NotExecuted).await;
+        }
+        assert_eq!(poll().await, 0, "{dies}");
+    }
+    // What a retry achieves is a new recovery point, and time for the next one.
+    let retry = charging(&executor, &provider).await;
+    call(retry.execution(), "ship", &provider).await.unwrap();
+    executor.finish(retry, Report::NotExecuted).await;
+    assert_eq!(poll().await, 0);
+    store.world.advance(WITHIN);
+    assert_eq!(poll().await, 1);
 }
 
 #[tokio::test]
@@ -142,14 +178,14 @@ async fn an_outdated_completion_of_an_operation_that_resumes_answers_nobody() {
     let store = Faulty::new();
     let executor = store.executor(resuming());
     let slow = begin(&executor).await;
-    slow.execution().commit("intent", Vec::new()).await.unwrap();
+    slow.execution().commit("stock", Vec::new()).await.unwrap();
     store.lease_ends();
     let next = begin(&executor).await;
     let ended = executor.finish(slow, charged()).await;
     assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
     let record = store.record().await.unwrap();
     assert_eq!((record.state.name(), record.reported), ("in_progress", None));
-    next.execution().commit("intent", Vec::new()).await.unwrap();
+    next.execution().commit("stock", Vec::new()).await.unwrap();
     executor.finish(next, refused()).await;
     assert_eq!(store.state().await, "completed");
 }

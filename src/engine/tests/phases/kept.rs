@@ -20,7 +20,7 @@ async fn a_kept_phase_answers_at_once_in_the_next_execution() {
     let ended = executor.finish(ours, charged()).await;
     assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
     let kept = phases(&store).await.kept;
-    let digested = |phase: &Phase| phase.result.as_ref().is_some_and(|it| it.starts_with("sha256:"));
+    let digested = |phase: &Phase| phase.result.as_ref().is_some_and(|it| it.text().starts_with("sha256:"));
     assert!(kept.iter().all(digested), "{kept:?}");
     assert_eq!(names(&store).await, ["charge", "stock"]);
 }
@@ -115,6 +115,29 @@ async fn a_refused_commit_is_kept_and_the_next_execution_gets_it() {
     assert_eq!(available(&store), 5);
 }
 
+// T38: nobody can be asked what became of a commit.
+#[tokio::test]
+async fn a_refused_commit_of_many_rows_is_kept_beside_long_results() {
+    let (store, long) = (Faulty::new(), "x".repeat(crate::record::MAX_PHASE_RESULTS - 2));
+    let executor = store.executor(resuming());
+    let rows = || {
+        let row = |sku| {
+            stock().update(json!({ "sku": sku }), "SET available = :n").condition("attribute_exists(sku)")
+        };
+        (0..97).map(|place| row(format!("tea-{place}")).value(":n", 1)).collect()
+    };
+    let dead = begin(&executor).await;
+    dead.execution().phase("charge").call(async |_| Ok(long.clone())).await.unwrap();
+    let refused = dead.execution().commit("stock", rows()).await.unwrap();
+    assert!(matches!(&refused, Committed::Refused(places) if places.len() == 97), "{refused:?}");
+    drop(dead);
+    store.lease_ends();
+    let ours = begin(&executor).await;
+    let charge =
+        ours.execution().phase::<String>("charge").call(async |_| panic!("it is kept")).await.unwrap();
+    assert_eq!((charge, ours.execution().commit("stock", rows()).await.unwrap()), (long, refused));
+}
+
 // T11
 #[tokio::test]
 async fn a_commit_whose_answer_was_lost_is_kept_once() {
@@ -168,6 +191,27 @@ async fn phases_that_are_used_wrongly_keep_nothing() {
     let late = call(&execution, "late", &provider).await;
     assert!(matches!(late, Err(PhaseError::Misused(_))), "after the end");
     assert_eq!(provider.calls(), 0);
+}
+
+// T61: a deployment cannot come to a phase that its list does not have, or has elsewhere.
+#[tokio::test]
+async fn a_phase_that_is_not_declared_next_is_not_called() {
+    let provider = Provider::default();
+    for wrong in [["capture", "refund"], ["refund", "charge"], ["refund", "refund"]] {
+        let store = Faulty::new();
+        let ours = begin(&store.executor(resuming())).await;
+        let mut made = Vec::new();
+        for name in wrong {
+            made.push(call(ours.execution(), name, &provider).await);
+        }
+        let last = made.iter().find_map(|made| made.as_ref().err());
+        assert!(matches!(last, Some(PhaseError::Misused(_))), "{wrong:?}: {made:?}");
+    }
+    assert_eq!(provider.calls(), 2, "once the refund of each of the last two");
+    // One that its way does not need may be left out.
+    let ours = begin(&Faulty::new().executor(resuming())).await;
+    call(ours.execution(), "charge", &provider).await.unwrap();
+    call(ours.execution(), "refund", &provider).await.unwrap();
 }
 
 // T61
@@ -229,6 +273,15 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
     executor.finish(ours, Report::NotExecuted).await;
     let results: Vec<_> = phases(&store).await.kept.into_iter().map(|phase| phase.result.is_some()).collect();
     assert_eq!(results, [true, false, true]);
+    // A question that fails says nothing of the call that follows.
+    let ours = begin(&executor).await;
+    ours.execution().phase::<u64>("small").call(async |_| panic!("it is kept")).await.unwrap();
+    let asking =
+        ours.execution().phase::<String>("report").ask(async |_| Err(CallError::Perhaps("no answer".into())));
+    let failed = asking.call(async |_| panic!("it was made")).await;
+    assert!(matches!(failed, Err(PhaseError::Perhaps(_))), "{failed:?}");
+    executor.finish(ours, Report::NotExecuted).await;
+    assert_eq!(phases(&store).await.begun, None);
     for asks in [false, true] {
         let ours = begin(&executor).await;
         let execution = ours.execution();

@@ -1,6 +1,7 @@
 //! What others report of a phase, and what is lost on the way.
 
 use super::*;
+use crate::record::tests::Mint;
 
 #[tokio::test]
 async fn another_result_of_a_kept_phase_is_escalated() {
@@ -80,6 +81,67 @@ async fn a_call_whose_record_is_gone_was_made_nevertheless() {
     assert_eq!(queue.take().len(), 1, "its result is deferred");
     executor.finish(ours, charged()).await;
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
+}
+
+// T62: the report of the next owner, for whom that call is unknown, is written after it is known.
+#[tokio::test]
+async fn a_call_that_is_known_meanwhile_is_not_unknown() {
+    for kept in [true, false] {
+        let (store, provider) = (Faulty::new(), Provider::default());
+        let executor = store.executor(resuming());
+        let slow = begin(&executor).await;
+        let execution = slow.execution().clone();
+        let mut ours = None;
+        let late = execution.phase("charge").call(async |key| {
+            store.lease_ends();
+            let next = begin(&executor).await;
+            let charge = next.execution().phase::<String>("charge").call(async |_| panic!("unknown")).await;
+            assert!(matches!(charge, Err(PhaseError::Unknown)), "{charge:?}");
+            ours = Some(next);
+            match kept {
+                true => provider.makes(key).await,
+                false => {
+                    note(&store, "charge", Some("\"reported\"")).await;
+                    Err(CallError::Perhaps("time-out".into()))
+                }
+            }
+        });
+        assert!(late.await.is_err(), "it has lost its record");
+        let ended = executor.finish(ours.unwrap(), charged()).await;
+        assert!(matches!(ended, FinishOutcome::Interrupted), "{kept}: {ended:?}");
+        let phases = phases(&store).await;
+        assert_eq!(
+            (phases.kept.len(), phases.noted.len(), phases.begun.is_none()),
+            match kept {
+                true => (1, 0, true),
+                // It may be another phase that was reported.
+                false => (0, 1, false),
+            }
+        );
+        let next = begin(&executor).await;
+        let charge = next.execution().phase::<String>("charge").call(async |_| panic!("it is known")).await;
+        assert!(charge.is_ok(), "{kept}: {charge:?}");
+    }
+}
+
+// It may be another call that was reported.
+#[tokio::test]
+async fn a_call_stays_unknown_beside_what_its_worker_knew() {
+    let (store, provider) = (Faulty::new(), Provider::default());
+    let executor = store.executor(resuming());
+    let ours = begin(&executor).await;
+    let perhaps = ours.execution().phase::<()>("charge").call(async |_| {
+        note(&store, "refund", None).await;
+        Err(CallError::Perhaps("time-out".into()))
+    });
+    assert!(perhaps.await.is_err());
+    assert_interrupted(&store, executor.finish(ours, charged()).await).await;
+    // No provider remembers the key: it is not made once more, and the next execution says so.
+    let next = begin(&executor).await;
+    let charge = next.execution().phase::<String>("charge").call(async |key| provider.makes(key).await).await;
+    assert!(matches!(charge, Err(PhaseError::Unknown)), "{charge:?}");
+    executor.finish(next, charged()).await;
+    assert_eq!((store.state().await, provider.calls()), ("unknown", 0));
 }
 
 // No execution could make it again, or ask: it does not wait for a retry.

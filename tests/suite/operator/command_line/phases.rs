@@ -337,3 +337,22 @@ async fn names_of_phases_in_a_record_cannot_control_a_terminal() {
         assert!(!ran.stdout.contains('\u{1b}') && !ran.stdout.contains('\u{202e}'), "{ran:?}");
     }
 }
+
+#[tokio::test]
+async fn an_operator_gives_the_result_that_a_kept_phase_lacks() {
+    let table = table().await;
+    let mut record = table.between_workers(own("k-1"), HOUR, true).await;
+    record.phases.as_mut().expect("phases").kept[0].result = None;
+    table.replace(record).await;
+    let name = table.name("k-1");
+    let settle = |result| with(&["settle", &name, "--phase", "charge", "--result", result]);
+    let long = format!("\"{}\"", "x".repeat(MAX_PHASE_RESULTS));
+    table.cli.run(&settle(&long)).await.assert_refused(3, "too long");
+    let ran = table.cli.run(&settle(r#"{"id":"ch_1"}"#)).await;
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    table.cli.run(&settle(r#"{"id":"ch_1"}"#)).await.assert_refused(3, "already");
+    table.cli.run(&settle("{}")).await.assert_refused(3, "another result");
+    // The next retry goes on, without a call.
+    let ours = table.resume("k-1").await;
+    assert_eq!(ship(&ours).await.expect("it goes on"), json!("called"));
+}

@@ -6,7 +6,6 @@ use aws_sdk_dynamodb::Client;
 use lambda_idempotency::{
     internal::{Executor, Ownership, Request},
     key::RecordKey,
-    operation::OnLeaseExpiry,
     record::{Answer, AnswerKind, Note, Record, Reference, SettledBy, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
@@ -112,7 +111,7 @@ impl OperatorsTable {
 
     /// A worker of an operation that resumes.
     pub async fn resume(&self, key: &str) -> Ownership {
-        let resumes = operation().on_lease_expiry(OnLeaseExpiry::Resume(samples::RESUME_WITHIN));
+        let resumes = operation().resumes(["charge", "ship"], samples::RESUME_WITHIN);
         owned(Executor::new(self.store.clone(), resumes).reserve(&request(key)).await)
     }
 

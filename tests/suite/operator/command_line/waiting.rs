@@ -165,10 +165,10 @@ async fn accepted_work_is_shown_with_its_bound_and_its_request() {
     // A worker executed it once, and certainly did nothing.
     let mut returned = table.record("k-1").await;
     returned.attempts = 1;
-    returned.accepted.as_mut().expect("it is accepted").did_nothing = 1;
+    returned.accepted.as_mut().expect("it is accepted").tries = 1;
     table.replace(returned).await;
     let text = table.cli.run(&["show", &name]).await.stdout;
     assert!(text.contains("missing: no worker can execute it"), "{text}");
-    assert!(text.contains("1 of 2, of which 1 certainly did nothing"), "{text}");
+    assert!(text.contains("1 of 2; 0 perhaps did something"), "{text}");
     assert_eq!(table.cli.json(&["show", &name]).await["has_request"], json!(false));
 }

@@ -5,7 +5,6 @@ use crate::time::Timestamp;
 
 /// The state of an operation. Being expired is not a state: see [`Record::expired`](super::Record::expired).
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum State {
     /// Accepted; no worker has it.
     Pending {
@@ -119,7 +118,6 @@ impl State {
 /// 2. A worker that reports "perhaps executed" overturns an assumption, or another worker's report of another execution. It
 ///    never overturns the provider or an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum SettledBy {
     /// The worker, by its report.
     Worker,
@@ -155,7 +153,6 @@ names! { pub Evidence { Perhaps: "perhaps", Effect: "effect" } }
 
 /// Why the outcome is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum UnknownCause {
     /// The worker's lease had expired, and it had not reported.
     LeaseExpired,

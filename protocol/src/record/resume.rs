@@ -2,7 +2,9 @@
 //!
 //! What is known of its phases, and what a handler does next, is in `phase`.
 
-use super::{Phase, Phases, Record, Reference, Revision, State, Transition};
+use std::time::Duration;
+
+use super::{MAX_PHASES, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition};
 use crate::time::Timestamp;
 
 /// Why a record did not take the result of a phase.
@@ -16,18 +18,24 @@ pub enum NotTaken {
 
 impl Record {
     /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
-    pub(crate) fn is_resumed(&self) -> bool {
+    pub fn is_resumed(&self) -> bool {
         self.phases.as_ref().is_some_and(Phases::has_any)
     }
 
+    /// Whether an operation that declares other phases than `list` began what is open.
+    pub(super) fn has_others_than(&self, list: PhaseList) -> bool {
+        let declared = self.phases.as_ref().and_then(|phases| phases.declared);
+        declared.is_some_and(|declared| declared != list)
+    }
+
     /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
-    pub(crate) fn names(&self, reference: &Reference) -> bool {
+    pub fn names(&self, reference: &Reference) -> bool {
         let phases = self.phases.iter().flat_map(|phases| &phases.kept);
         phases.flat_map(|phase| &phase.references).any(|known| known == reference)
     }
 
     /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
-    pub(crate) fn is_run_by(&self, worker: &Self) -> bool {
+    pub fn is_run_by(&self, worker: &Self) -> bool {
         self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })
     }
 
@@ -42,6 +50,18 @@ impl Record {
         noted.any(|noted| !came_to(noted)) || kept(self) > kept(worker)
     }
 
+    /// Its phases, if it knows of one that the worker did not when it last saw it: its call that is unknown may be that one, so the next
+    /// retry decides, and not a question. Of a phase that is only noted, nobody says that it was that call.
+    pub(super) fn phases_learned_since(&self, worker: &Self) -> Option<Phases> {
+        let known = |record: &Self| record.phases.clone().unwrap_or(Phases::none(Duration::ZERO));
+        let (ours, theirs) = (known(self), known(worker));
+        if ours.kept.len() > theirs.kept.len() {
+            return self.phases.clone();
+        }
+        let is_new = |noted: &Phase| theirs.find(&noted.name).is_none();
+        self.phases_after_a_call().filter(|_| ours.noted.iter().any(is_new))
+    }
+
     /// Whether it lacks a phase that the handler of `worker` had kept.
     pub(super) fn has_forgotten_a_phase_of(&self, worker: &Self) -> bool {
         let is_known =
@@ -50,7 +70,7 @@ impl Record {
     }
 
     /// Whether a phase is noted with another result. What its handler got itself counts.
-    pub(crate) fn has_noted_otherwise(&self, phase: &Phase) -> bool {
+    pub fn has_noted_otherwise(&self, phase: &Phase) -> bool {
         let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
         noted.any(|noted| noted.name == phase.name && noted.differs(phase))
     }
@@ -89,7 +109,7 @@ impl Record {
     ///
     /// # Errors
     /// If the record does not take it.
-    pub(crate) fn keep(
+    pub fn keep(
         &self,
         worker: &Self,
         place: usize,
@@ -118,7 +138,7 @@ impl Record {
             None if place != phases.kept.len() => return Err(NotTaken::Differs),
             None => {}
         }
-        let mut next = Phases { begun: None, ..phases.clone() };
+        let mut next = Phases { begun: None, ..phases.recovered() };
         next.noted.retain(|noted| noted.name != phase.name);
         next.kept.push(next.fitted(phase.clone()));
         Ok(self.with_phases(next, revision, now))
@@ -128,51 +148,71 @@ impl Record {
     ///
     /// # Errors
     /// If the record does not take it.
-    pub(crate) fn note(
-        &self,
-        phase: &Phase,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Result<Transition, NotTaken> {
+    pub fn note(&self, phase: &Phase, revision: Revision, now: Timestamp) -> Result<Transition, NotTaken> {
         let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
-        match phases.find(&phase.name) {
-            Some(known) if known.differs(phase) => return Err(NotTaken::Differs),
-            // A report without a result may be completed.
-            Some(known) if known.result.is_some() || phase.result.is_none() => return Err(NotTaken::Known),
-            _ => {}
-        }
-        let is_open = !matches!(self.state, State::Completed { .. } | State::Pending { released_by: None });
-        if phases.kept.iter().any(|kept| kept.name == phase.name) {
-            let next = phases.with_result(phase).filter(|_| is_open).ok_or(NotTaken::Known)?;
-            return Ok(self.with_phases(next, revision, now));
-        }
-        if !is_open {
+        let kept = phases.kept.iter().find(|kept| kept.name == phase.name);
+        let known = || kept.into_iter().chain(phases.noted(&phase.name));
+        if known().any(|known| known.differs(phase)) {
             return Err(NotTaken::Differs);
         }
-        let mut next = phases.clone();
+        // A phase without its result may get it.
+        if known().any(|known| known.result.is_some() || phase.result.is_none()) {
+            return Err(NotTaken::Known);
+        }
+        let is_open = !matches!(self.state, State::Completed { .. } | State::Pending { released_by: None });
+        let is_full = phases.kept.len() + phases.noted.len() >= MAX_PHASES;
+        if kept.is_none() && (!is_open || is_full && known().next().is_none()) {
+            return Err(NotTaken::Differs);
+        }
+        let (mut next, noted) = (phases.recovered(), phases.fitted(phase.clone()));
+        if kept.is_some() && (!is_open || noted.result.is_none()) {
+            return Err(NotTaken::Known);
+        }
         next.noted.retain(|noted| noted.name != phase.name);
-        next.noted.push(next.fitted(phase.clone()));
-        Ok(self.with_phases(next, revision, now))
+        next.noted.push(noted);
+        Ok(match self.state {
+            // Its handler asks for it there. It says nothing of the call that follows, which may be what is unknown.
+            State::InProgress { .. } | State::Unknown { .. } if kept.is_some() => {
+                Transition::to(Self { revision, phases: Some(next), ..self.clone() })
+            }
+            _ => self.with_phases(next, revision, now),
+        })
     }
 
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it. Nothing else
     /// lets a retry resume what is held.
-    pub(crate) fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let phases = Phases { begun: None, ..self.phases.clone()? };
         Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
+    /// The same by an operator's word, so that any deployment resumes it: no call is open that another name would make once more, and what is
+    /// kept is compared by its name. What is noted is not: only the deployment that declares it uses it.
+    pub fn nothing_is_open(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let phases = self.phases.clone()?;
+        let declared = phases.declared.filter(|_| !phases.noted.is_empty());
+        Self { phases: Some(Phases { declared, ..phases }), ..self.clone() }.nothing_follows(revision, now)
+    }
+
     /// An operator lets a retry resume it, for as long again as its operation allows.
-    pub(crate) fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::BetweenWorkers { .. } = self.state else { return None };
         self.waits_again(self.phases.clone()?, revision, now)
     }
 
-    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it.
-    pub(crate) fn not_resumed(&self, revision: Revision) -> Option<Transition> {
+    /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it. Retries that fail do not take
+    /// that back: it would be escalated once more for each.
+    pub fn not_resumed(&self, revision: Revision) -> Option<Transition> {
         let State::BetweenWorkers { since, .. } = self.state else { return None };
         let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
-        Some(Transition::to(Self { revision, state, ..self.clone() }))
+        let phases = self.phases.clone().map(|phases| Phases { granted: Some(Timestamp::MAX), ..phases });
+        Some(Transition::to(Self { revision, phases, state, ..self.clone() }))
+    }
+
+    /// Whether a retry took it from operators, who have it again if that retry fails.
+    pub fn is_left_to_operators(&self) -> bool {
+        let escalated = self.phases.as_ref().is_some_and(|phases| phases.granted == Some(Timestamp::MAX));
+        escalated && matches!(self.state, State::InProgress { .. })
     }
 
     /// A worker keeps the record. Over an effect that was reported, operators do, because more may have been done than this phase.
@@ -192,14 +232,12 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::record::{
-        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Overtaken, ReservationRequest, Safe,
-        SettleError, SettledBy, Verdict, WorkerReport,
+        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Next, Overtaken, PhaseResult,
+        ReservationRequest, Safe, SettleError, SettledBy, UnknownCause, Verdict, WorkerReport,
         report::tests::{name, table},
-        tests::{answer, reservation},
+        tests::{answer, reservation, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -211,12 +249,16 @@ mod tests {
     }
 
     fn reserved() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         Record::reserve(&resumes, fresh(), NOW)
     }
 
     fn phase(name: &str, result: &str) -> Phase {
-        Phase::new(name.to_owned(), Some(result.to_owned()), NOW)
+        // For a test, the same for the members in each order.
+        let mut canonical: Vec<_> = result.chars().collect();
+        canonical.sort_unstable();
+        let canonical: String = canonical.into_iter().collect();
+        Phase::new(name.to_owned(), Some(PhaseResult::new(result.to_owned(), &canonical)), NOW)
     }
 
     fn charged() -> Record {
@@ -257,7 +299,7 @@ mod tests {
             KeptAnswer { head: crate::record::Head::Http { status: 409, headers: [].into() }, ..answer() };
         let reports = [
             ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
-            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun]),
+            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun, Ended::NotStarted]),
             ("it ended in a call", vec![Ended::Interrupted(None)]),
             ("a call whose outcome is unknown", vec![Ended::PerhapsExecuted(None)]),
         ];
@@ -285,7 +327,7 @@ mod tests {
                         ended,
                         current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
                     ) {
-                        (Ended::Completed(_), true) => own(charged()),
+                        (Ended::Completed(_) | Ended::PerhapsExecuted(_), true) => own(charged()),
                         _ => current.clone(),
                     };
                     let worker = &if current.is_resumed() { worker.clone() } else { own(reserved()) };
@@ -391,20 +433,36 @@ mod tests {
             assert_eq!(worker.note(nothing, fresh(), NOW), Err(NotTaken::Known));
         }
         let begun = Record { phases: worker.phases_after_a_call(), ..worker.clone() };
-        for next in [
-            begun.keep(&begun, 0, &phase("charge", "7"), fresh(), NOW),
-            begun.note(&phase("charge", "7"), fresh(), NOW),
-        ] {
-            let next = Record::from(next.unwrap());
+        let noted = Record::from(begun.note(&phase("charge", "7"), fresh(), NOW).unwrap());
+        for asked in [&begun, &noted] {
+            let next = Record::from(asked.keep(&begun, 0, &phase("charge", "7"), fresh(), NOW).unwrap());
             let phases = next.phases.as_ref().unwrap();
             assert_eq!(
-                (&phases.kept[0].result, phases.begun),
-                (&Some("7".to_owned()), begun.phases.as_ref().unwrap().begun)
+                (&phases.kept[0].result, phases.begun, phases.noted.len()),
+                (&Some(PhaseResult::new("7".to_owned(), "7")), begun.phases.as_ref().unwrap().begun, 0)
             );
             assert_eq!(next.state, begun.state);
             assert_eq!(next.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));
             assert_eq!(next.note(&phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
         }
+        // What others report is used if the handler can read it, and asked about if not. Either is its word.
+        let phases = noted.phases.as_ref().unwrap();
+        assert_eq!(phases.next(0, "charge", Duration::ZERO, NOW), Next::Noted("7"));
+        assert_eq!(phases.next_unread(0, true, WITHIN, NOW), Next::Ask { made: true });
+        assert!(noted.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW).is_ok());
+        assert_eq!(noted.note(&phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
+        assert_eq!(noted.note(&phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));
+        // The call that follows is still unknown, and a record that waits does so for as long again.
+        let unknown = worker.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
+        let noted = unknown.note(&phase("charge", "7"), fresh(), NOW).unwrap();
+        assert_eq!(noted.state, unknown.state);
+        let waits = worker.between_workers(worker.phases.clone(), fresh(), NOW);
+        let report = Phase { at: LATER, ..phase("charge", "7") };
+        let State::BetweenWorkers { reconcile_at, .. } = waits.note(&report, fresh(), LATER).unwrap().state
+        else {
+            panic!("not between workers");
+        };
+        assert_eq!(reconcile_at, LATER.plus(WITHIN));
         // Another execution has it, and asks too.
         let other = Record { attempt: AttemptId::mint(), ..worker.clone() };
         assert_eq!(other.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
@@ -471,7 +529,7 @@ mod tests {
         let again: Record = escalated.resume(fresh(), LATER).unwrap().into();
         assert_eq!(at(&again), LATER.plus(WITHIN));
         // A retry that fails does not take that back.
-        let resumes = ReservationRequest { resume_within: Some(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         let retry = again.again(&resumes, fresh(), LATER);
         let failed = ended(&retry, &Ended::NotExecuted(None));
         assert_eq!(at(&failed), LATER.plus(WITHIN));
@@ -567,7 +625,7 @@ mod tests {
         let late = reservation("k").lease_until;
         let dead = charged().expire(fresh(), late).unwrap();
         assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
-        let resumes = ReservationRequest { resume_within: Some(WITHIN * 2), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(WITHIN * 2), ..reservation("k") };
         for before in [dead.into(), charged()] {
             let again = Record::again(&before, &resumes, fresh(), LATER);
             let phases = again.phases.as_ref().unwrap();

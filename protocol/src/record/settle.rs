@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 
 /// What the worker, the provider or an operator knows of the effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// The effect happened, and this is its answer.
     Executed(KeptAnswer),
     /// The effect certainly did not happen, and will not.
@@ -49,7 +49,7 @@ impl Record {
     ///
     /// If all effects of the worker are in its completing transaction: → failed, retryable. That transaction needs the revision
     /// that this write replaces. So it has not committed, and never will.
-    pub(crate) fn expire(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn expire(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
                 if self.phases.is_some() {
@@ -69,7 +69,7 @@ impl Record {
     }
 
     /// Ends a dead worker's lease, or accepted work that no worker has claimed in time. Otherwise `None`.
-    pub(crate) fn expire_or_abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn expire_or_abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         self.abandon(revision, now).or_else(|| self.expire(revision, now))
     }
 
@@ -77,7 +77,7 @@ impl Record {
     ///
     /// The same from in progress, once the lease has expired. Proof of an effect also overturns a release that is not certain:
     /// failed, retryable → completed.
-    pub(crate) fn settle(
+    pub fn settle(
         &self,
         verdict: Verdict,
         by: SettledBy,
@@ -124,7 +124,7 @@ impl Record {
     /// questions so far, or since `anew` if it is asked anew then. The end of time escalates the record: no question follows, and an
     /// operator has to settle it. If all effects of the dead worker are in its transaction, the record is released instead. `None`
     /// in any other state.
-    pub(crate) fn postpone(
+    pub fn postpone(
         &self,
         revision: Revision,
         asked: u32,
@@ -143,7 +143,7 @@ impl Record {
     ///
     /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
     /// `None` if it is completed, pending, claimed already, or certainly not executed.
-    pub(crate) fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
+    pub fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
         if self.reported == Some(Evidence::Effect) {
             return None;
         }
@@ -171,7 +171,7 @@ impl Record {
 
     /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
     /// again. `None` if the record is not completed.
-    pub(crate) fn forget_answer(&self, revision: Revision) -> Option<Transition> {
+    pub fn forget_answer(&self, revision: Revision) -> Option<Transition> {
         let mut forgotten = Self { revision, ..self.clone() };
         let State::Completed { answer, .. } = &mut forgotten.state else { return None };
         answer.body = KeptBody::Omitted { length: answer.body.length() };
@@ -180,25 +180,14 @@ impl Record {
     }
 
     /// Completes an execution that has only just begun, before any write of it: all its effects commit with this one.
-    pub(crate) fn completed_at_once(
-        &self,
-        answer: KeptAnswer,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Transition {
+    pub fn completed_at_once(&self, answer: KeptAnswer, revision: Revision, now: Timestamp) -> Transition {
         let completed = self.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now);
         // Nothing of it is left for a worker.
         Transition::to(Self { transactional: true, accepted: None, ..completed })
     }
 
     /// The only transition into the two settled states, and back to pending, for the worker, for reconciliation and for an operator.
-    pub(crate) fn settled(
-        &self,
-        verdict: Verdict,
-        by: SettledBy,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Self {
+    pub fn settled(&self, verdict: Verdict, by: SettledBy, revision: Revision, now: Timestamp) -> Self {
         // A record that counts as absent is deleted at once.
         let kept_for = if by == SettledBy::NotBegun { Duration::ZERO } else { self.retention };
         // In whole seconds, as the store's time to live is: so the record reads back as it was written.

@@ -14,6 +14,8 @@ pub enum Ended {
     NotExecuted(Option<Note>),
     /// The request was refused before anything was done.
     NotBegun,
+    /// Its handler did not start, because the reservation was answered too late, or not at all.
+    NotStarted,
     /// It ended within a phase's call, which was perhaps made. A note for the record, if the reason is known.
     Interrupted(Option<Note>),
     /// Something may have been done. A note for the record, if the reason is known.
@@ -93,23 +95,23 @@ pub const FORGOTTEN: &str = "its record has forgotten a phase of it: no part of 
 
 impl Ended {
     /// Whether nothing was done.
-    pub(crate) const fn did_nothing(&self) -> bool {
-        matches!(self, Self::NotExecuted(_) | Self::NotBegun)
+    pub const fn did_nothing(&self) -> bool {
+        matches!(self, Self::NotExecuted(_) | Self::NotBegun | Self::NotStarted)
     }
 
     /// Whether its worker knows what it did.
-    pub(crate) const fn is_certain(&self) -> bool {
+    pub const fn is_certain(&self) -> bool {
         !matches!(self, Self::PerhapsExecuted(..) | Self::Interrupted(_) | Self::Uncommitted)
     }
 
     /// Whether its worker knows of an effect.
-    pub(crate) fn reports_an_effect(&self) -> bool {
+    pub fn reports_an_effect(&self) -> bool {
         matches!(self, Self::Completed(answer) if answer.head.is_effect())
             || matches!(self, Self::Uncommitted)
     }
 
     /// Whether its caller is refused.
-    pub(crate) fn is_refusal(&self) -> bool {
+    pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Completed(answer) if !answer.head.is_effect())
     }
 
@@ -123,7 +125,7 @@ impl Ended {
 
     /// The record that this turns `seen` into; `worker` is the record as its worker last saw it. `None` if that worker may not change it: who knows more, wins. docs/states.md has
     /// the same table.
-    pub(crate) fn of(
+    pub fn of(
         &self,
         seen: &Record,
         worker: &Record,
@@ -146,6 +148,8 @@ impl Ended {
             (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.
             (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            // Once, so that it gives one attempt back. Any other cause says what came after it.
+            (State::Unknown { cause, .. }, Self::NotStarted) => own && *cause == UnknownCause::LeaseExpired,
             // It counts once, also if its report comes again: accepted work that it left to operators stays theirs.
             (
                 State::Unknown { cause: UnknownCause::PerhapsExecuted, .. },
@@ -168,7 +172,7 @@ impl Ended {
             },
             (
                 State::Pending { .. } | State::FailedRetryable { .. },
-                Self::NotExecuted(_) | Self::NotBegun | Self::Interrupted(_),
+                Self::NotExecuted(_) | Self::NotBegun | Self::NotStarted | Self::Interrupted(_),
             ) => false,
         };
         if !takes {
@@ -185,6 +189,7 @@ impl Ended {
                 }
             }
             Self::NotBegun => seen.not_begun(revision, now),
+            Self::NotStarted => seen.not_started(revision, now),
             Self::Interrupted(because) => seen.interrupted(revision, now).failed(because.clone()),
             Self::PerhapsExecuted(because) => {
                 seen.marked_unknown(worker, revision, now).failed(because.clone())
@@ -241,7 +246,7 @@ impl WorkerReport<'_> {
     }
 
     /// Whether it would be a loss to drop this report: it tells of an effect, or its record knows of phases or of a call.
-    pub(crate) fn matters(&self) -> bool {
+    pub fn matters(&self) -> bool {
         self.tells_of_an_effect() || self.base.is_resumed()
     }
 
@@ -355,7 +360,7 @@ impl WorkerReport<'_> {
 
 impl Record {
     /// Whether both records may be of one request. Fingerprints by different rules cannot be compared.
-    pub(crate) fn is_same_request(&self, other: &Self) -> bool {
+    pub fn is_same_request(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint || self.fingerprint.rule() != other.fingerprint.rule()
     }
 }
@@ -363,7 +368,7 @@ impl Record {
 /// For tests: what a worker's report makes of the record.
 #[cfg(test)]
 impl Record {
-    pub(crate) fn complete(
+    pub(super) fn complete(
         &self,
         worker: &Self,
         revision: Revision,
@@ -373,7 +378,7 @@ impl Record {
         Ended::Completed(answer).of(self, worker, revision, now)
     }
 
-    pub(crate) fn release(
+    pub(super) fn release(
         &self,
         attempt: AttemptId,
         revision: Revision,
@@ -382,7 +387,7 @@ impl Record {
         Ended::NotExecuted(None).of(self, &Self { attempt, ..self.clone() }, revision, now)
     }
 
-    pub(crate) fn mark_unknown(
+    pub(super) fn mark_unknown(
         &self,
         worker: &Self,
         revision: Revision,
@@ -399,7 +404,7 @@ pub(super) mod tests {
         Head, ReservationRequest, Verdict,
         tests::{RETAIN, answer, reservation, reservation_for},
     };
-    use crate::time_budget::CLOCK_SKEW;
+    use crate::time::CLOCK_SKEW;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
@@ -585,7 +590,7 @@ pub(super) mod tests {
 
     /// The rows of a table of docs/states.md, without its header.
     pub(in crate::record) fn table(first_column: &str) -> Vec<Vec<String>> {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/states.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/states.md");
         let text = std::fs::read_to_string(path).expect("the documentation");
         let lines = text.lines().skip_while(|line| !line.starts_with(&format!("| {first_column} |")));
         let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();

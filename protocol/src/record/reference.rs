@@ -8,6 +8,7 @@ const MAX_BYTES: usize = 255;
 /// A provider's own id for what a phase did: a charge, for example. Reports that know only this id find the record by it.
 ///
 /// ```
+/// # extern crate idempotency_protocol as lambda_idempotency;
 /// use lambda_idempotency::record::Reference;
 ///
 /// assert!(Reference::new("stripe", "ch_3MmlLrLkdIwHu7ix0snN0B15").is_some());

@@ -7,17 +7,20 @@ use super::{
     Accepted, AttemptId, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Revision, SettledBy,
     State, Transition, UnknownCause, Verdict,
 };
-use crate::{time::Timestamp, time_budget::CLOCK_SKEW};
+use crate::time::{CLOCK_SKEW, Timestamp};
 
 /// The note for an execution that certainly did nothing.
-pub(crate) const NOT_EXECUTED: &str = "not_executed";
+pub const NOT_EXECUTED: &str = "not_executed";
+
+/// The note for an execution that was taken back.
+const NOT_STARTED: &str = "not_started";
 
 /// The note for a handler that reported a failure, answered 5xx, or gave an inconclusive answer.
-pub(crate) const HANDLER_FAILED: &str = "handler_failed";
+pub const HANDLER_FAILED: &str = "handler_failed";
 
 impl Record {
     /// The record of a first execution: absent → in progress.
-    pub(crate) fn reserve(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
+    pub fn reserve(reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             key: reservation.key.clone(),
             revision,
@@ -32,7 +35,7 @@ impl Record {
             transactional: reservation.transactional,
             with_writes: false,
             messages: 0,
-            phases: reservation.resume_within.map(Phases::none),
+            phases: reservation.resumes.map(Phases::of),
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
@@ -42,7 +45,7 @@ impl Record {
     }
 
     /// The record of work that is executed later: absent → pending.
-    pub(crate) fn accept(
+    pub fn accept(
         reservation: &ReservationRequest,
         claim_by: Timestamp,
         max_attempts: u32,
@@ -55,7 +58,7 @@ impl Record {
     }
 
     /// One more execution of the same operation. [`decide`](super::decide) has the records that allow it.
-    pub(crate) fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
+    pub fn again(&self, reservation: &ReservationRequest, revision: Revision, now: Timestamp) -> Self {
         Self {
             revision,
             attempt: reservation.attempt,
@@ -66,8 +69,8 @@ impl Record {
             transactional: reservation.transactional,
             phases: self.phases_for(reservation),
             accepted: self.accepted.map(|accepted| match self.is_undone_by_the_next_write() {
-                true => accepted.without(SettledBy::Certainty, self.attempts),
-                false => accepted,
+                true => accepted.without(SettledBy::Certainty).claimed(),
+                false => accepted.claimed(),
             }),
             origin: reservation.origin.clone().or_else(|| self.origin.clone()),
             settled_note: None,
@@ -79,19 +82,20 @@ impl Record {
     /// What the next execution knows of the phases. One that takes over from a dead worker does not know whether that worker
     /// made the call that follows.
     fn phases_for(&self, reservation: &ReservationRequest) -> Option<Phases> {
-        let resume_within = reservation.resume_within?;
+        let resumes = reservation.resumes?;
         let known = match self.state {
             State::InProgress { .. } => self.phases_after_a_call(),
             _ => self.phases.clone(),
         };
-        Some(Phases { resume_within, ..known.unwrap_or(Phases::none(resume_within)) })
+        let (resume_within, declared) = (resumes.within, Some(resumes.list));
+        Some(Phases { resume_within, declared, ..known.unwrap_or(Phases::of(resumes)) })
     }
 
     /// Extends the lease while the handler runs: a heartbeat.
     ///
     /// Also unknown → in progress, if a clock that was ahead counted this execution as dead, and the record has not been
     /// settled since.
-    pub(crate) fn extend(
+    pub fn extend(
         &self,
         attempt: AttemptId,
         revision: Revision,
@@ -169,13 +173,36 @@ impl Record {
             return Transition::to(self.between_workers(self.phases.clone(), revision, now))
                 .failed(Some(Note::new(NOT_EXECUTED)));
         }
-        let certain = self.is_undone_by_the_next_write();
-        let by = if certain { SettledBy::Certainty } else { SettledBy::Worker };
+        let by = self.by_its_worker();
         let released = Transition::to(self.settled(Verdict::NotExecuted, by, revision, now));
         match released.state {
             State::Unknown { .. } => released,
             _ => released.failed(Some(Note::new(NOT_EXECUTED))),
         }
+    }
+
+    /// Who finds that this execution did nothing, if its worker says so.
+    const fn by_its_worker(&self) -> SettledBy {
+        if self.is_undone_by_the_next_write() { SettledBy::Certainty } else { SettledBy::Worker }
+    }
+
+    /// Its handler did not start: it counts as no execution, and the record is as before it. If it was the first one, the key is free for
+    /// any request, or what was accepted waits as ever.
+    pub(super) fn not_started(&self, revision: Revision, now: Timestamp) -> Transition {
+        // What is known besides is of another execution, which is not counted here.
+        let is_known = !self.may_end_without_effect() || self.is_resumed();
+        let attempts = self.attempts.saturating_sub(1).max(u32::from(is_known));
+        let before = Self { attempts, accepted: self.accepted.map(Accepted::taken_back), ..self.clone() };
+        if is_known {
+            return before.released(revision, now);
+        }
+        let by = if attempts == 0 { SettledBy::NotBegun } else { self.by_its_worker() };
+        let next = match self.accepted {
+            // Nothing ends here: an execution was due.
+            Some(_) => before.waiting((attempts > 0).then_some(by), revision),
+            None => before.settled(Verdict::NotExecuted, by, revision, now),
+        };
+        Transition::to(next).failed(Some(Note::new(NOT_STARTED)))
     }
 
     /// Refused before anything was done: a [release](Self::released) that counts as absent at once, so that the key is free for
@@ -208,7 +235,7 @@ impl Record {
     /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
     /// possibly ran the same operation. `None` if there is nothing to mark. This record may belong to a later generation of the
     /// key, if the worker's record was deleted.
-    pub(crate) fn contest(
+    pub fn contest(
         &self,
         worker: &Self,
         evidence: Evidence,
@@ -236,7 +263,13 @@ impl Record {
     /// `since` starts again, because its last request may still be on its way.
     ///
     /// If the record is another execution's, this one replaces it, so that a later report of the other worker does not settle it.
+    ///
+    /// If a phase is known since, perhaps of that very call: → between workers.
     pub(super) fn marked_unknown(&self, worker: &Self, revision: Revision, now: Timestamp) -> Transition {
+        let is_own = self.attempt == worker.attempt && self.may_end_without_effect();
+        if let Some(phases) = self.phases_learned_since(worker).filter(|_| is_own) {
+            return Transition::to(self.between_workers(Some(phases), revision, now));
+        }
         let cause = UnknownCause::PerhapsExecuted;
         let unknown = self.unknown(revision, cause, now);
         match self.state {
@@ -266,7 +299,7 @@ impl Record {
 
     /// Whether all effects of its executions are in its transaction, or in its phases. So a report of one that has lost the record
     /// tells nothing that the record must know.
-    pub(crate) const fn contains_its_effects(&self) -> bool {
+    pub const fn contains_its_effects(&self) -> bool {
         self.transactional || self.phases.is_some()
     }
 
@@ -293,7 +326,7 @@ impl Record {
     /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while
     /// the worker's retention lasts, even if the worker's clock was [`CLOCK_SKEW`] ahead: an operator deleted the record, or restored
     /// the table.
-    pub(crate) fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
+    pub fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
         record.created_at == self.created_at || now.plus(CLOCK_SKEW) < self.began_at.plus(self.retention)
     }
 
@@ -307,8 +340,8 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Ended;
-    use crate::record::tests::{RETAIN, accepted, answer, reservation};
+    use crate::record::tests::{RETAIN, accepted, answer, reservation, resuming};
+    use crate::record::{Ended, Phase};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(2_000);
@@ -363,7 +396,8 @@ mod tests {
             request: (*revision.as_bytes()).into(),
             claim_by: LATER,
             max_attempts: 3,
-            did_nothing: 0,
+            tries: 0,
+            perhaps: 0,
         };
         let state = State::Pending { released_by: None };
         let pending = Record { attempts: 0, accepted: Some(work), state, ..expected };
@@ -706,6 +740,62 @@ mod tests {
         assert_eq!(contested.not_begun(fresh(), now).state.name(), "unknown");
         let another = &Record { attempt: AttemptId::mint(), ..again.clone() };
         assert_eq!(Ended::NotBegun.of(&again, another, fresh(), now), None);
+    }
+
+    // T17
+    #[test]
+    fn a_take_back_leaves_the_record_as_before_its_reservation() {
+        let started =
+            |record: &Record| Ended::NotStarted.of(record, record, fresh(), LATER).map(Record::from);
+        // Also if others have counted its worker as dead.
+        for first in [reserved(), reserved().unknown(fresh(), UnknownCause::LeaseExpired, NOW)] {
+            let absent = started(&first).unwrap();
+            assert!(absent.is_not_begun() && absent.expired(NOW), "{absent:?}");
+            assert_eq!((absent.attempts, started(&absent)), (0, None));
+        }
+        let second = again(&released(SettledBy::Assumption));
+        let released = started(&second).unwrap();
+        assert_eq!((released.state.settled_by(), released.attempts), (Some(SettledBy::Worker), 1));
+        assert_eq!((again(&released).attempts, started(&released)), (2, None));
+        assert_eq!(started(&second.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW)), None);
+        let certain = started(&Record { transactional: true, ..second.clone() }).unwrap();
+        assert_eq!(certain.state.settled_by(), Some(SettledBy::Certainty));
+        // Nor another's.
+        assert_eq!(Ended::NotStarted.of(&second, &reserved(), fresh(), LATER), None);
+    }
+
+    // T17, T68
+    #[test]
+    fn a_claim_taken_back_changes_nothing_of_accepted_work() {
+        let pending = accepted("k", NOW);
+        let claimed = again(&pending);
+        assert_eq!(claimed.accepted.map(|work| (work.tries, work.perhaps)), Some((1, 1)));
+        let before = Record::from(Ended::NotStarted.of(&claimed, &claimed, fresh(), LATER).unwrap());
+        assert_eq!(
+            (before.attempts, before.accepted, before.state),
+            (0, pending.accepted, State::Pending { released_by: None })
+        );
+        // It was the last one that may begin, and an earlier one perhaps did something.
+        let last = pending.accepted.map(|work| Accepted { max_attempts: 1, perhaps: 1, ..work });
+        let last = again(&Record { attempts: 1, accepted: last, ..pending });
+        let waits = Record::from(Ended::NotStarted.of(&last, &last, fresh(), LATER).unwrap());
+        let released_by = Some(SettledBy::Worker);
+        assert_eq!((waits.attempts, &waits.state), (1, &State::Pending { released_by }));
+        assert_eq!(waits.accepted.map(|work| (work.tries, work.perhaps)), Some((0, 1)));
+    }
+
+    // T53: what is reported, or noted of a phase, is of an execution that this record has not counted.
+    #[test]
+    fn a_take_back_over_what_is_known_besides_frees_no_key() {
+        let reported = reserved().claim(fresh(), NOW, NOW).unwrap();
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let phase = Phase::new("charge".to_owned(), None, NOW);
+        let noted = Record::reserve(&resumes, fresh(), NOW).note(&phase, fresh(), NOW).unwrap();
+        for (known, state) in [(reported, "unknown"), (noted, "between_workers")] {
+            let back = Record::from(Ended::NotStarted.of(&known, &known, fresh(), LATER).unwrap());
+            assert_eq!((back.state.name(), back.attempts), (state, 1));
+            assert_eq!(Ended::NotStarted.of(&back, &back, fresh(), LATER), None, "once is enough");
+        }
     }
 
     #[test]

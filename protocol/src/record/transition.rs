@@ -15,12 +15,12 @@ impl Transition {
     }
 
     /// The record to write.
-    pub(crate) fn into_record(self) -> Box<Record> {
+    pub fn into_record(self) -> Box<Record> {
         self.0
     }
 
     /// Adds a note on why its execution failed, if it failed.
-    pub(crate) fn failed(mut self, because: Option<Note>) -> Self {
+    pub fn failed(mut self, because: Option<Note>) -> Self {
         if because.is_some()
             && matches!(
                 self.state,
@@ -36,7 +36,7 @@ impl Transition {
     }
 
     /// Adds a note on who settled it and why, if it is settled.
-    pub(crate) fn settled_because(mut self, note: Note) -> Self {
+    pub fn settled_because(mut self, note: Note) -> Self {
         if self.state.settled_by().is_some() {
             self.0.settled_note = Some(note);
         }
@@ -52,7 +52,7 @@ impl Transition {
 
 impl Transition {
     /// The number of one more message that commits with it.
-    pub(crate) fn next_message(&mut self) -> u32 {
+    pub fn next_message(&mut self) -> u32 {
         let number = self.0.messages;
         self.0.messages = number.saturating_add(1);
         number

@@ -1,15 +1,15 @@
 //! The transitions of accepted work, besides those of an execution: it waits again, it ends, it is accepted again.
 
 use super::{
-    Accepted, BodyId, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition, UnknownCause,
-    Verdict,
+    Accepted, BodyId, Head, KeptAnswer, Note, Phases, Record, Revision, SettledBy, State, Transition,
+    UnknownCause, Verdict,
 };
-use crate::{fingerprint::Fingerprint, time::Timestamp};
+use crate::time::Timestamp;
 
 impl Record {
     /// Whether it was accepted, and no more executions may begin from its beginning.
-    pub(super) fn attempts_are_over(&self) -> bool {
-        self.accepted.is_some_and(|accepted| self.attempts >= accepted.max_attempts)
+    pub fn attempts_are_over(&self) -> bool {
+        self.accepted.is_some_and(|accepted| accepted.tries >= accepted.max_attempts)
     }
 
     /// The record of accepted work after an execution that did nothing, as far as `by` knows.
@@ -20,18 +20,23 @@ impl Record {
         revision: Revision,
         now: Timestamp,
     ) -> Self {
-        let accepted = Some(accepted.without(by, self.attempts));
-        let returned = Self { revision, accepted, ..self.clone() };
+        let accepted = Some(accepted.without(by));
+        let returned = Self { accepted, ..self.clone() };
         if returned.attempts_are_over() {
             return returned.ended_undone(by, revision, now);
         }
-        let state = State::Pending { released_by: Some(by) };
+        returned.waiting(Some(by), revision)
+    }
+
+    /// It waits for a worker; `released_by` found that its last execution did nothing, if there was one.
+    pub(super) fn waiting(&self, released_by: Option<SettledBy>, revision: Revision) -> Self {
+        let state = State::Pending { released_by };
         let phases = self.phases.as_ref().map(Phases::digested);
-        Self { reported: None, settled_note: None, phases, state, ..returned }
+        Self { revision, reported: None, settled_note: None, phases, state, ..self.clone() }
     }
 
     /// Ends accepted work that no worker has claimed in time. Otherwise `None`.
-    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::Pending { .. } = self.state else { return None };
         let is_over = self.accepted.is_none_or(|accepted| accepted.claim_by <= now);
         is_over.then(|| Transition::to(self.ended_undone(SettledBy::Assumption, revision, now)))
@@ -39,7 +44,7 @@ impl Record {
 
     /// Ends work that is executed no more: with 408 if certainly nothing was done, else with operators.
     fn ended_undone(&self, by: SettledBy, revision: Revision, now: Timestamp) -> Self {
-        if self.accepted.is_none_or(|accepted| accepted.did_nothing >= self.attempts) {
+        if self.accepted.is_none_or(|accepted| accepted.perhaps == 0) {
             let verdict = Verdict::Executed(KeptAnswer::abandoned());
             return self.settled(verdict, by, revision, now);
         }
@@ -56,28 +61,26 @@ impl Record {
     }
 
     /// The released record of a request that is accepted now: its operation was not asynchronous before. `None` if it is not released.
+    ///
+    /// It keeps its fingerprint, even if that is by a former rule, and so the downstream keys of its earlier executions.
     pub(super) fn accept_again(
         &self,
-        fingerprint: &Fingerprint,
         claim_by: Timestamp,
         max_attempts: u32,
         revision: Revision,
     ) -> Option<Transition> {
         let State::FailedRetryable { by, .. } = self.state else { return None };
-        let max_attempts = self.attempts.saturating_add(max_attempts);
         // Of earlier executions, only the last word is known.
-        let accepted = Some(Accepted::by(revision, claim_by, max_attempts).without(by, self.attempts));
+        let perhaps = self.attempts;
+        let accepted =
+            Some(Accepted { perhaps, ..Accepted::by(revision, claim_by, max_attempts) }.without(by));
         let state = State::Pending { released_by: Some(by) };
-        // That of its request, which is kept now: the record's may be by a former rule.
-        let fingerprint = *fingerprint;
-        Some(Transition::to(Self {
-            revision,
-            fingerprint,
-            accepted,
-            settled_note: None,
-            state,
-            ..self.clone()
-        }))
+        Some(Transition::to(Self { revision, accepted, settled_note: None, state, ..self.clone() }))
+    }
+
+    /// Whether it ended with 408, because certainly nothing was done.
+    pub fn is_abandoned(&self) -> bool {
+        matches!(&self.state, State::Completed { answer, .. } if answer.head == Head::Abandoned)
     }
 
     /// Whether it was accepted, and no worker has claimed it yet.
@@ -92,7 +95,7 @@ impl Record {
     }
 
     /// Whether it waits for a worker, and no client's retry would bring one. What is escalated waits for an operator.
-    pub(crate) fn waits_for_a_worker(&self) -> bool {
+    pub fn waits_for_a_worker(&self) -> bool {
         let waits = match self.state {
             State::Pending { .. } => true,
             State::BetweenWorkers { reconcile_at, .. } => reconcile_at != Timestamp::MAX,

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use super::{AnswerKind, AttemptId, Evidence, Note, Record, Revision, State, Transition, UnknownCause, Work};
-use crate::{fingerprint::Fingerprints, key::RecordKey, operation::Operation, time::Timestamp};
+use super::{
+    AnswerKind, AttemptId, Evidence, Note, Record, Resumes, Revision, State, Transition, UnknownCause, Work,
+};
+use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
 /// A caller's request to execute an operation.
 #[derive(Clone, Debug)]
@@ -22,10 +24,12 @@ pub struct ReservationRequest {
     pub retention: Duration,
     /// Whether an execution may begin. A key that is too old only gets the current record's answer.
     pub may_begin: bool,
+    /// Whether an execution may begin again, from its beginning, if its worker is dead.
+    pub may_run_again: bool,
     /// Whether all effects of the execution are in the transaction that completes it.
     pub transactional: bool,
-    /// How long after its last recovery point the record waits for a retry, if the operation resumes.
-    pub resume_within: Option<Duration>,
+    /// How the operation resumes, if it does.
+    pub resumes: Option<Resumes>,
     /// When it is executed.
     pub work: Work,
     /// The method and route of the request.
@@ -55,6 +59,8 @@ pub enum Found {
     TooLate,
     /// What the worker would claim is settled, and deleted since.
     Gone,
+    /// It is open, and a deployment with other phases began it: only one with the same resumes it.
+    OtherPhases,
 }
 
 /// Decides what `reservation` may do about the record that its key has, if there is one. If an execution may begin: the record of
@@ -62,11 +68,12 @@ pub enum Found {
 ///
 /// In this order, because each step protects the next:
 /// 1. A settled record that has expired counts as absent: the reservation request starts anew.
-/// 2. Another request under the same key is refused, in every state.
+/// 2. Another request under the same key is refused, in every state. A worker's claim is compared by the id of its request instead.
 /// 3. A completed operation is replayed; a released one is taken over.
 /// 4. A live lease is respected. An expired one is handled as the operation is configured, unless an effect has been reported. If
 ///    all effects are in the worker's transaction, the record is taken over, and that transaction can no longer commit.
-/// 5. A record with phases is resumed, unless this deployment's operation does not resume, or its worker died over a reported effect.
+/// 5. A record with phases is resumed, unless this deployment's operation does not resume, or declares other phases, or its worker died
+///    over a reported effect.
 /// 6. What was accepted is taken over by its worker alone: a client waits for it, whatever has become of the worker.
 /// 7. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
 ///    only resumed (T43).
@@ -75,7 +82,6 @@ pub fn decide(
     reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
-    operation: &Operation,
 ) -> Result<Transition, Found> {
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
         return match reservation.work {
@@ -87,16 +93,18 @@ pub fn decide(
             }
         };
     };
-    // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
-    if let Work::Claimed(request) = reservation.work
-        && existing.accepted.map(|accepted| accepted.request) != Some(request)
-    {
-        return Err(Found::Gone);
-    }
-    match reservation.fingerprints.matches(&existing.fingerprint) {
-        Some(true) => {}
-        Some(false) => return Err(Found::Mismatch),
-        None => return Err(Found::Incomparable),
+    match reservation.work {
+        // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
+        Work::Claimed(request) if existing.accepted.map(|accepted| accepted.request) != Some(request) => {
+            return Err(Found::Gone);
+        }
+        // The id says more than a fingerprint, which may be by a former rule.
+        Work::Claimed(_) => {}
+        Work::Now | Work::Later { .. } => match reservation.fingerprints.matches(&existing.fingerprint) {
+            Some(true) => {}
+            Some(false) => return Err(Found::Mismatch),
+            None => return Err(Found::Incomparable),
+        },
     }
     // A custom rule may leave out what tells a function from a request. Neither could read the other's answer.
     if existing.answer_kind != reservation.answer_kind {
@@ -114,8 +122,7 @@ pub fn decide(
     if let Work::Later { claim_by, max_attempts } = reservation.work {
         let undone = existing.expire(revision, now).filter(|_| existing.is_undone_by_the_next_write());
         let released = undone.as_deref().unwrap_or(existing);
-        let accepted =
-            released.accept_again(&reservation.fingerprints.current(), claim_by, max_attempts, revision);
+        let accepted = released.accept_again(claim_by, max_attempts, revision);
         return match (accepted, &existing.state) {
             (_, State::Completed { .. }) => Err(Found::Completed),
             (Some(_), _) if !reservation.may_begin => Err(Found::MayNotBegin),
@@ -128,17 +135,19 @@ pub fn decide(
     let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
     let is_over = existing.attempts_are_over();
     let may_run_again = !is_over
-        && operation.may_run_again()
+        && reservation.may_run_again
         && reservation.may_begin
         && existing.reported != Some(Evidence::Effect)
         && existing.phases.is_none();
-    let resumes = reservation.resume_within.is_some() && existing.phases.is_some();
+    let resumes = reservation.resumes.is_some() && existing.phases.is_some();
+    let declares_others = reservation.resumes.is_some_and(|resumes| existing.has_others_than(resumes.list));
     match &existing.state {
         State::Completed { .. } => Err(Found::Completed),
         State::FailedRetryable { .. } if reservation.may_begin => take_over(),
         State::FailedRetryable { .. } => Err(Found::MayNotBegin),
         // The stale function found the dead worker first: the operation's configuration still applies.
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
+        State::BetweenWorkers { .. } if declares_others => Err(Found::OtherPhases),
         State::BetweenWorkers { .. } if resumes => take_over(),
         State::Unknown { .. } | State::BetweenWorkers { .. } => Err(Found::Unknown),
         State::Pending { .. } => match existing.abandon(revision, now) {
@@ -146,6 +155,9 @@ pub fn decide(
             None => take_over(),
         },
         State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
+        State::InProgress { .. } if declares_others && existing.may_end_without_effect() => {
+            Err(Found::OtherPhases)
+        }
         State::InProgress { .. } if may_run_again || resumes && existing.may_end_without_effect() => {
             take_over()
         }
@@ -164,26 +176,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{
-        operation::OnLeaseExpiry,
-        record::{
-            AttemptId, Phase,
-            tests::{accepted, answer, reservation, reservation_for},
-        },
+    use crate::record::{
+        AttemptId, Phase, PhaseResult,
+        tests::{accepted, answer, reservation, reservation_for, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(1_000_000);
 
-    fn operation() -> Operation {
-        Operation::new("pay")
+    /// A retry of an operation that may, or may not, run again if its worker is dead.
+    fn retry(may_run_again: bool) -> ReservationRequest {
+        ReservationRequest { may_run_again, ..reservation("k") }
     }
 
     /// Interrupted behind a phase.
     fn between_workers() -> Record {
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), NOW);
-        let charge = Phase::new("charge".into(), Some("1".into()), NOW);
+        let charge = Phase::new("charge".into(), Some(PhaseResult::new("1".into(), "1")), NOW);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), NOW).unwrap().into();
         kept.release(kept.attempt, Revision::mint(), NOW).unwrap().into()
     }
@@ -206,14 +216,12 @@ mod tests {
     #[test]
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
-            let decision =
-                decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
         // Also once the lease has expired.
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let decision =
-            decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER, &operation());
+        let decision = decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER);
         assert_eq!(decision, Err(Found::Mismatch));
     }
 
@@ -221,7 +229,7 @@ mod tests {
     fn a_function_and_a_request_are_never_one() {
         let of_function = ReservationRequest { answer_kind: AnswerKind::Function, ..reservation("k") };
         for record in in_each_state() {
-            let decision = decide(Some(&record), &of_function, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &of_function, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
     }
@@ -231,8 +239,7 @@ mod tests {
     fn a_settled_record_past_its_time_is_absent_whatever_was_asked() {
         for record in in_each_state().into_iter().filter(|record| record.state.expires_at().is_some()) {
             for reservation in [reservation("k"), reservation_for("k", "other")] {
-                let Ok(next) = decide(Some(&record), &reservation, Revision::mint(), LATER, &operation())
-                else {
+                let Ok(next) = decide(Some(&record), &reservation, Revision::mint(), LATER) else {
                     panic!("an expired {} was not absent", record.state.name());
                 };
                 assert_eq!((next.attempts, next.created_at, next.began_at), (1, LATER, LATER));
@@ -246,7 +253,7 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let released = reserved.release(reserved.attempt, Revision::mint(), NOW).unwrap();
         let (reservation, revision) = (reservation("k"), Revision::mint());
-        let Ok(next) = decide(Some(&released), &reservation, revision, NOW, &operation()) else {
+        let Ok(next) = decide(Some(&released), &reservation, revision, NOW) else {
             panic!("not taken over");
         };
         assert_eq!((next.attempt, next.attempts, next.revision), (reservation.attempt, 2, revision));
@@ -256,15 +263,13 @@ mod tests {
     #[test]
     fn a_lease_that_is_over_is_treated_as_the_operation_chose() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-        let after = |lease_expired| operation().on_lease_expiry(lease_expired);
-        let unknown = after(OnLeaseExpiry::Unknown);
-        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER, &unknown);
+        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER);
         assert_eq!(decision, Err(Found::DeadWorker));
-        let (reservation, operation) = (reservation("k"), after(OnLeaseExpiry::RunAgain));
+        let reservation = retry(true);
         // Whether this caller finds the dead worker, or the stale function did before.
         let found_stale = record.expire(Revision::mint(), LATER).unwrap();
         for record in [&record, &found_stale] {
-            let decision = decide(Some(record), &reservation, Revision::mint(), LATER, &operation);
+            let decision = decide(Some(record), &reservation, Revision::mint(), LATER);
             let Ok(next) = decision else { panic!("not taken over: {decision:?}") };
             assert_eq!(next.attempt, reservation.attempt);
         }
@@ -273,10 +278,10 @@ mod tests {
     // T53: the stale function, which may come first, finds it contested.
     #[test]
     fn nothing_resumes_over_an_effect_of_another_execution() {
-        let resumes = ReservationRequest { resume_within: Some(Duration::from_secs(60)), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
         let dead = Record::reserve(&resumes, Revision::mint(), NOW);
         let begins = |record: &Record| {
-            decide(Some(record), &resumes, Revision::mint(), LATER, &operation()).map(|next| next.attempts)
+            decide(Some(record), &resumes, Revision::mint(), LATER).map(|next| next.attempts)
         };
         assert_eq!(begins(&dead), Ok(2));
         for reported in Evidence::EACH.iter().copied() {
@@ -292,9 +297,8 @@ mod tests {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let State::InProgress { lease_until } = record.state else { panic!("not in progress") };
         let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
-            let operation = operation().on_lease_expiry(choice);
-            let at = |now| decide(Some(&record), &reservation("k"), Revision::mint(), now, &operation);
+        for may_run_again in [false, true] {
+            let at = |now| decide(Some(&record), &retry(may_run_again), Revision::mint(), now);
             assert_eq!(at(just_before), Err(Found::InFlight));
             assert_ne!(at(lease_until), Err(Found::InFlight));
         }
@@ -302,11 +306,11 @@ mod tests {
 
     #[test]
     fn every_record_that_is_to_be_written_has_the_fresh_revision() {
-        for (choice, expected) in [(OnLeaseExpiry::Unknown, 2), (OnLeaseExpiry::RunAgain, 3)] {
-            let (operation, mut written) = (operation().on_lease_expiry(choice), 0);
+        for (may_run_again, expected) in [(false, 2), (true, 3)] {
+            let mut written = 0;
             for record in in_each_state() {
                 let revision = Revision::mint();
-                if let Ok(next) = decide(Some(&record), &reservation("k"), revision, LATER, &operation) {
+                if let Ok(next) = decide(Some(&record), &retry(may_run_again), revision, LATER) {
                     assert_eq!(next.revision, revision, "{}", record.state.name());
                     written += 1;
                 }
@@ -320,7 +324,7 @@ mod tests {
     fn a_rule_that_this_version_does_not_know_is_no_mismatch() {
         let mut record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
-        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW, &operation());
+        let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW);
         assert_eq!(decision, Err(Found::Incomparable));
     }
 
@@ -332,14 +336,13 @@ mod tests {
                 cause,
                 NOW,
             );
-            for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
-                let operation = operation().on_lease_expiry(choice);
-                let decision = decide(Some(&unknown), &reservation("k"), Revision::mint(), LATER, &operation);
+            for may_run_again in [false, true] {
+                let decision = decide(Some(&unknown), &retry(may_run_again), Revision::mint(), LATER);
                 // An expired lease is the one cause that the operation configures.
-                if cause == UnknownCause::LeaseExpired && choice != OnLeaseExpiry::Unknown {
-                    assert!(decision.is_ok(), "{cause:?} {choice:?}");
+                if cause == UnknownCause::LeaseExpired && may_run_again {
+                    assert!(decision.is_ok(), "{cause:?} {may_run_again}");
                 } else {
-                    assert_eq!(decision, Err(Found::Unknown), "{cause:?} {choice:?}");
+                    assert_eq!(decision, Err(Found::Unknown), "{cause:?} {may_run_again}");
                 }
             }
         }
@@ -348,24 +351,22 @@ mod tests {
     // T43
     #[test]
     fn an_old_key_gets_its_record_and_begins_nothing() {
-        let old = ReservationRequest { may_begin: false, ..reservation("k") };
-        for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
-            let operation = operation().on_lease_expiry(choice);
-            let decided =
-                |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now, &operation) {
-                    Err(Found::Completed) => "replay",
-                    Err(Found::InFlight) => "in flight",
-                    Err(Found::Unknown) => "unknown",
-                    Err(Found::MayNotBegin) => "may not begin",
-                    Err(Found::DeadWorker) => "dead",
-                    other => panic!("{other:?}"),
-                };
+        for may_run_again in [false, true] {
+            let old = ReservationRequest { may_begin: false, ..retry(may_run_again) };
+            let decided = |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now) {
+                Err(Found::Completed) => "replay",
+                Err(Found::InFlight) => "in flight",
+                Err(Found::Unknown) => "unknown",
+                Err(Found::MayNotBegin) => "may not begin",
+                Err(Found::DeadWorker) => "dead",
+                other => panic!("{other:?}"),
+            };
             let lease_expired = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
                 Revision::mint(),
                 UnknownCause::LeaseExpired,
                 NOW,
             );
-            assert_eq!(decided(&lease_expired, LATER), "unknown", "{choice:?}");
+            assert_eq!(decided(&lease_expired, LATER), "unknown", "{may_run_again}");
             for record in in_each_state() {
                 let (live, late) = match record.state {
                     State::Pending { .. } => ("in flight", "in flight"),
@@ -374,12 +375,12 @@ mod tests {
                     State::FailedRetryable { .. } => ("may not begin", "may not begin"),
                     State::Unknown { .. } | State::BetweenWorkers { .. } => ("unknown", "unknown"),
                 };
-                assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{choice:?}");
+                assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{may_run_again}");
             }
         }
         let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };
         for record in in_each_state() {
-            let decision = decide(Some(&record), &other, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &other, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
         }
     }
@@ -391,7 +392,7 @@ mod tests {
         // Not even if it had the same attempt id.
         for attempt in [AttemptId::mint(), record.attempt] {
             let redelivered = ReservationRequest { attempt, ..reservation("k") };
-            let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW, &operation());
+            let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::InFlight));
         }
     }
@@ -402,8 +403,7 @@ mod tests {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
         let expired = reported.expire(Revision::mint(), LATER).unwrap();
-        let operation = operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
-        let at_last = |record| decide(Some(record), &reservation("k"), Revision::mint(), LATER, &operation);
+        let at_last = |record| decide(Some(record), &retry(true), Revision::mint(), LATER);
         assert_eq!(at_last(&reported), Err(Found::DeadWorker));
         assert_eq!(at_last(&expired), Err(Found::Unknown));
     }
@@ -415,7 +415,7 @@ mod tests {
         let record = Record::reserve(&transactional, Revision::mint(), NOW);
         let decided = |may_begin| {
             let request = ReservationRequest { may_begin, ..transactional.clone() };
-            decide(Some(&record), &request, Revision::mint(), LATER, &operation())
+            decide(Some(&record), &request, Revision::mint(), LATER)
         };
         assert!(decided(true).is_ok());
         assert_eq!(decided(false), Err(Found::DeadWorker));

@@ -9,6 +9,7 @@ const MAX_BYTES: usize = 120;
 /// direction of text. Longer text is cut.
 ///
 /// ```
+/// # extern crate idempotency_protocol as lambda_idempotency;
 /// use lambda_idempotency::record::Note;
 ///
 /// assert_eq!(Note::new("POST\r\n /payments").as_str(), "POST /payments");

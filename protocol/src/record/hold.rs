@@ -17,7 +17,7 @@ impl Record {
     ///
     /// It overrules every word, also one that is certain: a restored table has forgotten what came after it. Nothing is lost by a
     /// hold that was not needed, because an operator can release it.
-    pub(crate) fn hold(&self, revision: Revision, now: Timestamp) -> Result<Transition, HoldError> {
+    pub fn hold(&self, revision: Revision, now: Timestamp) -> Result<Transition, HoldError> {
         match self.state {
             _ if self.is_held() => return Err(HoldError(UnknownCause::Held.name())),
             State::InProgress { lease_until } if lease_until > now => {
@@ -49,13 +49,9 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        operation::Operation,
-        record::{
-            Accepted, Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work,
-            decide,
-            tests::{RETAIN, accepted, answer, reservation},
-        },
+    use crate::record::{
+        Accepted, Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work, decide,
+        tests::{RETAIN, accepted, answer, reservation, resuming},
     };
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
@@ -75,9 +71,7 @@ mod tests {
 
     #[test]
     fn a_held_record_begins_no_execution_until_an_operator_settles_it() {
-        let operation = Operation::new("pay");
-        let begins =
-            |record: &Record| decide(Some(record), &reservation("k"), fresh(), LATER, &operation).is_ok();
+        let begins = |record: &Record| decide(Some(record), &reservation("k"), fresh(), LATER).is_ok();
         for by in [
             SettledBy::Worker,
             SettledBy::Provider,
@@ -112,9 +106,7 @@ mod tests {
         let pending = accepted("k", NOW);
         let request = pending.accepted.unwrap().request;
         let claims = ReservationRequest { work: Work::Claimed(request), ..reservation("k") };
-        let operation = Operation::new("pay");
-        let claim =
-            |record: &Record| decide(Some(record), &claims, fresh(), NOW, &operation).map(Record::from);
+        let claim = |record: &Record| decide(Some(record), &claims, fresh(), NOW).map(Record::from);
         let returned = released(&claim(&pending).unwrap(), SettledBy::Worker);
         assert_eq!(returned.state, State::Pending { released_by: Some(SettledBy::Worker) });
         assert!(claim(&returned).is_ok());
@@ -130,14 +122,15 @@ mod tests {
     #[test]
     fn what_is_unknown_and_what_a_dead_worker_left_is_held_once() {
         let late = reservation("k").lease_until;
-        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let resumes = Record::reserve(&resumes, fresh(), NOW);
         let transactional = Record { transactional: true, ..reserved() };
         let of = |record: &Record| Record::from(record.mark_unknown(record, fresh(), NOW).unwrap());
         let expired = Record::from(reserved().expire(fresh(), late).unwrap());
         let claimed = Record::from(expired.claim(fresh(), late, late).unwrap());
         // Its end of the lease would complete it with a refusal.
-        let last = accepted("k", NOW).accepted.map(|accepted| Accepted { max_attempts: 1, ..accepted });
+        let last =
+            accepted("k", NOW).accepted.map(|accepted| Accepted { max_attempts: 1, ..accepted.claimed() });
         let last = Record { accepted: last, ..transactional.clone() };
         assert_eq!(Record::from(last.expire(fresh(), late).unwrap()).state.name(), "completed");
         let all = [of(&resumes), resumes, of(&reserved()), reserved(), expired, claimed, transactional, last];
@@ -160,15 +153,14 @@ mod tests {
     // The next execution asks about its call, instead of making it again.
     #[test]
     fn an_operation_that_resumes_is_held_with_a_call_perhaps_begun() {
-        let resumes = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
         let resumes = Record::reserve(&resumes, fresh(), NOW);
         let between = Record::from(resumes.expire(fresh(), reservation("k").lease_until).unwrap());
         for record in [released(&resumes, SettledBy::Worker), between] {
             let held = Record::from(record.hold(fresh(), LATER).unwrap());
             assert_eq!(held.phases.as_ref().unwrap().begun, Some(NOW), "{}", record.state.name());
-            let operation = Operation::new("pay");
-            let again = ReservationRequest { resume_within: Some(RETAIN), ..reservation("k") };
-            assert!(decide(Some(&held), &again, fresh(), LATER, &operation).is_err());
+            let again = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+            assert!(decide(Some(&held), &again, fresh(), LATER).is_err());
         }
     }
 

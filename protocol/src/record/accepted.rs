@@ -6,13 +6,13 @@
 //! 3. Where another operation is released, so that its client may retry, this one is pending again: no client would retry.
 //! 4. It ends with the answer 408, which says that nothing was done, only if each of its executions certainly did nothing: pending beyond
 //!    [`claim_by`](Accepted::claim_by), or after [`max_attempts`](Accepted::max_attempts) executions. Otherwise it is escalated.
+//! 5. A claim that was taken back is no execution.
 
 use super::{BodyId, Revision, SettledBy};
 use crate::time::Timestamp;
 
 /// What was accepted, and until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Accepted {
     /// The body item with the request. Each acceptance has another one, so that deleting it late never deletes the next one's.
     pub request: BodyId,
@@ -20,8 +20,10 @@ pub struct Accepted {
     pub claim_by: Timestamp,
     /// How many executions there are at most, unless they resume behind what is kept.
     pub max_attempts: u32,
-    /// How many of its executions certainly did nothing.
-    pub did_nothing: u32,
+    /// How many executions there were since then.
+    pub tries: u32,
+    /// How many executions perhaps did something, those before it was accepted included.
+    pub perhaps: u32,
 }
 
 /// When an operation is executed.
@@ -44,19 +46,27 @@ pub enum Work {
 impl Accepted {
     /// Accepted by the write of this revision.
     pub(super) fn by(revision: Revision, claim_by: Timestamp, max_attempts: u32) -> Self {
-        Self { request: BodyId::from(*revision.as_bytes()), claim_by, max_attempts, did_nothing: 0 }
+        Self { request: BodyId::from(*revision.as_bytes()), claim_by, max_attempts, tries: 0, perhaps: 0 }
+    }
+
+    /// One more execution begins, which may do something.
+    pub(super) const fn claimed(self) -> Self {
+        Self { tries: self.tries.saturating_add(1), perhaps: self.perhaps.saturating_add(1), ..self }
+    }
+
+    /// That execution did not begin after all.
+    pub(super) const fn taken_back(self) -> Self {
+        Self { tries: self.tries.saturating_sub(1), perhaps: self.perhaps.saturating_sub(1), ..self }
     }
 
     /// One more execution is known to have done nothing. The provider and an operator speak of all of them, because they have one
     /// downstream key. An assumption is not certain.
-    pub(super) fn without(self, by: SettledBy, attempts: u32) -> Self {
-        let did_nothing = match by {
-            SettledBy::Provider | SettledBy::Operator => attempts,
-            SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun => {
-                self.did_nothing.saturating_add(1)
-            }
-            SettledBy::Assumption => self.did_nothing,
+    pub(super) const fn without(self, by: SettledBy) -> Self {
+        let perhaps = match by {
+            SettledBy::Provider | SettledBy::Operator => 0,
+            SettledBy::Worker | SettledBy::Certainty | SettledBy::NotBegun => self.perhaps.saturating_sub(1),
+            SettledBy::Assumption => self.perhaps,
         };
-        Self { did_nothing: did_nothing.min(attempts), ..self }
+        Self { perhaps, ..self }
     }
 }

@@ -1,0 +1,104 @@
+//! Records for the tests of other rooms.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{
+    AnswerKind, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
+    ReservationRequest, Resumes, Revision, Transition, Work,
+};
+use crate::{
+    fingerprint::{Content, FingerprintRule},
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    time::Timestamp,
+    world::{SystemWorld, World},
+};
+
+pub(crate) const RETAIN: Duration = Duration::from_secs(60);
+
+/// Makes fresh ids.
+pub(crate) trait Mint: From<[u8; 16]> {
+    fn mint() -> Self {
+        SystemWorld.nonce().into()
+    }
+}
+
+impl Mint for Revision {}
+impl Mint for AttemptId {}
+
+pub(crate) fn reservation(key: &str) -> ReservationRequest {
+    reservation_for(key, "body")
+}
+
+pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
+    let content = Content::new("POST", "/payments", body.as_bytes());
+    ReservationRequest {
+        key: RecordKey::new(
+            Tenant::parse("tenant").unwrap(),
+            OperationName::parse("pay").unwrap(),
+            IdempotencyKey::parse(key).unwrap(),
+        ),
+        fingerprints: content.fingerprints("pay", &FingerprintRule::new(), &[]),
+        answer_kind: AnswerKind::Http,
+        attempt: AttemptId::mint(),
+        lease_until: Timestamp::from_secs(1_030),
+        retention: RETAIN,
+        may_begin: true,
+        may_run_again: false,
+        transactional: false,
+        resumes: None,
+        work: Work::Now,
+        origin: Some(Note::new("POST /payments")),
+    }
+}
+
+/// With one phase, `charge`.
+pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
+    Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
+}
+
+/// A record that was accepted, for a minute.
+pub(crate) fn accepted(key: &str, now: Timestamp) -> Record {
+    Record::accept(&reservation(key), now.plus(RETAIN), 2, Revision::mint(), now)
+}
+
+pub(crate) fn answer() -> KeptAnswer {
+    let bytes = Bytes::from_static(b"{}");
+    let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
+    let headers = [("location".into(), "/payments/1".into())].into();
+    KeptAnswer { head: Head::Http { status: 201, headers }, body }
+}
+
+/// What a worker's report makes of a record.
+pub(crate) trait Reports {
+    fn complete(
+        &self,
+        worker: &Record,
+        revision: Revision,
+        answer: KeptAnswer,
+        now: Timestamp,
+    ) -> Option<Transition>;
+    fn release(&self, attempt: AttemptId, revision: Revision, now: Timestamp) -> Option<Transition>;
+    fn mark_unknown(&self, worker: &Record, revision: Revision, now: Timestamp) -> Option<Transition>;
+}
+
+impl Reports for Record {
+    fn complete(
+        &self,
+        worker: &Record,
+        revision: Revision,
+        answer: KeptAnswer,
+        now: Timestamp,
+    ) -> Option<Transition> {
+        Ended::Completed(answer).of(self, worker, revision, now)
+    }
+
+    fn release(&self, attempt: AttemptId, revision: Revision, now: Timestamp) -> Option<Transition> {
+        Ended::NotExecuted(None).of(self, &Self { attempt, ..self.clone() }, revision, now)
+    }
+
+    fn mark_unknown(&self, worker: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
+        Ended::PerhapsExecuted(None).of(self, worker, revision, now)
+    }
+}
