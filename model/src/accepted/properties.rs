@@ -4,7 +4,7 @@ use super::{
     Handler, Setting, Violation,
     facts::{Kept, Kind},
     protocol::Protocol,
-    world::{Sent, World},
+    world::{At, Sent, World},
 };
 
 /// The property that this step violates.
@@ -50,10 +50,12 @@ pub fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &Wor
     let heard = after.present().any(|worker| worker.heard) && !after.ruled;
     let undenied = !after.denied && !after.ruled && !after.meddled;
     let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay(_)));
-    let tried = after.present().filter(|worker| worker.tried).count();
+    // Until a claim is taken back, nobody knows that its handler did not begin.
+    let tried = after.present().filter(|worker| worker.tried || worker.at == At::Untried).count();
     let in_time = before.now + setting.skew < was.claim_by;
+    let is_left = !after.ruled && !after.meddled;
     match facts.answer {
-        Some(Kept::Abandoned) if in_time && !after.ruled && tried < setting.max_attempts as usize => {
+        Some(Kept::Abandoned) if in_time && is_left && tried < setting.max_attempts as usize => {
             Some(Violation::NeverTried)
         }
         // "Not found" is no proof, and a worker that died has said nothing.

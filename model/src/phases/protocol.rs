@@ -254,7 +254,7 @@ impl Protocol {
     /// Reconciliation asks what became of the call that follows, or finds that no retry has resumed the record in time.
     pub fn reconcile(&mut self, world: &World, now: u8) -> Option<Id> {
         let seen = self.current(world)?;
-        let learned = match (&seen.state, Self::open_call(&seen)) {
+        let learned = match (&seen.state, self.open_call(&seen)) {
             (State::BetweenWorkers { .. }, _) => Learned::NotResumed,
             (_, Some(call)) if world.calls[usize::from(call)].effects > 0 => {
                 let effects = world.calls[usize::from(call)].effects.to_string();
@@ -274,13 +274,18 @@ impl Protocol {
         Some(self.number(next))
     }
 
-    /// The call that follows what is kept; `None` if that is the commit.
-    pub fn open_call(record: &Record) -> Option<u8> {
-        match record.phases.as_ref()?.kept.len() {
-            0 => Some(0),
-            2 => Some(1),
-            _ => None,
-        }
+    /// The call that follows what is kept, by the version that the record is of; `None` if that is the commit.
+    pub fn open_call(&self, record: &Record) -> Option<u8> {
+        let phases = record.phases.as_ref()?;
+        let list = |operation| steps::resumes(operation).map(|resumes| resumes.list);
+        let is_new = phases.declared.is_some() && phases.declared == list(&self.operations[1]);
+        let name = *self.change.names(is_new).get(phases.kept.len())?;
+        (name != STOCK).then(|| call_of(name))
+    }
+
+    /// Whether this is the place of the commit.
+    pub fn is_commit(&self, is_new: bool, place: u8) -> bool {
+        self.change.name(is_new, place) == STOCK
     }
 
     /// An operator holds the record, if it is open.
@@ -309,7 +314,7 @@ impl Protocol {
         if current.is_held() {
             return self.settle_held(world, &current, now);
         }
-        let next = match Self::open_call(&current) {
+        let next = match self.open_call(&current) {
             Some(call) if world.calls[usize::from(call)].effects == 0 => {
                 steps::nothing_follows(&current, [0; 16].into(), at(now))
             }

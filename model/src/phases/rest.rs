@@ -145,7 +145,7 @@ fn run(
                 }
                 _ => break Ending::Outside,
             }
-            if place == 1 {
+            if protocol.is_commit(is_new, place) {
                 world.rows += result;
             }
             if let Some(violation) = holds(protocol, &before, world) {

@@ -167,7 +167,7 @@ impl Steps<'_> {
 
     /// Whether the call that follows can still arrive. A record that is held may have forgotten any of them.
     fn may_arrive(&self, record: &Record) -> bool {
-        let may_follow = |call: u8| record.is_held() || Protocol::open_call(record) == Some(call);
+        let may_follow = |call: u8| record.is_held() || self.protocol.open_call(record) == Some(call);
         (0..=1).any(|call| may_follow(call) && self.is_on_its_way(call))
     }
 
@@ -197,8 +197,8 @@ impl Steps<'_> {
             after.workers[worker].at = At::Ended(Ending::InCall);
         });
         self.with(Action::SendsAndCrashes(worker), |after| {
-            after.over(worker);
             after.workers[worker].sent = sent;
+            after.over(worker);
         });
     }
 
