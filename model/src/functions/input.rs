@@ -52,6 +52,8 @@ pub struct Progress {
     pub sent: u32,
     /// How many executions have begun.
     pub begun: u32,
+    /// How many leases were over although no handler had begun, which nobody knows.
+    pub lost: u32,
     /// Whether a worker has learned that its effect was executed.
     pub is_done: bool,
     /// Whether its effect was refused.

@@ -14,6 +14,7 @@ use super::{
     call::How,
     properties::{GivesUp, Received, Violation},
     scenario::{KeyId, Provider, THE_KEY},
+    shelf::KEYS,
     universe::{ProcessId, Shared, Universe},
 };
 
@@ -31,8 +32,8 @@ pub struct Ledger {
     counted: u32,
     /// The questions that became dead letters: of which key, and how many of its phases were kept.
     escalated: Vec<(KeyId, usize)>,
-    /// The process whose execution has the record.
-    owner: Option<ProcessId>,
+    /// The process whose execution has the record of each key, and whether its handler has begun.
+    owners: [Option<(ProcessId, bool)>; KEYS.len()],
 }
 
 impl Universe {
@@ -52,9 +53,10 @@ impl Universe {
         }
     }
 
-    /// A handler begins.
-    pub fn tries(&mut self) {
+    /// The handler of the execution that has the record of this key begins.
+    pub fn tries(&mut self, process: ProcessId, key: KeyId) {
         self.ledger.begun += 1;
+        self.ledger.owners[usize::from(key)] = Some((process, true));
     }
 
     /// A write was applied. Its call ends so.
@@ -64,11 +66,18 @@ impl Universe {
             before.is_some_and(|before| runs(before) && before.attempt == after.attempt) && runs(after);
         let clock = Timestamp::from_millis(self.clock);
         let is_over = |record: &Record| matches!(record.state, State::InProgress { lease_until } if lease_until <= clock);
-        if before.is_some_and(is_over) && !goes_on && self.ledger.owner != Some(process) {
-            self.expires();
+        let key = self.key_id(&after.key);
+        let owner = self.ledger.owners[usize::from(key)];
+        if let Some((owner, began)) = owner.filter(|(owner, _)| *owner != process)
+            && before.is_some_and(is_over)
+            && !goes_on
+        {
+            self.expires(key, owner, began);
         }
         match &after.state {
-            State::InProgress { .. } if !goes_on => self.ledger.owner = Some(process),
+            State::InProgress { .. } if !goes_on => {
+                self.ledger.owners[usize::from(key)] = Some((process, false));
+            }
             State::Completed { .. } if self.shelf(THE_KEY).is_abandoned() => {
                 self.ends_with_408(before, after, how)
             }
@@ -77,11 +86,11 @@ impl Universe {
     }
 
     /// A lease is over. If its owner ended by itself and ran nothing, it has left that to nobody.
-    fn expires(&mut self) {
-        let Some(owner) = self.ledger.owner else { return };
-        if !self.process(owner).began {
+    fn expires(&mut self, key: KeyId, owner: ProcessId, began: bool) {
+        if !began {
             // As far as anybody knows, it has.
             self.ledger.begun += 1;
+            self.input.progress[usize::from(key)].lost += 1;
         }
         let process = self.process(owner);
         let (ended, faults) = (process.ended_at.is_some() && !process.began, process.faults);
@@ -128,7 +137,8 @@ impl Universe {
         let Some(input) = self.scenario.input else { return };
         let progress = &self.input.progress[usize::from(key)];
         let is_refused = progress.is_refused || self.scenario.provider == Provider::Refuses;
-        if !is_refused && progress.begun < input.max_attempts && self.shelf(key).answer().is_none() {
+        let tries = progress.begun + progress.lost;
+        if !is_refused && tries < input.max_attempts && self.shelf(key).answer().is_none() {
             self.violate(Violation::BuriedUntried);
         }
     }

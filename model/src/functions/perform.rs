@@ -83,7 +83,7 @@ impl Universe {
                 }
                 Reply::Removed(Ok(()))
             }
-            Call::Undelivered(key) => Reply::Undelivered(Ok(self.shelf(*key).undelivered())),
+            Call::Undelivered(key) => Reply::Undelivered(self.shelf(*key).list_undelivered()),
             Call::Remove(message) => {
                 let key = self.key_id(&message.key);
                 self.shelf_mut(key).remove(message);

@@ -65,6 +65,9 @@ impl Machine {
         };
         match scenario.guarded {
             Guarded::Transactional => operation.effects_in_transaction(),
+            Guarded::Resumed(_) if scenario.rows == Rows::ManyRefused => {
+                operation.resumes([READ, PHASE, ROW], RESUME_WITHIN)
+            }
             Guarded::Resumed(_) => operation.resumes([PHASE, ROW], RESUME_WITHIN),
             Guarded::Reserved | Guarded::SingleTransaction => operation,
         }

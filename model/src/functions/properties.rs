@@ -284,7 +284,7 @@ impl Universe {
     pub fn begins(&mut self, process: ProcessId, key: KeyId, attempt: AttemptId) {
         self.tell(|all| format!("{} owns the record", all.name(process)));
         self.process(process).began = true;
-        self.tries();
+        self.tries(process, key);
         // By its own clock: another one may count it as dead too early, and never as alive for too long.
         let now = self.now(process);
         let owns = self.shelf(key).record().is_some_and(|record| {

@@ -11,7 +11,7 @@ use lambda_idempotency::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     reconcile::Finding,
     record::{Answer, BodyId, Head, KeptAnswer, Place, Record, Revision, State},
-    store::{Companion, Outbox as _, OutboxMessage, Page, Store, Unsettled, WriteOutcome},
+    store::{Companion, Outbox as _, OutboxMessage, Page, Store, StoreErrorKind, Unsettled, WriteOutcome},
     time::Timestamp,
     time_budget::DELIVERY_GRACE,
 };
@@ -268,8 +268,18 @@ impl Shelf {
             (true, Some(record)) => self.store.undelivered(&record.key).now_or_never().and_then(Result::ok),
             _ => None,
         };
+        stored.unwrap_or_default()
+    }
+
+    /// What the store answers if it is asked for them. The one in DynamoDB looks for what comes before the first that a query shows, in an
+    /// atomic read.
+    pub fn list_undelivered(&self) -> Result<Vec<OutboxMessage>, StoreErrorKind> {
         let is_seen = |message: &OutboxMessage| !self.outbox.unseen.contains(&message.id());
-        stored.unwrap_or_default().into_iter().filter(is_seen).collect()
+        let all = self.undelivered();
+        match all.first().is_none_or(is_seen) || !all.iter().any(is_seen) {
+            true => Ok(all.into_iter().take_while(is_seen).collect()),
+            false => Err(StoreErrorKind::Contended),
+        }
     }
 
     pub fn remove(&mut self, message: &OutboxMessage) {
