@@ -25,18 +25,13 @@ const fn known(
 }
 
 const FROZEN: (u8, &str) = (12, "nothing is taken back behind an answer");
-const NOT_LOOKING: (u8, &str) = (14, "a handler sends after its lease");
-const TOLD_TWICE: (u8, &str) = (14, "two effects that only the provider reports");
+/// Guards poll no handler past its lease. These handlers run without a guard, as a task of its own would: that they look is assumed.
+const TOLD_TWICE: (u8, &str) =
+    (14, "two effects, of handlers without a guard, that only the provider reports");
 
 /// All of them.
 pub static KNOWN: &[Known] = &[
     known(FROZEN, "functions", "NotTakenBack", &["environments that end"]),
-    known(
-        NOT_LOOKING,
-        "functions",
-        "TwoEffects",
-        &["handlers that do not look", "consumers that do not look"],
-    ),
     known(TOLD_TWICE, "functions", "SilentDouble", &["effects that only the provider knows"]),
 ];
 

@@ -13,6 +13,8 @@ const VISIBILITY: u64 = 360_000;
 const RETRY: u64 = 1_000;
 /// After how many deliveries a message becomes a dead letter.
 const MAX_RECEIVES: u8 = 5;
+/// How often a provider sends an event, each time twice as late: for two days.
+const MAX_EVENTS: u8 = 10;
 /// For how long the reconcile function may be down.
 const DAYS: u64 = 60 * 3600 * 1000;
 
@@ -66,9 +68,17 @@ impl Universe {
     pub fn give_back(&mut self, id: MessageId) {
         let Some(place) = self.messages.iter().position(|message| message.id == id) else { return };
         let message = &mut self.messages[place];
-        let wait = if message.source == Source::Stream { RETRY } else { VISIBILITY };
+        let wait = match message.source {
+            Source::Stream => RETRY,
+            Source::Events => VISIBILITY << message.receives.saturating_sub(1),
+            _ => VISIBILITY,
+        };
         (message.taken, message.visible_at) = (false, self.clock + wait);
-        // A provider repeats its events for days, and a stream its batches for a day.
+        if message.source == Source::Events && message.receives >= MAX_EVENTS {
+            self.messages.remove(place);
+            return self.tell(|_| "the provider does not repeat its event any more".to_owned());
+        }
+        // A stream repeats its batches for a day.
         let is_bounded = ![Source::Events, Source::Stream].contains(&message.source);
         if message.receives >= MAX_RECEIVES && is_bounded {
             self.messages.remove(place);
