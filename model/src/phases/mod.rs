@@ -3,6 +3,7 @@
 //! The handler is a program of three phases. What a step does to the record, and what a handler does next, production code
 //! decides. A run visits every state once, by breadth.
 
+mod properties;
 mod protocol;
 mod rest;
 mod steps;

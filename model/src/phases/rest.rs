@@ -4,8 +4,8 @@ use lambda_idempotency::record::State;
 
 use super::{
     Change, Setting, Violation,
+    properties::check as holds,
     protocol::{ARRIVES, Id, Kept, LEASE, Protocol, Todo, is_escalated},
-    steps::check as holds,
     world::{At, CALLS, Deferred, Ending, MAX_WORKERS, World},
 };
 
