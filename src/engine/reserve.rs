@@ -14,7 +14,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
-    time_budget::{ANSWER_TIME, POLL_BACKOFF, TimeBudget, plausible_deadline},
+    time_budget::{POLL_BACKOFF, TimeBudget, plausible_deadline},
     world::{Term, World},
 };
 
@@ -223,16 +223,23 @@ impl Executor {
             Ok(Applied::Stopped(found, Some(current)))
                 if current.attempt == attempt && !matches!(found, Err(Found::Completed)) =>
             {
-                self.take_back(Tried { record: current, over: None }, TakeBack::Now);
+                let tried = Tried { record: current, over: None };
+                self.take_back_now(tried, TakeBack::Now, times.ends_at()).await;
                 Ok((Err(Found::TooLate), None))
             }
             Ok(Applied::Stopped(found, current)) => Ok((found, current)),
             Err(Unapplied { error, tried, .. }) => {
                 let kind = error.kind();
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
-                    // A store that throttles or refuses gets only one more request.
-                    let once = matches!(kind, StoreErrorKind::Throttled | StoreErrorKind::Refused);
-                    self.take_back(tried, if once { TakeBack::Once } else { TakeBack::UntilApplied });
+                    match kind {
+                        // A store that throttles or refuses gets only one more request.
+                        StoreErrorKind::Throttled | StoreErrorKind::Refused => {
+                            self.take_back(tried, TakeBack::Once);
+                        }
+                        // It was answered: only a try that the store's client made before can have been applied.
+                        StoreErrorKind::Contended => self.take_back(tried, TakeBack::UntilApplied),
+                        _ => self.take_back_now(tried, TakeBack::UntilApplied, times.ends_at()).await,
+                    }
                 }
                 match kind {
                     // A transaction holds the record, or many change it: an execution is in flight (T9). If an earlier try of
@@ -341,9 +348,7 @@ impl Executor {
         let world = &self.engine.world;
         if world.left(until) < times.min_time {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
-            let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
-            // Waits a little, so that the client's retry finds the key free. The task continues in the background.
-            let _ = world.within(ANSWER_TIME, taken_back).await;
+            self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
             return ReserveOutcome::TooLate;
         }
         let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));
