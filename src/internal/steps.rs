@@ -13,8 +13,8 @@ pub use crate::{
     },
 };
 pub use protocol::record::{
-    Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, ReservationRequest, Safe, Transition, WorkerReport,
-    decide,
+    Admission, Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, Refusal, ReservationRequest, Safe,
+    Transition, WorkerReport, decide,
 };
 
 /// A heartbeat of this execution.

@@ -6,8 +6,8 @@ use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
     internal::steps::{
-        self, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken, ReservationRequest, Safe,
-        Schedule, WorkerReport,
+        self, Admission, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken,
+        ReservationRequest, Safe, Schedule, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
@@ -15,6 +15,8 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
+
+use crate::protocol::too_old;
 
 use super::{
     Setting,
@@ -99,7 +101,7 @@ impl Protocol {
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * 100,
-            may_begin: true,
+            admission: Admission::ALWAYS,
             may_run_again: false,
             resume_within: Some(within),
             transactional: false,
@@ -158,14 +160,14 @@ impl Protocol {
         let request = ReservationRequest {
             attempt: [worker + 1; 16].into(),
             lease_until: at(now + LEASE),
-            // T43: a record that is only resumed is taken over with an old key too.
-            may_begin: world.record.is_none(),
             ..self.request.clone()
         };
         let current = self.current(world);
         let may_begin = current.as_ref().is_none_or(|current| current.expired(at(now)))
             || matches!(current.as_ref()?.state, State::FailedRetryable { .. });
-        let request = ReservationRequest { may_begin, ..request };
+        // T43: a record that is only resumed is taken over with an old key too.
+        let admission = if may_begin { Admission::ALWAYS } else { too_old() };
+        let request = ReservationRequest { admission, ..request };
         let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now));
         next.ok().map(|next| self.number(next))
     }

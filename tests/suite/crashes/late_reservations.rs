@@ -26,7 +26,8 @@ use crate::support::{
     counts::counting,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed_text, request, written,
+        GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed_text, request, too_old,
+        written,
     },
     http::{Counter, PAY, api, guard_of, pay, send},
     meddling::{Meddled, Meddling},
@@ -365,7 +366,7 @@ async fn late_requests_and_old_keys_are_counted(endpoint: &str) {
         (outcome_of(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
         ("too late", Some(&1))
     );
-    let old = Request { may_begin: false, ..request() };
+    let old = Request { admission: too_old(), ..request() };
     let (reserved, counted) = counting(executor.reserve(&old)).await;
     let count = counted.get("api.idempotency.reserve.too_old.count");
     assert_eq!((outcome_of(&reserved), count), ("may not begin", Some(&1)));
