@@ -6,8 +6,8 @@ use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
     internal::steps::{
-        self, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe,
-        Schedule, WorkerReport,
+        self, Admission, Asked, Asks, Backoff, Ended, Fate, Learned, NotFound, Overtaken, Refusal,
+        ReservationRequest, Safe, Schedule, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::OnLeaseExpiry,
@@ -132,6 +132,12 @@ pub struct Protocol {
     known: FxHashMap<(Option<Id>, u8, Event), Next>,
 }
 
+/// The admission of a request whose key is too old, long after any other request of it.
+pub fn too_old() -> Admission {
+    let (reason, detail) = ("too-old", "The key is too old".into());
+    Admission::Refused(Refusal { reason, detail, perhaps_in_flight: false })
+}
+
 impl Protocol {
     /// The production code with the settings of this environment.
     ///
@@ -162,7 +168,7 @@ impl Protocol {
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * RETENTION.into(),
-            may_begin: true,
+            admission: Admission::ALWAYS,
             may_run_again: config.may_run_again,
             resumes: None,
             transactional: config.transactional,

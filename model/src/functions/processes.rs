@@ -7,14 +7,16 @@ use lambda_idempotency::{
     engine::{CallError, PhaseError},
     fingerprint::{Content, FingerprintRule},
     internal::{
-        Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome, SingleTransactionOutcome,
-        Stale,
+        Admission, Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome,
+        SingleTransactionOutcome, Stale,
     },
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Answer, AnswerKind, Work},
     time::Timestamp,
     world::World,
 };
+
+use crate::protocol::too_old;
 
 use super::{
     accepted,
@@ -74,8 +76,7 @@ impl Machine {
             key: record_key(THE_KEY),
             fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
-            may_begin: !matches!(late, Deadline::Later(_)),
-            may_have_begun: false,
+            admission: if matches!(late, Deadline::Later(_)) { too_old() } else { Admission::ALWAYS },
             work: Work::Now,
             origin: None,
             deadline,

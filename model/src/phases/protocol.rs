@@ -6,14 +6,16 @@ use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
     internal::steps::{
-        self, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken, ReservationRequest, Safe,
-        Schedule, WorkerReport,
+        self, Admission, Asked, Asks, Backoff, Ended, Fate, Learned, Next, NotFound, NotTaken,
+        ReservationRequest, Safe, Schedule, WorkerReport,
     },
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AnswerKind, Phase, Record, Resumes, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
+
+use crate::protocol::too_old;
 
 use super::{
     Setting,
@@ -102,7 +104,7 @@ impl Protocol {
             attempt: [0; 16].into(),
             lease_until: Timestamp::MAX,
             retention: TICK * 100,
-            may_begin: true,
+            admission: Admission::ALWAYS,
             may_run_again: false,
             resumes: None,
             transactional: false,
@@ -175,8 +177,6 @@ impl Protocol {
         let request = ReservationRequest {
             attempt: [worker + 1; 16].into(),
             lease_until: at(now + LEASE),
-            // T43: a record that is only resumed is taken over with an old key too.
-            may_begin: world.record.is_none(),
             ..self.request.clone()
         };
         let (other, of) = self.renamed;
@@ -185,7 +185,9 @@ impl Protocol {
         let current = self.current(world);
         let may_begin = current.as_ref().is_none_or(|current| current.expired(at(now)))
             || matches!(current.as_ref()?.state, State::FailedRetryable { .. });
-        let request = ReservationRequest { may_begin, ..request };
+        // T43: a record that is only resumed is taken over with an old key too.
+        let admission = if may_begin { Admission::ALWAYS } else { too_old() };
+        let request = ReservationRequest { admission, ..request };
         let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now));
         next.ok().map(|next| self.number(next))
     }
