@@ -4,7 +4,7 @@ use std::{error::Error, time::Duration};
 
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
-    internal::steps::{Backoff, NotFound, ReservationRequest, Schedule},
+    internal::steps::{Admission, Backoff, NotFound, Refusal, ReservationRequest, Schedule},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{AnswerKind, Phase, Record, Work},
     time::Timestamp,
@@ -51,13 +51,19 @@ pub fn request() -> Result<ReservationRequest, Box<dyn Error>> {
         attempt: [0; 16].into(),
         lease_until: Timestamp::MAX,
         retention: TICK * 100,
-        may_begin: true,
+        admission: Admission::ALWAYS,
         may_run_again: false,
         resumes: None,
         transactional: false,
         work: Work::Now,
         origin: None,
     })
+}
+
+/// The admission of a request whose key is too old; perhaps one that came before it is admitted, and has not begun.
+pub fn too_old(perhaps_in_flight: bool) -> Admission {
+    let (reason, detail) = ("too-old", "The key is too old".into());
+    Admission::Refused(Refusal { reason, detail, perhaps_in_flight })
 }
 
 /// A question each tick, at most so many.

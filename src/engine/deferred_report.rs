@@ -12,7 +12,8 @@ use crate::{
     message::{DeferredReport, Message},
     record::{Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
     telemetry::Count,
-    time_budget::TimeBudget,
+    time::Instant,
+    time_budget::{STORE_TIMEOUT, TimeBudget},
 };
 
 impl Executor {
@@ -50,7 +51,7 @@ impl Executor {
             .map_err(|_| "it does not fit".to_owned());
         let report = wanted
             .and_then(|wanted| DeferredReport::of_phase(&wanted.into()).map_err(|error| error.to_string()));
-        let count = match self.send(execution, report).await {
+        let count = match self.send(execution.ends_at(), report, Duration::ZERO).await {
             true => Count::Deferred,
             false => unsent,
         };
@@ -65,16 +66,34 @@ impl Executor {
         report: &Report,
         kept: &Kept,
     ) -> bool {
-        self.send(execution, self.deferred(seen, report, kept)).await
+        self.send(execution.ends_at(), self.deferred(seen, report, kept), Duration::ZERO).await
     }
 
-    async fn send(&self, execution: &Execution, report: Result<DeferredReport, String>) -> bool {
+    /// Defers that this reservation certainly runs nothing, if there is a queue. If it is not sent, the lease ends the reservation.
+    pub(super) async fn defer_not_started(&self, reserved: &Record, ends_at: Option<Instant>) {
+        if self.deferred_reports.is_none() {
+            return;
+        }
+        let report = DeferredReport::of(reserved, &Ended::NotStarted, &[], self.engine.world.now());
+        // It changes only what is there. A reservation that is still on its way has landed by then.
+        if self.send(ends_at, report.map_err(|error| error.to_string()), STORE_TIMEOUT).await {
+            tracing::warn!("a reservation could not be taken back yet: that is deferred");
+            Count::Deferred.add(self.operation().name());
+        }
+    }
+
+    async fn send(
+        &self,
+        ends_at: Option<Instant>,
+        report: Result<DeferredReport, String>,
+        delay: Duration,
+    ) -> bool {
         let sending = async {
             let queue = self.deferred_reports.as_ref().ok_or("there is no queue for deferred reports")?;
             let message = Message::DeferredReport(Box::new(report?)).to_json();
             let world = &self.engine.world;
-            let time = TimeBudget::at(world.instant(), execution.ends_at()).defer();
-            let sent = world.within(time, queue.send(&message, Duration::ZERO)).await;
+            let time = TimeBudget::at(world.instant(), ends_at).defer();
+            let sent = world.within(time, queue.send(&message, delay)).await;
             sent.ok_or("no answer in time")?.map_err(|error| error.cause())
         };
         let sent: Result<(), String> = sending.await;

@@ -8,7 +8,7 @@ use crate::{
     key::RecordKey,
     operation::Operation,
     queue::Queue,
-    record::{AnswerKind, Note, Work},
+    record::{Admission, AnswerKind, Note, Work},
     store::Store,
     time::Timestamp,
     world::{SystemWorld, World},
@@ -45,11 +45,8 @@ pub struct Request {
     pub fingerprints: Fingerprints,
     /// The kind of answer that its front reads.
     pub answer_kind: AnswerKind,
-    /// Whether an execution may begin. A key that is too old only gets the current record's answer.
-    pub may_begin: bool,
-    /// If none may begin: whether another worker may have admitted this key so lately that its execution has yet to begin, or its
-    /// transaction to arrive.
-    pub may_have_begun: bool,
+    /// Whether an execution may begin. If not, it only gets the current record's answer.
+    pub admission: Admission,
     /// When it is executed.
     pub work: Work,
     /// Method and route, or event source; shown to operators.

@@ -14,7 +14,7 @@ use crate::{
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
-    time_budget::{ANSWER_TIME, POLL_BACKOFF, TimeBudget, plausible_deadline},
+    time_budget::{POLL_BACKOFF, TimeBudget, plausible_deadline},
     world::{Term, World},
 };
 
@@ -46,7 +46,8 @@ pub enum ReserveOutcome {
     MayNotBegin,
     /// Likewise, but not for long: an earlier request of this key may be about to begin one.
     PerhapsInFlight,
-    /// Too little time was left to run the handler. Nothing was run; the key is free, or will be.
+    /// Too little time was left to run the handler, or the request was admitted too long ago. Nothing was run; the key is free, or will
+    /// be.
     TooLate,
     /// The store did not answer. Nothing was run, but a record may have been written.
     Unavailable,
@@ -116,14 +117,10 @@ impl Executor {
             let found = self.find(request, times).await;
             self.observe_store(found.as_ref().err());
             let reserved = match found {
-                Ok((found, record)) => self.outcome(found, record, times).await,
+                Ok((found, record)) => self.outcome(request, found, record, times).await,
                 Err(error) => Err(error),
             };
-            match reserved.unwrap_or_else(|error| self.failed(&error)) {
-                // A refusal would lead its client to a new key, and that execution may begin all the same (T43).
-                ReserveOutcome::MayNotBegin if request.may_have_begun => ReserveOutcome::PerhapsInFlight,
-                reserved => reserved,
-            }
+            reserved.unwrap_or_else(|error| self.failed(&error))
         } else {
             ReserveOutcome::Unavailable
         };
@@ -218,7 +215,8 @@ impl Executor {
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, backoff: POLL_BACKOFF, retries };
         // Inserts without a read, because most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
-        let begins = request.may_begin && !matches!(request.work, Work::Claimed(_));
+        let begins =
+            request.admission.begins(world.now()).is_ok() && !matches!(request.work, Work::Claimed(_));
         let start =
             if begins && !times.is_too_late(&**world) { Start::Absent } else { Start::Unread(&request.key) };
         match self.engine.apply(start, effort, step).await {
@@ -227,16 +225,23 @@ impl Executor {
             Ok(Applied::Stopped(found, Some(current)))
                 if current.attempt == attempt && !matches!(found, Err(Found::Completed)) =>
             {
-                self.take_back(Tried { record: current, over: None }, TakeBack::Now);
+                let tried = Tried { record: current, over: None };
+                self.take_back_now(tried, TakeBack::Now, times.ends_at()).await;
                 Ok((Err(Found::TooLate), None))
             }
             Ok(Applied::Stopped(found, current)) => Ok((found, current)),
             Err(Unapplied { error, tried, .. }) => {
                 let kind = error.kind();
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
-                    // A store that throttles or refuses gets only one more request.
-                    let once = matches!(kind, StoreErrorKind::Throttled | StoreErrorKind::Refused);
-                    self.take_back(tried, if once { TakeBack::Once } else { TakeBack::UntilApplied });
+                    match kind {
+                        // A store that throttles or refuses gets only one more request.
+                        StoreErrorKind::Throttled | StoreErrorKind::Refused => {
+                            self.take_back(tried, TakeBack::Once);
+                        }
+                        // It was answered: only a try that the store's client made before can have been applied.
+                        StoreErrorKind::Contended => self.take_back(tried, TakeBack::UntilApplied),
+                        _ => self.take_back_now(tried, TakeBack::UntilApplied, times.ends_at()).await,
+                    }
                 }
                 match kind {
                     // A transaction holds the record, or many change it: an execution is in flight (T9). If an earlier try of
@@ -266,7 +271,7 @@ impl Executor {
             attempt,
             lease_until: operation.lease_until(times.ends.map(|ends| ends.wall), now),
             retention: operation.retain,
-            may_begin: request.may_begin,
+            admission: request.admission.clone(),
             may_run_again: operation.may_run_again(),
             transactional: operation.transactional,
             resumes: operation.declared(),
@@ -285,14 +290,16 @@ impl Executor {
 
     pub(super) async fn outcome(
         &self,
+        request: &Request,
         found: Result<Term, Found>,
         record: Option<Box<Record>>,
         times: Times,
     ) -> Result<ReserveOutcome, StoreError> {
         let now = self.engine.world.now();
         Ok(match (found, record) {
-            (Ok(until), Some(record)) => self.own(record, times, until).await,
+            (Ok(until), Some(record)) => self.own(request, record, times, until).await,
             (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
+            (Err(Found::PerhapsInFlight), _) => ReserveOutcome::PerhapsInFlight,
             (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
             (Err(Found::Gone), _) => ReserveOutcome::Gone,
             (Err(Found::OtherPhases), Some(_)) => {
@@ -305,7 +312,13 @@ impl Executor {
                 telemetry::lease_expired(&record, now);
                 match record.state {
                     // Released by certainty: its transaction can no longer commit.
-                    State::FailedRetryable { .. } | State::Pending { .. } => ReserveOutcome::MayNotBegin,
+                    State::FailedRetryable { .. } | State::Pending { .. } => {
+                        match request.admission.begins(now) {
+                            Err(Found::PerhapsInFlight) => ReserveOutcome::PerhapsInFlight,
+                            Err(Found::TooLate) => ReserveOutcome::TooLate,
+                            _ => ReserveOutcome::MayNotBegin,
+                        }
+                    }
                     _ => ReserveOutcome::Unknown { wait: record.wait(now) },
                 }
             }
@@ -346,14 +359,13 @@ impl Executor {
     }
 
     /// Checks the time once more before the handler runs. If the store's answer came late, because we waited or the process was
-    /// frozen, the lease may have expired and others may run (T39). Nothing is awaited between this check and the handler.
-    async fn own(&self, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
+    /// frozen, the lease may have expired and others may run (T39), or a retry may have been told that the key is too old, before this
+    /// record was there (T43). Nothing is awaited between this check and the handler.
+    async fn own(&self, request: &Request, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
         let world = &self.engine.world;
-        if world.left(until) < times.min_time {
+        if world.left(until) < times.min_time || request.admission.is_over(world.now()) {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
-            let taken_back = self.take_back(Tried { record, over: None }, TakeBack::Now);
-            // Waits a little, so that the client's retry finds the key free. The task continues in the background.
-            let _ = world.within(ANSWER_TIME, taken_back).await;
+            self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
             return ReserveOutcome::TooLate;
         }
         let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));

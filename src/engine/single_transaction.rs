@@ -168,13 +168,13 @@ impl Executor {
         if !self.shared.breaker.admits(self.engine.world.instant()) {
             return self.instead(ReserveOutcome::Unavailable);
         }
-        let served = Served { request, times, send_until: now.plus(MAX_SENDING_TIME) };
-        if !request.may_begin {
+        let send_until = now.plus(MAX_SENDING_TIME);
+        let send_until = request.admission.begin_by().map_or(send_until, |begin_by| begin_by.min(send_until));
+        let served = Served { request, times, send_until };
+        if request.admission.refusal().is_some() {
             return match self.current(served, false).await {
                 // The client's earlier request was in time, and its transaction may still commit (T43).
-                None | Some(SingleTransactionOutcome::Found(ReserveOutcome::MayNotBegin))
-                    if request.may_have_begun =>
-                {
+                Some(SingleTransactionOutcome::Found(ReserveOutcome::PerhapsInFlight)) => {
                     tracing::warn!("a key has just become too old: a transaction of it may be on its way");
                     Count::Unconfirmed.add(self.operation().name());
                     SingleTransactionOutcome::Unconfirmed
@@ -259,7 +259,7 @@ impl Executor {
             TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout, false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
         let Ok(fresh) = self.begins::<()>(request, attempt, times, None, fresh) else {
-            return Err(self.instead(ReserveOutcome::MayNotBegin));
+            return Err(self.sent_too_late());
         };
         let keeps = &self.operation().keeps;
         // A duplicate must not pay for a body item, which costs by its size (T38).
@@ -278,6 +278,7 @@ impl Executor {
             .begins(request, attempt, times, current, moment)
         {
             Ok(_) if moment.now > send_until => Step::Stop(Ok(())),
+            Err(Step::Stop(Err(Found::TooLate))) => Step::Stop(Ok(())),
             Ok(begun) => {
                 let change = match (&kept, content, begun.accepted) {
                     (Some(kept), ..) => {
@@ -320,20 +321,13 @@ impl Executor {
                 }
                 return Ok(Sent::Committed(record.state.expires_at()));
             }
-            Ok(Applied::Stopped(Ok(()), _)) => {
-                // The process was frozen, or its clock was set forward.
-                tracing::error!(
-                    "too much time has passed since the request began: its transaction is not sent"
-                );
-                Count::Unconfirmed.add(self.operation().name());
-                return Err(SingleTransactionOutcome::Unconfirmed);
-            }
+            Ok(Applied::Stopped(Ok(()), _)) => return Err(self.sent_too_late()),
             Err(unapplied) if !unapplied.denied.is_empty() => return Ok(Sent::Denied(unapplied.denied)),
             Err(unapplied) => return Err(self.unsent(&unapplied.error)),
             Ok(Applied::Written(Err(found), record)) => (found, Some(record)),
             Ok(Applied::Stopped(Err(found), current)) => (found, current),
         };
-        let current = self.outcome(Err(found), record, times).await;
+        let current = self.outcome(request, Err(found), record, times).await;
         Err(current.map_or_else(|error| self.unsent(&error), |current| self.instead(current)))
     }
 
@@ -343,7 +337,11 @@ impl Executor {
         let Served { request, times, .. } = served;
         let attempt: AttemptId = self.engine.world.nonce().into();
         let step = |current: Option<&Record>, moment: Moment| {
-            let Some(current) = current else { return Step::Stop(Ok(())) };
+            let Some(current) = current else {
+                let refused =
+                    request.admission.refusal().and_then(|_| request.admission.begins(moment.now).err());
+                return Step::Stop(refused.map_or(Ok(()), Err));
+            };
             match (self.begins(request, attempt, times, Some(current), moment), &current.state) {
                 (Err(step), _) => step,
                 // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
@@ -363,8 +361,12 @@ impl Executor {
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
         let current = match applied {
             Ok(Applied::Written(Ok(()), _) | Applied::Stopped(Ok(()), _)) => return None,
-            Ok(Applied::Written(Err(found), record)) => self.outcome(Err(found), Some(record), times).await,
-            Ok(Applied::Stopped(Err(found), current)) => self.outcome(Err(found), current, times).await,
+            Ok(Applied::Written(Err(found), record)) => {
+                self.outcome(request, Err(found), Some(record), times).await
+            }
+            Ok(Applied::Stopped(Err(found), current)) => {
+                self.outcome(request, Err(found), current, times).await
+            }
             Err(unapplied) => Err(unapplied.error),
         };
         Some(match current {
@@ -377,6 +379,13 @@ impl Executor {
     fn instead<T>(&self, current: ReserveOutcome) -> SingleTransactionOutcome<T> {
         self.count(&current);
         SingleTransactionOutcome::Found(current)
+    }
+
+    /// The process was frozen, or its clock was set forward.
+    fn sent_too_late<T>(&self) -> SingleTransactionOutcome<T> {
+        tracing::error!("too much time has passed since the request began: its transaction is not sent");
+        Count::Unconfirmed.add(self.operation().name());
+        SingleTransactionOutcome::Unconfirmed
     }
 
     /// The transaction got no answer, or was not accepted.

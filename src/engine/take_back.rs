@@ -3,66 +3,101 @@
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use super::{Effort, Executor, Moment, Retries, Start, Step, Tried};
+use super::{Applied, Effort, Executor, Moment, Retries, Start, Step, Tried};
 use crate::{
     record::{Ended, Record},
     telemetry,
-    time_budget::TAKE_BACK_BACKOFF,
+    time::Instant,
+    time_budget::{ANSWER_TIME, TAKE_BACK_BACKOFF},
 };
 
 /// How a reservation is taken back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TakeBack {
-    /// At once: it was applied.
+    /// It was applied.
     Now,
-    /// After a wait, repeatedly: it may be applied later.
+    /// Repeatedly: it may be applied later.
     UntilApplied,
-    /// After a wait, by one try: the store throttles or refuses us.
+    /// By one try: the store throttles or refuses us.
     Once,
 }
 
 impl Executor {
-    /// Releases a reservation that may have been applied and was certainly not executed. So a passing fault of the store leaves
-    /// nothing to reconcile.
-    ///
-    /// It runs in the background, for up to the operation's completion time-out: the caller has its answer. If the reservation is
-    /// applied after that, it becomes `unknown` once its lease has expired. The receiver resolves when the task is done.
-    pub(super) fn take_back(&self, tried: Tried, how: TakeBack) -> oneshot::Receiver<()> {
-        let span = telemetry::task_span(&tried.record.key);
+    /// Takes a reservation back before its caller is answered: on Lambda, nothing may run after the answer. So the client's retry finds
+    /// the key free. If one try does not settle it, the queue of deferred reports gets what is certain: that nothing has started.
+    pub(super) async fn take_back_now(&self, tried: Tried, how: TakeBack, ends_at: Option<Instant>) {
+        let world = &self.engine.world;
+        let (record, executor) = (tried.record.clone(), self.clone());
         let (done, is_done) = oneshot::channel();
-        let executor = self.clone();
-        let task = async move {
-            executor.release_untouched(tried, how).await;
+        self.take_back_by(&record, async move {
+            let stop_at = executor.stop_taking_back_at();
+            let is_settled = executor.release_untouched(&tried, how, Retries::None, stop_at).await;
             // The caller may have stopped waiting.
-            let _ = done.send(());
-        };
-        self.engine.world.spawn(Box::pin(task.instrument(span)));
-        is_done
+            let _ = done.send(is_settled);
+            if !is_settled {
+                executor.release_later(tried, how).await;
+            }
+        });
+        let left = ends_at.map_or(ANSWER_TIME, |ends_at| ends_at.since(world.instant()) / 2);
+        if let Some(Ok(true)) = world.within(ANSWER_TIME.min(left), is_done).await {
+            return;
+        }
+        // The task continues as long as this process runs.
+        self.defer_not_started(&record, ends_at).await;
     }
 
-    async fn release_untouched(&self, Tried { record, over }: Tried, how: TakeBack) {
-        let world = &self.engine.world;
-        let stop_at = world.instant().plus(self.operation().completion_timeout);
-        if how != TakeBack::Now {
-            world.sleep(TAKE_BACK_BACKOFF.after(1, world.nonce())).await;
-        }
-        let worker = record.clone();
+    /// Takes a reservation back in the background: the caller has its answer.
+    pub(super) fn take_back(&self, tried: Tried, how: TakeBack) {
+        let (record, executor) = (tried.record.clone(), self.clone());
+        self.take_back_by(&record, async move { executor.release_later(tried, how).await });
+    }
+
+    fn take_back_by(&self, record: &Record, task: impl Future<Output = ()> + Send + 'static) {
+        let span = telemetry::task_span(&record.key);
+        self.engine.world.spawn(Box::pin(task.instrument(span)));
+    }
+
+    fn stop_taking_back_at(&self) -> Instant {
+        self.engine.world.instant().plus(self.operation().completion_timeout)
+    }
+
+    /// Releases a reservation after a wait, for up to the operation's completion time-out. If it is applied after that, or the store
+    /// fails, the lease ends it: it becomes `unknown`.
+    async fn release_later(&self, tried: Tried, how: TakeBack) {
+        let (world, stop_at) = (&self.engine.world, self.stop_taking_back_at());
+        world.sleep(TAKE_BACK_BACKOFF.after(1, world.nonce())).await;
+        let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
+        self.release_untouched(&tried, how, retries, stop_at).await;
+    }
+
+    /// Releases a reservation that may have been applied and was certainly not executed. So a passing fault of the store leaves nothing
+    /// to reconcile. Returns whether nothing is left to be taken back.
+    async fn release_untouched(
+        &self,
+        tried: &Tried,
+        how: TakeBack,
+        retries: Retries,
+        stop_at: Instant,
+    ) -> bool {
+        let (world, worker, over) = (&self.engine.world, &tried.record, tried.over);
         let perhaps_later = || match stop_at.since(world.instant()) {
-            left if left.is_zero() || how != TakeBack::UntilApplied => Step::Stop(()),
+            _ if how == TakeBack::Now => Step::Stop(true),
+            left if left.is_zero() || retries == Retries::None => Step::Stop(false),
             left => Step::Wait(left),
         };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current {
             // It can still be applied while the record that it replaces is current (T47).
             Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
-            None => Step::Stop(()),
+            None => Step::Stop(true),
             Some(current) => Ended::NotStarted
-                .of(current, &worker, revision, now)
-                .map_or(Step::Stop(()), |released| Step::Write(released.into(), ())),
+                .of(current, worker, revision, now)
+                .map_or(Step::Stop(true), |released| Step::Write(released.into(), true)),
         };
-        let retries = if how == TakeBack::Once { Retries::None } else { Retries::Quietly };
         let effort = Effort { until: Some(stop_at), backoff: TAKE_BACK_BACKOFF, retries };
-        // If this fails, the lease ends the reservation.
-        let _ = self.engine.apply(Start::Seen(record), effort, step).await;
+        match self.engine.apply(Start::Seen(worker.clone()), effort, step).await {
+            Ok(Applied::Written(is_settled, _) | Applied::Stopped(is_settled, _)) => is_settled,
+            Err(_) => false,
+        }
     }
 }

@@ -20,17 +20,17 @@ use super::*;
 use crate::{
     domain::Table,
     key::RecordKey,
-    message::DeferredReport,
+    message::{DeferredReport, Message},
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::{MemoryQueue, WorkError},
     record::{
-        Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record, Reference,
-        ReservationRequest, Revision, Safe, SettledBy, WorkerReport,
-        tests::{Mint, Reports, answer, reservation, reservation_for},
+        Admission, Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
+        Reference, ReservationRequest, Revision, Safe, SettledBy, WorkerReport,
+        tests::{Mint, Reports, answer, reservation, reservation_for, too_old},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
     time::Timestamp,
-    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW},
+    time_budget::{BODY_OUTLIVES_RECORD, CLOCK_SKEW, STORE_TIMEOUT},
     world::{ManualWorld, World},
 };
 
@@ -216,8 +216,7 @@ fn request() -> Request {
         key,
         fingerprints,
         answer_kind: crate::record::AnswerKind::Http,
-        may_begin: true,
-        may_have_begun: false,
+        admission: Admission::ALWAYS,
         work: crate::record::Work::Now,
         origin: None,
         deadline: None,
@@ -316,8 +315,45 @@ async fn a_reservation_without_an_answer_is_taken_back() {
     store.script([Fault::DropAnswer]);
     let reserved = store.executor(operation()).reserve(&request()).await;
     assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
-    store.rest(SECOND).await;
+    // Before its caller is answered: after that, its environment may be frozen.
     assert_eq!(store.state().await, "failed_retryable");
+}
+
+/// A store whose reservation got no answer, and the report that its worker deferred. The rest of its work is frozen with it.
+async fn not_taken_back(faults: impl IntoIterator<Item = Fault>) -> (Faulty, Executor, Box<DeferredReport>) {
+    let (store, queue) = (Faulty::new(), MemoryQueue::new());
+    let executor = store.executor(operation()).defer_reports_to(queue.clone());
+    store.script(faults);
+    let reserved = executor.reserve(&request()).await;
+    assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
+    let [(message, delay)] = &queue.take()[..] else { panic!("not one report") };
+    assert_eq!(*delay, STORE_TIMEOUT, "what is on its way lands first");
+    let Ok(Message::DeferredReport(report)) = Message::read(message) else { panic!("{message}") };
+    (store, executor, report)
+}
+
+// T17
+#[tokio::test]
+async fn what_cannot_be_taken_back_at_once_is_deferred() {
+    let (store, executor, report) = not_taken_back([Fault::DropAnswer, Fault::Contended]).await;
+    assert_eq!(store.state().await, "in_progress");
+    for _ in 0..2 {
+        assert!(matches!(executor.apply(&report, Safe::Nothing).await, Ok(None)));
+        assert!(store.record().await.unwrap().is_not_begun());
+    }
+}
+
+// T17, T47
+#[tokio::test]
+async fn a_deferred_take_back_of_what_never_landed_writes_nothing() {
+    let (store, executor, report) = not_taken_back([Fault::Late]).await;
+    assert!(matches!(executor.apply(&report, Safe::Nothing).await, Ok(None)));
+    assert_eq!(store.state().await, "absent");
+    // But what has landed by then is taken back.
+    store.land().await;
+    assert_eq!(store.state().await, "in_progress");
+    assert!(matches!(executor.apply(&report, Safe::Nothing).await, Ok(None)));
+    assert!(store.record().await.unwrap().is_not_begun());
 }
 
 // T47

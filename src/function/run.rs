@@ -85,7 +85,7 @@ impl Guard {
         F: FnOnce(Execution) -> H + Send + 'static,
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let Parsed { request, refusal } = self.parse(key, body);
+        let request = self.parse(key, body);
         let guard = self.clone();
         let work = async move {
             let handler = async |execution| {
@@ -98,7 +98,7 @@ impl Guard {
                 Err(LeaseOver) => Handled::perhaps(LeaseOver::WHY, None),
             };
             match guard.executor.run(&request, handler, handled).await {
-                Ran::Instead(found) => guard.instead(found, refusal),
+                Ran::Instead(found) => guard.instead(found, &request),
                 Ran::Ended(outcome, result) => guard.ended(outcome, result),
             }
         };
@@ -130,7 +130,7 @@ impl Guard {
         self.executor.operation().assert_single_transaction();
         let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
         let body = json::to_string(&input).map_err(RunError::Input)?;
-        let Parsed { request, refusal } = self.parse(key, body.as_bytes());
+        let request = self.parse(key, body.as_bytes());
         let compute = |transaction| -> BoxFuture<'static, Computed<Option<Outcome<T>>>> {
             // A function may panic before it returns its future.
             let begun = catch_unwind(AssertUnwindSafe(|| function(transaction, input.clone()))).ok();
@@ -154,7 +154,7 @@ impl Guard {
         match self.executor.run_single_transaction(&request, compute).await {
             Committed { reply, .. } => reply.unwrap_or(Err(RunError::NotExecuted(None))),
             Refused { answer, .. } => read(answer),
-            Found(found) => self.instead(found, refusal),
+            Found(found) => self.instead(found, &request),
             // All effects are in the transaction.
             Nothing(Some(Err(RunError::Unknown { source, .. }))) => Err(RunError::NotExecuted(source)),
             Nothing(reply) => reply.unwrap_or(Err(RunError::NotExecuted(None))),
@@ -162,20 +162,18 @@ impl Guard {
         }
     }
 
-    fn parse(&self, key: IdempotencyKey, body: &[u8]) -> Parsed {
+    fn parse(&self, key: IdempotencyKey, body: &[u8]) -> Request {
         let operation = self.executor.operation();
-        let refusal = operation.refusal_of(&key, None, self.executor.in_world().now());
-        let request = Request {
+        let admission = operation.admission_of(&key, None, self.executor.in_world().now());
+        Request {
             key: RecordKey::new(self.tenant.clone(), operation.name().clone(), key),
             fingerprints: self.fingerprints(body),
             answer_kind: AnswerKind::Function,
-            may_begin: refusal.is_none(),
-            may_have_begun: refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun),
+            admission,
             work: Work::Now,
             origin: self.origin.clone(),
             deadline: self.deadline,
-        };
-        Parsed { request, refusal: refusal.map(|refusal| refusal.reason) }
+        }
     }
 
     /// The fingerprints of this input: by its meaning if it is JSON, else by its bytes.
@@ -186,18 +184,17 @@ impl Guard {
     }
 
     /// What the caller of a function gets that did not run.
-    fn instead<T: DeserializeOwned>(
-        &self,
-        found: ReserveOutcome,
-        refusal: Option<&'static str>,
-    ) -> Outcome<T> {
+    fn instead<T: DeserializeOwned>(&self, found: ReserveOutcome, request: &Request) -> Outcome<T> {
         Err(match found {
             ReserveOutcome::Replay(replay) => return replayed(replay),
             ReserveOutcome::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
             ReserveOutcome::PerhapsInFlight => self.in_flight(Duration::ZERO, Duration::ZERO),
             ReserveOutcome::Mismatch => RunError::Mismatch,
             ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
-            ReserveOutcome::MayNotBegin => RunError::MayNotBegin(refusal.unwrap_or("too-old").to_owned()),
+            ReserveOutcome::MayNotBegin => {
+                let reason = request.admission.refusal().map_or("too-old", |refusal| refusal.reason);
+                RunError::MayNotBegin(reason.to_owned())
+            }
             ReserveOutcome::OtherPhases => RunError::Interrupted(None),
             ReserveOutcome::Unreadable => RunError::RecordUnreadable,
             // Neither `Owned` nor `Gone` comes here.
@@ -249,13 +246,6 @@ impl Guard {
 
 /// In the fingerprint, in place of an HTTP method: no method has a space.
 const METHOD: &str = "a function";
-
-/// A call, as the engine takes it.
-struct Parsed {
-    request: Request,
-    /// Why its key may not begin an execution, if so.
-    refusal: Option<&'static str>,
-}
 
 /// The report of a function, and what its caller gets if that is written. `None` if it panicked.
 fn handled<T>(result: Option<Result<T, Failure>>) -> Handled<Option<Outcome<T>>>

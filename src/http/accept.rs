@@ -12,11 +12,11 @@ use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType,
+    GuardedBody, Outcome, ProblemType,
     claim::kept,
     classify::is_passing,
     ended::{Became, Ended},
-    problem_response::seconds,
+    problem_response::{BODY_TOO_LONG, seconds},
     replay,
     request::Parsed,
     respond::HttpAnswer,
@@ -24,9 +24,9 @@ use super::{
     status,
 };
 use crate::{
-    engine::{Computed, SingleTransaction, SingleTransactionOutcome},
+    engine::{self, Computed, SingleTransaction, SingleTransactionOutcome},
     key::RecordKey,
-    record::State,
+    record::{Admission, Refusal, State},
     telemetry,
 };
 
@@ -42,12 +42,13 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         Ok(parsed) => parsed,
         Err(problem) => return problem,
     };
-    let Parsed { mut request, body, mut refusal, mount } = parsed;
-    if body.as_ref().len() > MAX_ACCEPTED && request.may_begin {
+    let Parsed { mut request, body, mount } = parsed;
+    if body.as_ref().len() > MAX_ACCEPTED && request.admission.refusal().is_none() {
         // If there is a record, it answers: the operation may have been executed at once before.
-        request.may_begin = false;
-        let detail = format!("A request that is executed later has at most {} KiB", MAX_ACCEPTED / 1024);
-        refusal = Some(Problem { detail: Some(detail.into()), ..Problem::new(ProblemType::BodyTooLong) });
+        let detail =
+            format!("A request that is executed later has at most {} KiB", MAX_ACCEPTED / 1024).into();
+        let refusal = Refusal { reason: BODY_TOO_LONG, detail, perhaps_in_flight: false };
+        request.admission = Admission::Refused(refusal);
     }
     let Ok(kept) = kept(&parts, body.as_ref()) else {
         return guard.problem(ProblemType::NotGuarded);
@@ -76,21 +77,20 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
     };
     let span = telemetry::request_span(&request.key);
     let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
-    guard.accepted(outcome, &request.key, &mount, refusal)
+    guard.accepted(outcome, &request, &mount)
 }
 
 impl Guard {
     fn accepted(
         &self,
         outcome: SingleTransactionOutcome<Reply>,
-        key: &RecordKey,
+        request: &engine::Request,
         mount: &str,
-        refusal: Option<Problem>,
     ) -> HttpAnswer {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
             Committed { reply: Some(reply), .. } => {
-                let mut accepted = self.waiting(key, mount, State::PENDING, Duration::ZERO);
+                let mut accepted = self.waiting(&request.key, mount, State::PENDING, Duration::ZERO);
                 let (mut chosen, body) = reply.into_parts();
                 if body.is_empty() {
                     // The body is the status document: what is said of none does not describe it.
@@ -115,7 +115,7 @@ impl Guard {
                 Response::from_parts(parts, Full::new(body))
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
-            Found(found) => self.instead(found, key, mount, refusal),
+            Found(found) => self.instead(found, request, mount),
             Nothing(None) | Committed { reply: None, .. } => {
                 let mut response = self.problem(ProblemType::NotGuarded);
                 response.extensions_mut().insert(Ended::from(Became::NotExecuted));

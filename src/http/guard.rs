@@ -65,7 +65,7 @@ impl Guard {
         request: Request<B>,
         handler: impl FnOnce(Execution, Request<B>) -> BoxFuture<'static, Result<Answered, &'static str>> + Send,
     ) -> HttpAnswer {
-        let (mut parts, Parsed { request, body, refusal, mount }) = match self.parse(request).await {
+        let (mut parts, Parsed { request, body, mount }) = match self.parse(request).await {
             Ok(parsed) => parsed,
             Err(problem) => return problem,
         };
@@ -79,7 +79,7 @@ impl Guard {
             self.handled(execution, answered.unwrap_or(Err(LeaseOver::WHY)))
         };
         match self.settings.executor.run(&request, handler, handled).await {
-            Ran::Instead(found) => self.instead(found, &request.key, &mount, refusal),
+            Ran::Instead(found) => self.instead(found, &request, &mount),
             Ran::Ended(outcome, reply) => {
                 let attempts = reply.ended.attempts;
                 let mut response = self.ended(outcome, reply);

@@ -13,7 +13,14 @@ use super::{
     ProblemType, Profile,
     tenant::{BEARER, TenantResolver},
 };
-use crate::time_budget::DEFAULT_RETRY_AFTER;
+use crate::{
+    key::refusal::KeyRefusal,
+    record::{Admission, Refusal},
+    time_budget::DEFAULT_RETRY_AFTER,
+};
+
+/// Why a request is refused whose body is too long to be executed later.
+pub(super) const BODY_TOO_LONG: &str = "body-too-long";
 
 /// A problem, as one request gets it.
 #[derive(Clone, Debug)]
@@ -51,6 +58,31 @@ impl Problem {
     /// That this resolver finds no verified caller: 401, with its [challenge](TenantResolver::challenge).
     pub fn unverified(resolver: &(impl TenantResolver + ?Sized)) -> Self {
         Self { challenge: resolver.challenge(), ..Self::new(ProblemType::TenantMissing) }
+    }
+
+    /// Why a request is refused: by its key alone.
+    pub(super) fn refused(KeyRefusal { reason, detail }: KeyRefusal) -> Self {
+        let problem = match reason {
+            "missing" => ProblemType::KeyMissing,
+            "too-old" => ProblemType::KeyTooOld,
+            _ => ProblemType::KeyMalformed,
+        };
+        Self { detail: Some(detail), reason: Some(reason), ..Self::new(problem) }
+    }
+
+    /// What a client gets whose request may not begin an execution, if there is no record. It advises no new key, because the old one may
+    /// have done something (T43): settings change, proxies drop headers, records expire.
+    pub(super) fn not_admitted(admission: &Admission) -> Self {
+        let Some(Refusal { reason, detail, .. }) = admission.refusal() else {
+            return Self::new(ProblemType::KeyTooOld);
+        };
+        match *reason {
+            BODY_TOO_LONG => Self { detail: Some(detail.clone()), ..Self::new(ProblemType::BodyTooLong) },
+            reason => {
+                let refusal = KeyRefusal { reason, detail: detail.clone() };
+                Self { advice: ProblemType::KeyTooOld, ..Self::refused(refusal) }
+            }
+        }
     }
 
     /// Says what exactly is wrong.

@@ -13,8 +13,8 @@ use super::{
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
-    key::{RecordKey, Scope, refusal::KeyRefusal},
-    record::{AnswerKind, Work},
+    key::{RecordKey, Scope},
+    record::{Admission, AnswerKind, Work},
     time::Timestamp,
     time_budget::BODY_TIMEOUT,
 };
@@ -23,10 +23,6 @@ use crate::{
 pub(super) struct Parsed<B: GuardedBody> {
     pub(super) request: Request,
     pub(super) body: B::Whole,
-    /// Why its key may not begin an execution, if so. If there is a record, the client gets the answer that the record implies.
-    /// Otherwise it gets this problem. The problem advises no new key, because the old one may have done something (T43):
-    /// settings change, proxies drop headers, records expire.
-    pub(super) refusal: Option<Problem>,
     /// The prefix of the API's paths in URLs that its clients can use: the stage, at the API's own domain.
     pub(super) mount: String,
 }
@@ -78,13 +74,12 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
             key,
             fingerprints: Fingerprints::of_claim(),
             answer_kind: AnswerKind::Http,
-            may_begin: true,
-            may_have_begun: false,
+            admission: Admission::ALWAYS,
             deadline,
             work,
             origin: None,
         };
-        return Ok(Parsed { request, body, refusal: None, mount: String::new() });
+        return Ok(Parsed { request, body, mount: String::new() });
     }
     let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
         if parts.request_context_ref().is_none() {
@@ -94,10 +89,10 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     })?;
     guard.sees_stage(parts, &tenant);
     guard.sees_host(parts, &tenant);
-    let key = guard.settings.profile.key_syntax.key(&parts.headers, &parts.extensions).map_err(refused)?;
-    let refusal = operation.refusal_of(&key, key_header::timestamp(&parts.headers), guard.world().now());
-    let may_have_begun = refusal.as_ref().is_some_and(|refusal| refusal.may_have_begun);
-    let refusal = refusal.map(|refusal| Problem { advice: ProblemType::KeyTooOld, ..refused(refusal) });
+    let key =
+        guard.settings.profile.key_syntax.key(&parts.headers, &parts.extensions).map_err(Problem::refused)?;
+    let timestamp = key_header::timestamp(&parts.headers);
+    let admission = operation.admission_of(&key, timestamp, guard.world().now());
     let (path, query) = (target::path(parts), target::query(parts));
     let raw_query = target::raw_query(parts, &query);
     let body = whole(guard, body, guard.settings.longest.request).await?;
@@ -113,31 +108,20 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let fingerprints = content.fingerprints(name.as_str(), &operation.rule, &operation.former_rules);
     let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
-    let may_begin = refusal.is_none();
     let origin = Some(origin::of(parts));
     let work = operation.asynchronous.map_or(Work::Now, |bound| {
         let claim_by = guard.world().now().plus(bound);
         Work::Later { claim_by, max_attempts: operation.max_attempts }
     });
     let answer_kind = AnswerKind::Http;
-    let request =
-        Request { key, fingerprints, answer_kind, may_begin, may_have_begun, deadline, work, origin };
-    Ok(Parsed { request, body, refusal, mount: target::mount(parts).to_owned() })
+    let request = Request { key, fingerprints, answer_kind, admission, deadline, work, origin };
+    Ok(Parsed { request, body, mount: target::mount(parts).to_owned() })
 }
 
 /// The whole body, within bounds of time and size. On Lambda it is there already.
 async fn whole<B: GuardedBody>(guard: &Guard, body: B, longest: usize) -> Result<B::Whole, Problem> {
     let whole = guard.world().within(BODY_TIMEOUT, body.whole(longest)).await;
     whole.unwrap_or(Err(ProblemType::BodyUnreadable)).map_err(Problem::new)
-}
-
-fn refused(KeyRefusal { reason, detail, .. }: KeyRefusal) -> Problem {
-    let problem = match reason {
-        "missing" => ProblemType::KeyMissing,
-        "too-old" => ProblemType::KeyTooOld,
-        _ => ProblemType::KeyMalformed,
-    };
-    Problem { detail: Some(detail), reason: Some(reason), ..Problem::new(problem) }
 }
 
 /// A header's lines, joined as gateways join them.

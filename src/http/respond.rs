@@ -13,7 +13,11 @@ use super::{
     replay,
     settings::Guard,
 };
-use crate::{engine::ReserveOutcome, key::RecordKey, operation::WhileInFlight};
+use crate::{
+    engine::{Request, ReserveOutcome},
+    key::RecordKey,
+    operation::WhileInFlight,
+};
 
 /// Marks the response of a handler whose argument no guard provides.
 #[derive(Clone, Copy)]
@@ -23,17 +27,11 @@ pub(super) type HttpAnswer = Response<Full<Bytes>>;
 
 impl Guard {
     /// The answer to a request that may not run.
-    pub(super) fn instead(
-        &self,
-        found: ReserveOutcome,
-        key: &RecordKey,
-        mount: &str,
-        refusal: Option<Problem>,
-    ) -> HttpAnswer {
+    pub(super) fn instead(&self, found: ReserveOutcome, request: &Request, mount: &str) -> HttpAnswer {
         match found {
             ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
             ReserveOutcome::InFlight { wait, lease_left, state } => {
-                let mut response = self.in_flight(key, mount, state, wait);
+                let mut response = self.in_flight(&request.key, mount, state, wait);
                 let problem = ProblemType::InFlight;
                 response.extensions_mut().insert(Ended::from(Became::Problem { problem, wait, lease_left }));
                 response
@@ -45,8 +43,7 @@ impl Guard {
                 self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait)
             }
             ReserveOutcome::MayNotBegin => {
-                let refusal = refusal.unwrap_or_else(|| Problem::new(ProblemType::KeyTooOld));
-                self.retry_later(refusal, Duration::ZERO)
+                self.retry_later(Problem::not_admitted(&request.admission), Duration::ZERO)
             }
             // `Owned` never comes here.
             ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, Problem, ProblemType,
+    GuardedBody, Outcome, ProblemType,
     classify::classify,
     ended::{Became, Ended},
     replay,
@@ -19,8 +19,7 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Computed, SingleTransaction, SingleTransactionOutcome},
-    key::RecordKey,
+    engine::{self, Computed, SingleTransaction, SingleTransactionOutcome},
     telemetry,
     time::Instant,
     time_budget::plausible_deadline,
@@ -43,7 +42,7 @@ where
         Ok(parsed) => parsed,
         Err(problem) => return problem,
     };
-    let Parsed { request, body, refusal, mount } = parsed;
+    let Parsed { request, body, mount } = parsed;
     let now = guard.world().now();
     let deadline = request.deadline.and_then(|deadline| plausible_deadline(deadline, now));
     let ends_at = deadline.map(|deadline| guard.world().instant().plus(deadline.since(now)));
@@ -68,7 +67,7 @@ where
     };
     let span = telemetry::request_span(&request.key);
     let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
-    guard.respond(outcome, &request.key, &mount, refusal)
+    guard.respond(outcome, &request, &mount)
 }
 
 impl Guard {
@@ -89,9 +88,8 @@ impl Guard {
     fn respond(
         &self,
         outcome: SingleTransactionOutcome<Reply>,
-        key: &RecordKey,
+        request: &engine::Request,
         mount: &str,
-        refusal: Option<Problem>,
     ) -> HttpAnswer {
         use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         match outcome {
@@ -109,7 +107,7 @@ impl Guard {
                 Response::from_parts(parts, Full::new(body))
             }
             Refused { answer, expires_at } => replay::first(answer, expires_at),
-            Found(found) => self.instead(found, key, mount, refusal),
+            Found(found) => self.instead(found, request, mount),
             Nothing(None) | Committed { reply: None, .. } => {
                 let mut response = self.problem(ProblemType::StoreUnavailable);
                 response.extensions_mut().insert(Ended::from(Became::NotExecuted));

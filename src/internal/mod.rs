@@ -28,5 +28,5 @@ pub use crate::{
 pub use protocol::{
     fingerprint::{Fingerprint, Fingerprints},
     key::Scope,
-    record::{HoldError, SettleError},
+    record::{Admission, HoldError, Refusal, SettleError},
 };

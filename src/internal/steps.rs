@@ -14,8 +14,8 @@ pub use crate::{
     },
 };
 pub use protocol::record::{
-    Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, ReservationRequest, Safe, Transition, WorkerReport,
-    decide,
+    Admission, Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, Refusal, ReservationRequest, Safe,
+    Transition, WorkerReport, decide,
 };
 
 /// How this operation resumes, if it does.

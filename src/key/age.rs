@@ -10,6 +10,7 @@
 //!    lead an honest client to a new key, and so to a second effect. It is refused only if there is no answer.
 //! 5. A key that another worker may have admitted a while ago is not refused either, but counts as in flight: that worker's execution may
 //!    be about to begin, or its transaction to arrive.
+//! 6. So what is admitted begins within [`MAX_SENDING_TIME`] after its key has become too old, by its worker's clock, or not at all.
 //!
 //! The time comes from the client. The client's clock may be ahead of the worker that completed, and the next worker's clock
 //! behind the one that deletes. So a key is accepted for at most its bound plus twice the skew, and its answer must be kept at
@@ -30,6 +31,7 @@ use uuid::{Uuid, Variant};
 
 use super::{IdempotencyKey, OperationName, refusal::KeyRefusal, signature::Secrets};
 use crate::{
+    record::Admission,
     time::Timestamp,
     time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
 };
@@ -72,14 +74,28 @@ impl OldestKey {
         );
     }
 
-    /// Refuses a key that is too old, or whose age is unknown. `timestamp` is the header of [`KeyTime::Signed`].
-    pub(crate) fn admit(
-        &self,
-        key: &IdempotencyKey,
-        timestamp: Option<&str>,
-        now: Timestamp,
-    ) -> Result<(), KeyRefusal> {
-        let made_at = match &self.time {
+    /// Refuses a key that is too old, or whose age is unknown. What it admits begins in time. `timestamp` is the header of
+    /// [`KeyTime::Signed`].
+    pub(crate) fn admit(&self, key: &IdempotencyKey, timestamp: Option<&str>, now: Timestamp) -> Admission {
+        let made_at = match self.made_at(key, timestamp) {
+            Ok(made_at) => made_at,
+            Err(refusal) => return refusal.admission(false),
+        };
+        // By the clock of another worker, it may be young enough.
+        if now.plus(CLOCK_SKEW) < made_at {
+            return KeyRefusal::FUTURE.admission(made_at <= now.plus(2 * CLOCK_SKEW));
+        }
+        let oldest = made_at.plus(self.bound);
+        let begin_by = oldest.plus(MAX_SENDING_TIME);
+        if oldest < now {
+            // A request on its way arrives within as long as clocks may be apart.
+            return KeyRefusal::TOO_OLD.admission(now <= begin_by.plus(2 * CLOCK_SKEW));
+        }
+        Admission::Admitted { begin_by: Some(begin_by) }
+    }
+
+    fn made_at(&self, key: &IdempotencyKey, timestamp: Option<&str>) -> Result<Timestamp, KeyRefusal> {
+        Ok(match &self.time {
             KeyTime::UuidV7 => uuid_v7(key.as_str()).ok_or(KeyRefusal::NOT_A_UUID_V7)?,
             KeyTime::Ulid => ulid(key.as_str()).ok_or(KeyRefusal::NOT_A_ULID)?,
             KeyTime::Signed(secrets) => {
@@ -87,21 +103,7 @@ impl OldestKey {
                 let signed = secrets.authenticate(timestamp, key.as_str().as_bytes());
                 signed.map_err(|_| KeyRefusal::TIMESTAMP_INVALID)?
             }
-        };
-        let oldest = made_at.plus(self.bound);
-        // By the clock of another worker, the key was young enough. It begins, or sends its transaction, for some time, and a request on
-        // its way arrives within as long as clocks may be apart.
-        let may_have_begun = now <= oldest.plus(2 * CLOCK_SKEW + MAX_SENDING_TIME);
-        if now.plus(CLOCK_SKEW) < made_at {
-            return Err(KeyRefusal {
-                may_have_begun: made_at <= now.plus(2 * CLOCK_SKEW),
-                ..KeyRefusal::FUTURE
-            });
-        }
-        if oldest < now {
-            return Err(KeyRefusal { may_have_begun, ..KeyRefusal::TOO_OLD });
-        }
-        Ok(())
+        })
     }
 }
 
@@ -191,7 +193,7 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(3600);
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    fn admit(made_at: Timestamp) -> Result<(), KeyRefusal> {
+    fn admit(made_at: Timestamp) -> Admission {
         let key = uuid::Builder::from_unix_timestamp_millis(made_at.as_millis(), &[7; 10]).into_uuid();
         let key = IdempotencyKey::parse(&key.to_string()).unwrap();
         OldestKey { bound: BOUND, time: KeyTime::UuidV7 }.admit(&key, None, NOW)
@@ -199,16 +201,17 @@ mod tests {
 
     #[test]
     fn a_key_is_accepted_within_its_age_limit_and_clock_skew() {
-        assert_eq!(admit(NOW), Ok(()));
-        assert_eq!(admit(NOW.minus(BOUND)), Ok(()));
-        assert_eq!(admit(NOW.plus(CLOCK_SKEW)), Ok(()));
+        for made_at in [NOW, NOW.minus(BOUND), NOW.plus(CLOCK_SKEW)] {
+            let begin_by = Some(made_at.plus(BOUND + MAX_SENDING_TIME));
+            assert_eq!(admit(made_at), Admission::Admitted { begin_by }, "{made_at:?}");
+        }
     }
 
     // T43
     #[test]
     fn a_refused_key_may_have_begun_elsewhere_a_while_ago() {
         let on_its_way = BOUND + 2 * CLOCK_SKEW + MAX_SENDING_TIME;
-        for (made_at, refusal, may_have_begun) in [
+        for (made_at, refusal, perhaps_in_flight) in [
             (NOW.minus(BOUND + MILLISECOND), KeyRefusal::TOO_OLD, true),
             (NOW.minus(on_its_way), KeyRefusal::TOO_OLD, true),
             (NOW.minus(on_its_way + MILLISECOND), KeyRefusal::TOO_OLD, false),
@@ -216,7 +219,7 @@ mod tests {
             (NOW.plus(2 * CLOCK_SKEW), KeyRefusal::FUTURE, true),
             (NOW.plus(2 * CLOCK_SKEW + MILLISECOND), KeyRefusal::FUTURE, false),
         ] {
-            assert_eq!(admit(made_at), Err(KeyRefusal { may_have_begun, ..refusal }), "{made_at:?}");
+            assert_eq!(admit(made_at), refusal.admission(perhaps_in_flight), "{made_at:?}");
         }
     }
 
@@ -225,7 +228,8 @@ mod tests {
         let oldest = |time| OldestKey { bound: BOUND, time };
         let key = IdempotencyKey::parse("order-1").unwrap();
         let result = |time: &KeyTime, timestamp: Option<&str>| {
-            oldest(time.clone()).admit(&key, timestamp, NOW).map_err(|error| error.reason)
+            let admission = oldest(time.clone()).admit(&key, timestamp, NOW);
+            admission.refusal().map_or(Ok(()), |refusal| Err(refusal.reason))
         };
         assert_eq!(result(&KeyTime::UuidV7, None), Err("not-a-uuid-v7"));
         assert_eq!(result(&KeyTime::Ulid, None), Err("not-a-ulid"));

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::record::{Admission, Refusal};
+
 /// Why the key of a request may not begin an execution.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyRefusal {
@@ -9,15 +11,19 @@ pub(crate) struct KeyRefusal {
     pub(crate) reason: &'static str,
     /// A sentence for the client.
     pub(crate) detail: Cow<'static, str>,
-    /// Whether another worker may have admitted this key so lately that its execution has yet to begin, or its transaction to arrive.
-    pub(crate) may_have_begun: bool,
 }
 
 const fn refusal(reason: &'static str, detail: &'static str) -> KeyRefusal {
-    KeyRefusal { reason, detail: Cow::Borrowed(detail), may_have_begun: false }
+    KeyRefusal { reason, detail: Cow::Borrowed(detail) }
 }
 
 impl KeyRefusal {
+    /// Its request begins nothing. `perhaps_in_flight` is whether another worker may have admitted it lately.
+    pub(crate) fn admission(self, perhaps_in_flight: bool) -> Admission {
+        let Self { reason, detail } = self;
+        Admission::Refused(Refusal { reason, detail, perhaps_in_flight })
+    }
+
     pub(crate) const MISSING: Self = refusal("missing", "The request has no Idempotency-Key header");
     pub(crate) const REPEATED: Self =
         refusal("repeated", "The request has more than one Idempotency-Key header");

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{OnLeaseExpiry, Operation, declared::Declared};
 use crate::{
     key::{IdempotencyKey, OperationName, age::KeyTime, refusal::KeyRefusal},
-    record::Resumes,
+    record::{Admission, Resumes},
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
@@ -15,17 +15,18 @@ impl Operation {
         &self.name
     }
 
-    /// Why this key may not begin an execution, if so: it is too short, too old, or its age is unknown. `timestamp` is the header that
+    /// Whether this key may begin an execution: not if it is too short, too old, or its age is unknown. `timestamp` is the header that
     /// dates a key of [`KeyTime::Signed`](crate::key::age::KeyTime::Signed).
-    pub(crate) fn refusal_of(
+    pub(crate) fn admission_of(
         &self,
         key: &IdempotencyKey,
         timestamp: Option<&str>,
         now: Timestamp,
-    ) -> Option<KeyRefusal> {
-        let too_short = key.as_str().chars().count() < self.min_key_length;
-        let too_short = too_short.then(|| KeyRefusal::too_short(self.min_key_length));
-        too_short.or_else(|| self.oldest_key.as_ref()?.admit(key, timestamp, now).err())
+    ) -> Admission {
+        if key.as_str().chars().count() < self.min_key_length {
+            return KeyRefusal::too_short(self.min_key_length).admission(false);
+        }
+        self.oldest_key.as_ref().map_or(Admission::ALWAYS, |oldest| oldest.admit(key, timestamp, now))
     }
 
     /// Until when an execution that begins now owns its record: its plausible deadline, or the lease, plus the grace. An expired lease

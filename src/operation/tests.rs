@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use super::*;
 use crate::{
     key::{IdempotencyKey, refusal::KeyRefusal},
+    record::Admission,
     time::Timestamp,
 };
 
@@ -107,13 +108,13 @@ fn each_setting_is_the_one_that_was_chosen() {
 
 #[test]
 fn a_key_shorter_than_the_operations_minimum_begins_nothing() {
-    let refusal = |text, shortest| {
+    let admission = |text, shortest| {
         let key = IdempotencyKey::parse(text).unwrap();
-        Operation::new("pay").min_key_length(shortest).refusal_of(&key, None, Timestamp::default())
+        Operation::new("pay").min_key_length(shortest).admission_of(&key, None, Timestamp::default())
     };
-    assert_eq!(refusal("ab", 3), Some(KeyRefusal::too_short(3)));
+    assert_eq!(admission("ab", 3), KeyRefusal::too_short(3).admission(false));
     assert_eq!(KeyRefusal::too_short(3).reason, "too-short");
-    assert_eq!((refusal("abc", 3), refusal("a", 1)), (None, None));
+    assert_eq!((admission("abc", 3), admission("a", 1)), (Admission::ALWAYS, Admission::ALWAYS));
 }
 
 // T61

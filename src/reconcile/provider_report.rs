@@ -376,7 +376,9 @@ mod tests {
             Duration::ZERO,
             START,
         ) {
-            Meaning::Notes(phase) => format!("notes {} {:?}", phase.name, phase.result),
+            Meaning::Notes(phase) => {
+                format!("notes {} {:?}", phase.name, phase.result.as_ref().map(|result| result.text()))
+            }
             Meaning::Nothing => "nothing".to_owned(),
             Meaning::Contradicts(_) => "contradicts".to_owned(),
             other => panic!("{other:?}"),

@@ -10,9 +10,9 @@ pub use protocol::record::{
     UnknownCause, Work,
 };
 pub(crate) use protocol::record::{
-    Encoding, Ended, FORGOTTEN, Fate, Found, GONE, HANDLER_FAILED, HELD, HoldError, KeptBody, NOT_EXECUTED,
-    Next, NotTaken, Overtaken, ReservationRequest, Safe, SettleError, Transition, Verdict, WorkerReport,
-    decide,
+    Admission, Encoding, Ended, FORGOTTEN, Fate, Found, GONE, HANDLER_FAILED, HELD, HoldError, KeptBody,
+    NOT_EXECUTED, Next, NotTaken, Overtaken, Refusal, ReservationRequest, Safe, SettleError, Transition,
+    Verdict, WorkerReport, decide,
 };
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};

@@ -5,12 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{
-    AnswerKind, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
+    Admission, AnswerKind, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
     ReservationRequest, Resumes, Revision, Transition, Work,
 };
 use crate::{
     fingerprint::{Content, FingerprintRule},
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    key::{IdempotencyKey, OperationName, RecordKey, Tenant, refusal::KeyRefusal},
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -44,7 +44,7 @@ pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
         attempt: AttemptId::mint(),
         lease_until: Timestamp::from_secs(1_030),
         retention: RETAIN,
-        may_begin: true,
+        admission: Admission::ALWAYS,
         may_run_again: false,
         transactional: false,
         resumes: None,
@@ -56,6 +56,11 @@ pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
 /// With one phase, `charge`.
 pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
     Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
+}
+
+/// The admission of a request whose key is too old.
+pub(crate) fn too_old() -> Admission {
+    KeyRefusal::TOO_OLD.admission(false)
 }
 
 /// A record that was accepted, for a minute.

@@ -111,7 +111,8 @@ list! {
     pub const MAX_COMPUTATIONS: u32 = 5;
 
     /// A single transaction is sent for this long after its request began. An answer that another request keeps meanwhile has not
-    /// expired by then, and DynamoDB remembers the transaction's token for twice as long.
+    /// expired by then, and DynamoDB remembers the transaction's token for twice as long. A reservation too is made within this time
+    /// after its key has become too old, or not at all.
     pub const MAX_SENDING_TIME: Duration = CLOCK_SKEW;
 
     /// A completed answer is kept for this long: the window that Stripe documents.

@@ -7,8 +7,8 @@ use lambda_idempotency::{
     engine::{CallError, PhaseError},
     fingerprint::{Content, FingerprintRule},
     internal::{
-        Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome, SingleTransactionOutcome,
-        Stale,
+        Admission, Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome,
+        SingleTransactionOutcome, Stale,
     },
     key::age::KeyTime,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
@@ -17,6 +17,8 @@ use lambda_idempotency::{
     time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
     world::World,
 };
+
+use crate::records::too_old;
 
 use super::{
     accepted,
@@ -93,8 +95,10 @@ impl Machine {
             key: record_key(THE_KEY),
             fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
             answer_kind: AnswerKind::Http,
-            may_begin: !is_late,
-            may_have_begun: is_late && self.now() <= may_have_begun,
+            admission: match is_late {
+                true => too_old(self.now() <= may_have_begun),
+                false => Admission::ALWAYS,
+            },
             work: Work::Now,
             origin: None,
             deadline,

@@ -7,12 +7,12 @@ use super::{
     steps::Action,
     world::{CALLS, Ending, World},
 };
-use crate::records::{Records, TICK, at, not_found, request, schedule};
+use crate::records::{Records, TICK, at, not_found, request, schedule, too_old};
 use lambda_idempotency::{
     Operation,
     internal::steps::{
-        self, Asked, Asks, Ended, Fate, Learned, Next, NotTaken, ReservationRequest, Safe, Schedule,
-        WorkerReport,
+        self, Admission, Asked, Asks, Ended, Fate, Learned, Next, NotTaken, ReservationRequest, Safe,
+        Schedule, WorkerReport,
     },
     record::{PhaseResult, Record, State},
     time::Timestamp,
@@ -150,15 +150,15 @@ impl Protocol {
         let request = ReservationRequest {
             attempt: [worker + 1; 16].into(),
             lease_until: at(now + LEASE),
-            // T43: a record that is only resumed is taken over with an old key too.
-            may_begin: world.record.is_none(),
             resumes: steps::resumes(&self.operations[usize::from(is_new)]),
             ..self.request.clone()
         };
         let current = self.current(world);
         let may_begin = current.as_ref().is_none_or(|current| current.expired(at(now)))
             || matches!(current.as_ref()?.state, State::FailedRetryable { .. });
-        let request = ReservationRequest { may_begin, ..request };
+        // T43: a record that is only resumed is taken over with an old key too.
+        let admission = if may_begin { Admission::ALWAYS } else { too_old(false) };
+        let request = ReservationRequest { admission, ..request };
         let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now));
         next.ok().map(|next| self.number(next))
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    AnswerKind, AttemptId, Evidence, Note, Record, Resumes, Revision, State, Transition, UnknownCause, Work,
+    Admission, AnswerKind, AttemptId, Evidence, Found, Note, Record, Resumes, Revision, State, Transition,
+    UnknownCause, Work,
 };
 use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
@@ -22,8 +23,8 @@ pub struct ReservationRequest {
     pub lease_until: Timestamp,
     /// How long the record is to be kept once it is settled.
     pub retention: Duration,
-    /// Whether an execution may begin. A key that is too old only gets the current record's answer.
-    pub may_begin: bool,
+    /// Whether an execution may begin. If not, it only gets the current record's answer.
+    pub admission: Admission,
     /// Whether an execution may begin again, from its beginning, if its worker is dead.
     pub may_run_again: bool,
     /// Whether all effects of the execution are in the transaction that completes it.
@@ -34,33 +35,6 @@ pub struct ReservationRequest {
     pub work: Work,
     /// The method and route of the request.
     pub origin: Option<Note>,
-}
-
-/// What a request found in place of an execution that it may begin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The operation is completed: return its answer.
-    Completed,
-    /// It is accepted or in progress.
-    InFlight,
-    /// The key was used for another request.
-    Mismatch,
-    /// The record's fingerprint was made by a rule that this deployment does not know.
-    Incomparable,
-    /// It may have been executed: reconciliation finds out.
-    Unknown,
-    /// The lease of its worker has expired: that attempt must be ended first.
-    DeadWorker,
-    /// No worker has claimed it in time: it must be ended first.
-    Abandoned,
-    /// An execution would have to begin, but may not.
-    MayNotBegin,
-    /// Too little time is left to begin.
-    TooLate,
-    /// What the worker would claim is settled, and deleted since.
-    Gone,
-    /// It is open, and a deployment with other phases began it: only one with the same resumes it.
-    OtherPhases,
 }
 
 /// Decides what `reservation` may do about the record that its key has, if there is one. If an execution may begin: the record of
@@ -75,20 +49,21 @@ pub enum Found {
 /// 5. A record with phases is resumed, unless this deployment's operation does not resume, or declares other phases, or its worker died
 ///    over a reported effect.
 /// 6. What was accepted is taken over by its worker alone: a client waits for it, whatever has become of the worker.
-/// 7. A reservation request that may not begin an execution gets the record's answer, and takes nothing over, but for what is
-///    only resumed (T43).
+/// 7. A reservation request whose [admission](Admission) does not let it begin gets the record's answer, and takes nothing over, but for
+///    what is only resumed (T43).
 pub fn decide(
     existing: Option<&Record>,
     reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
 ) -> Result<Transition, Found> {
+    let begins = reservation.admission.begins(now);
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
-        return match reservation.work {
-            Work::Claimed(_) => Err(Found::Gone),
-            _ if !reservation.may_begin => Err(Found::MayNotBegin),
-            Work::Now => Ok(Transition::to(Record::reserve(reservation, revision, now))),
-            Work::Later { claim_by, max_attempts } => {
+        return match (reservation.work, begins) {
+            (Work::Claimed(_), _) => Err(Found::Gone),
+            (_, Err(found)) => Err(found),
+            (Work::Now, _) => Ok(Transition::to(Record::reserve(reservation, revision, now))),
+            (Work::Later { claim_by, max_attempts }, _) => {
                 Ok(Transition::to(Record::accept(reservation, claim_by, max_attempts, revision, now)))
             }
         };
@@ -125,8 +100,7 @@ pub fn decide(
         let accepted = released.accept_again(claim_by, max_attempts, revision);
         return match (accepted, &existing.state) {
             (_, State::Completed { .. }) => Err(Found::Completed),
-            (Some(_), _) if !reservation.may_begin => Err(Found::MayNotBegin),
-            (Some(accepted), _) => Ok(accepted),
+            (Some(accepted), _) => begins.map(|()| accepted),
             (None, State::InProgress { lease_until }) if *lease_until <= now => Err(Found::DeadWorker),
             (None, State::InProgress { .. }) => Err(Found::InFlight),
             (None, _) => Err(Found::Unknown),
@@ -136,15 +110,14 @@ pub fn decide(
     let is_over = existing.attempts_are_over();
     let may_run_again = !is_over
         && reservation.may_run_again
-        && reservation.may_begin
+        && begins.is_ok()
         && existing.reported != Some(Evidence::Effect)
         && existing.phases.is_none();
     let resumes = reservation.resumes.is_some() && existing.phases.is_some();
     let declares_others = reservation.resumes.is_some_and(|resumes| existing.has_others_than(resumes.list));
     match &existing.state {
         State::Completed { .. } => Err(Found::Completed),
-        State::FailedRetryable { .. } if reservation.may_begin => take_over(),
-        State::FailedRetryable { .. } => Err(Found::MayNotBegin),
+        State::FailedRetryable { .. } => begins.and_then(|()| take_over()),
         // The stale function found the dead worker first: the operation's configuration still applies.
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
         State::BetweenWorkers { .. } if declares_others => Err(Found::OtherPhases),
@@ -162,9 +135,7 @@ pub fn decide(
             take_over()
         }
         // The take-over proves that the dead worker's transaction has not committed, and never will.
-        State::InProgress { .. }
-            if reservation.may_begin && !is_over && existing.is_undone_by_the_next_write() =>
-        {
+        State::InProgress { .. } if begins.is_ok() && !is_over && existing.is_undone_by_the_next_write() => {
             take_over()
         }
         State::InProgress { .. } => Err(Found::DeadWorker),
@@ -177,7 +148,8 @@ mod tests {
 
     use super::*;
     use crate::record::{
-        AttemptId, Phase, PhaseResult,
+        AttemptId, Phase, PhaseResult, Refusal,
+        admission::tests::refused,
         tests::{accepted, answer, reservation, reservation_for, resuming},
     };
 
@@ -352,7 +324,7 @@ mod tests {
     #[test]
     fn an_old_key_gets_its_record_and_begins_nothing() {
         for may_run_again in [false, true] {
-            let old = ReservationRequest { may_begin: false, ..retry(may_run_again) };
+            let old = ReservationRequest { admission: refused(), ..retry(may_run_again) };
             let decided = |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now) {
                 Err(Found::Completed) => "replay",
                 Err(Found::InFlight) => "in flight",
@@ -378,7 +350,7 @@ mod tests {
                 assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{may_run_again}");
             }
         }
-        let other = ReservationRequest { may_begin: false, ..reservation_for("k", "other") };
+        let other = ReservationRequest { admission: refused(), ..reservation_for("k", "other") };
         for record in in_each_state() {
             let decision = decide(Some(&record), &other, Revision::mint(), NOW);
             assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
@@ -413,11 +385,50 @@ mod tests {
     fn an_old_key_takes_over_no_dead_transactional_worker() {
         let transactional = ReservationRequest { transactional: true, ..reservation("k") };
         let record = Record::reserve(&transactional, Revision::mint(), NOW);
-        let decided = |may_begin| {
-            let request = ReservationRequest { may_begin, ..transactional.clone() };
+        let decided = |admission| {
+            let request = ReservationRequest { admission, ..transactional.clone() };
             decide(Some(&record), &request, Revision::mint(), LATER)
         };
-        assert!(decided(true).is_ok());
-        assert_eq!(decided(false), Err(Found::DeadWorker));
+        assert!(decided(Admission::ALWAYS).is_ok());
+        assert_eq!(decided(refused()), Err(Found::DeadWorker));
+        assert_eq!(decided(Admission::Admitted { begin_by: Some(NOW) }), Err(Found::DeadWorker));
+    }
+
+    // T43
+    #[test]
+    fn what_was_admitted_long_ago_begins_nothing_and_gets_its_record() {
+        let late =
+            ReservationRequest { admission: Admission::Admitted { begin_by: Some(NOW) }, ..reservation("k") };
+        let at = |record: Option<&Record>, now| decide(record, &late, Revision::mint(), now);
+        assert!(at(None, NOW).is_ok());
+        let now = NOW.plus(Duration::from_millis(1));
+        assert_eq!(at(None, now), Err(Found::TooLate));
+        for record in in_each_state() {
+            let found = match record.state {
+                State::Completed { .. } => Err(Found::Completed),
+                State::FailedRetryable { .. } => Err(Found::TooLate),
+                State::BetweenWorkers { .. } | State::Unknown { .. } => Err(Found::Unknown),
+                State::Pending { .. } | State::InProgress { .. } => Err(Found::InFlight),
+            };
+            assert_eq!(at(Some(&record), now), found, "{}", record.state.name());
+        }
+        // What is accepted begins too.
+        let accepts = ReservationRequest { work: Work::Later { claim_by: LATER, max_attempts: 1 }, ..late };
+        let released = in_each_state().remove(2);
+        for record in [None, Some(&released)] {
+            assert_eq!(decide(record, &accepts, Revision::mint(), now), Err(Found::TooLate));
+        }
+    }
+
+    // T43: its first request may be about to insert its reservation, or to take the record over.
+    #[test]
+    fn an_old_key_that_another_may_have_admitted_is_in_flight() {
+        let Admission::Refused(refusal) = refused() else { unreachable!() };
+        let lately = Admission::Refused(Refusal { perhaps_in_flight: true, ..refusal });
+        let old = ReservationRequest { admission: lately, ..reservation("k") };
+        let released = in_each_state().remove(2);
+        for record in [None, Some(&released)] {
+            assert_eq!(decide(record, &old, Revision::mint(), NOW), Err(Found::PerhapsInFlight));
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! 1. Each transition is a pure function from record to record: no await, no clock, no randomness. It is written only if the
 //!    revision that it started from is still current.
-//! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused.
+//! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused. `admission` says whether
+//!    an execution may begin at all.
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
 //! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
 //! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
@@ -15,8 +16,10 @@
 //! in the repository.
 
 mod accepted;
+mod admission;
 mod answer;
 pub mod decide;
+mod found;
 pub mod hold;
 mod id;
 mod named_enum;
@@ -36,8 +39,10 @@ use std::time::Duration;
 use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use accepted::{Accepted, Work};
+pub use admission::{Admission, Refusal};
 pub use answer::{AnswerKind, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place};
-pub use decide::{Found, ReservationRequest, decide};
+pub use decide::{ReservationRequest, decide};
+pub use found::Found;
 pub use hold::HoldError;
 pub use id::{AttemptId, Revision};
 pub use note::Note;
@@ -189,7 +194,7 @@ pub(crate) mod tests {
             attempt: AttemptId::mint(),
             lease_until: Timestamp::from_secs(1_030),
             retention: RETAIN,
-            may_begin: true,
+            admission: Admission::ALWAYS,
             may_run_again: false,
             transactional: false,
             resumes: None,

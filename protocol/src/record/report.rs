@@ -217,7 +217,9 @@ impl WorkerReport<'_> {
         let late = now >= base.began_at.plus(seen.retention);
         // The rows of a transaction may have been undone together with the record.
         let by_transaction = self.has_writes || (base.transactional && !self.ended.did_nothing());
-        if current.is_none() && (late || by_transaction) {
+        // It takes back what is there, and says nothing that would have to be kept.
+        let starts_nothing = matches!(self.ended, Ended::NotStarted);
+        if current.is_none() && (late || by_transaction || starts_nothing) {
             return Fate::Gone;
         }
         if !base.is_same_request(seen) {
@@ -247,7 +249,7 @@ impl WorkerReport<'_> {
 
     /// Whether it would be a loss to drop this report: it tells of an effect, or its record knows of phases or of a call.
     pub fn matters(&self) -> bool {
-        self.tells_of_an_effect() || self.base.is_resumed()
+        self.tells_of_an_effect() || self.base.is_resumed() && !matches!(self.ended, Ended::NotStarted)
     }
 
     /// Whether it is about an effect, about a call that was perhaps made, or about domain writes.
@@ -401,8 +403,8 @@ impl Record {
 pub(super) mod tests {
     use super::*;
     use crate::record::{
-        Head, ReservationRequest, Verdict,
-        tests::{RETAIN, answer, reservation, reservation_for},
+        Head, Phase, ReservationRequest, Verdict,
+        tests::{RETAIN, answer, reservation, reservation_for, resuming},
     };
     use crate::time::CLOCK_SKEW;
 
@@ -447,6 +449,27 @@ pub(super) mod tests {
         match fate(base, ended, current, NOW) {
             Fate::Written(next) | Fate::Contested(next) => next.into(),
             other => panic!("{other:?}"),
+        }
+    }
+
+    // T17
+    #[test]
+    fn a_take_back_writes_nothing_where_no_record_is() {
+        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumed = Record::reserve(&resumes, fresh(), NOW);
+        let charge = Phase::new("charge".to_owned(), None, NOW);
+        let resumed = Record::from(resumed.note(&charge, fresh(), NOW).unwrap());
+        for base in [two().0, resumed] {
+            let report = WorkerReport {
+                base: &base,
+                ended: &Ended::NotStarted,
+                has_writes: false,
+                may_run_again: false,
+                safe: Safe::Report,
+            };
+            assert_eq!(report.fate(None, fresh(), NOW), Fate::Gone);
+            assert!(!report.matters(), "nobody has to hear of it");
+            assert!(matches!(report.fate(Some(&base), fresh(), NOW), Fate::Written(_)));
         }
     }
 

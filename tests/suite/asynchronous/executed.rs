@@ -12,11 +12,11 @@ use lambda_idempotency::{
     engine::CallError,
     event::Consumer,
     http::NotBegun,
-    internal::{Correction, Operator, Stale, error_chain},
+    internal::{self, Correction, Operator, Stale, error_chain},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::Reconciliation,
-    record::{Answer, Head, SettledBy, State},
+    record::{Answer, Head, SettledBy, State, Work},
     world::World,
 };
 use macro_rules_attribute::apply;
@@ -26,7 +26,7 @@ use super::{BOUND, MINUTE, Reports, operation};
 use crate::support::{
     BoxError,
     faults::Fault,
-    guarded::Guarded,
+    guarded::{Guarded, completed, owned, request, written},
     http::{Counter, Gate, PAY, TENANT, api, execution, guard_of},
     messages::{deliver_within, message},
     on_each_store,
@@ -161,35 +161,22 @@ async fn unknown_work_is_held_and_runs_again_if_nothing_was_done(endpoint: &str)
 // T5, T68: its worker was late, and reports after the provider said that nothing was done.
 #[apply(on_each_store)]
 async fn a_late_effect_overturns_pending_work_that_was_assumed_undone(endpoint: &str) {
-    let guarded = Guarded::on(endpoint).await;
-    let gate = Gate::closed();
-    let held = gate.clone();
-    let guard = guard_of(guarded.store(), operation()).world(guarded.clock.clone());
-    let slow = api(guard, move |_, _| {
-        let held = held.clone();
-        async move {
-            held.pass().await;
-            "done"
-        }
-    });
-    let reports = Reports { app: slow, ..Reports::of(guarded, operation()) };
+    let reports = Reports::of(Guarded::on(endpoint).await, operation());
     reports.post("r-1", r#""report""#).await;
-    let asked = reports.asked("r-1").await;
-    let late = async {
-        gate.reached(1).await;
-        // Its lease is over, and the provider does not know the effect yet.
-        let stale =
-            Stale::new(reports.guarded.store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new());
-        let stale = stale.world(reports.guarded.clock.clone());
-        reports.guarded.clock.advance(MINUTE * 2);
-        stale.check(&reports.key("r-1")).await.expect("the store answers");
-        reports.guarded.clock.advance(MINUTE * 20);
-        reconciled(&reports, Finding::NotFound).await;
-        assert_eq!(reports.state("r-1").await, "pending");
-        gate.open();
-    };
-    let (acknowledged, ()) = tokio::join!(reports.work(&asked), late);
-    assert_eq!((acknowledged, reports.state("r-1").await), (true, "completed"));
+    let (guarded, key) = (&reports.guarded, reports.key("r-1"));
+    let accepted = guarded.record(&key).await.and_then(|record| record.accepted).expect("it is accepted");
+    let request = internal::Request { key: key.clone(), work: Work::Claimed(accepted.request), ..request() };
+    let executor = guarded.executor_of(operation());
+    let ours = owned(executor.reserve(&request).await);
+    // Its lease is over, and the provider does not know the effect yet.
+    let stale = Stale::new(guarded.store(), MemoryQueue::new(), MemoryQueue::new(), MemoryQueue::new());
+    guarded.clock.advance(MINUTE * 2);
+    stale.world(guarded.clock.clone()).check(&key).await.expect("the store answers");
+    guarded.clock.advance(MINUTE * 20);
+    reconciled(&reports, Finding::NotFound).await;
+    assert_eq!(reports.state("r-1").await, "pending");
+    written(executor.finish(ours, completed("done")).await);
+    assert_eq!(reports.state("r-1").await, "completed");
     assert_eq!(&*reports.polled("r-1").await.body, b"done");
 }
 

@@ -16,7 +16,8 @@ use lambda_idempotency::{
     record::{Answer, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, memory::MemoryStore},
     time::Timestamp,
-    time_budget::CLOCK_SKEW,
+    time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
+    world::World,
 };
 use macro_rules_attribute::apply;
 use tokio::sync::Barrier;
@@ -245,6 +246,56 @@ async fn an_old_key_whose_reservation_may_still_land_is_in_flight(endpoint: &str
         guarded.clock.advance(SECOND);
         send(&app, never_sent()).await.assert_problem(400, "key-too-old");
         assert_eq!(runs.count(), 1, "{time:?}");
+    }
+}
+
+// T43: by then, a retry may have been told that its key is too old, and its client may have made a new one.
+#[apply(on_each_store)]
+async fn what_was_admitted_long_ago_begins_nothing(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    guarded.clock.set(guarded.now().rounded_up_to_second());
+    let late = MAX_SENDING_TIME + SECOND;
+    for time in each_key_time() {
+        // The lease is no reason.
+        let operation =
+            || Operation::new(PAY).refuse_older_than(HOUR, time.clone()).lease(3 * MAX_SENDING_TIME);
+        let (app, runs) = counting(&guarded, operation());
+        // The process stands still while its request is read: nothing is inserted.
+        let (key, request) = made_at(&time, guarded.now().minus(HOUR));
+        let clock = guarded.clock.clone();
+        let body = futures_util::stream::once(async move {
+            clock.set(clock.now().plus(late));
+            Ok::<_, std::io::Error>("{}")
+        });
+        send(&app, request().map(|_| Body::from_stream(body))).await.assert_problem(503, "store-unavailable");
+        assert_eq!((runs.count(), guarded.item(&key).await), (0, None), "{time:?}");
+
+        // Or it stands still while it inserts: that is taken back.
+        let (key, request) = made_at(&time, guarded.now().minus(HOUR));
+        let gate = Arc::new(Barrier::new(2));
+        guarded.faults.script("PutItem", [Fault::Meet(gate.clone())]);
+        let asked = guarded.faults.asked("PutItem");
+        let stands_still = async {
+            until(|| guarded.faults.asked("PutItem") > asked).await;
+            guarded.clock.set(guarded.now().plus(late));
+            gate.wait().await;
+        };
+        let (refused, ()) = tokio::join!(send(&app, request()), stands_still);
+        refused.assert_problem(503, "store-unavailable");
+        assert_eq!(guarded.record(&key).await.map(|record| record.state.name()), Some("failed_retryable"));
+        assert_eq!(runs.count(), 0, "{time:?}");
+
+        // A single transaction too.
+        let guard = Idempotency::new(guarded.store(), operation()).tenant(caller as Resolver);
+        let app = api(guard.world(guarded.clock.clone()).single_transaction(), |_, _| async { "done" });
+        let (key, request) = made_at(&time, guarded.now().minus(HOUR));
+        let clock = guarded.clock.clone();
+        let body = futures_util::stream::once(async move {
+            clock.set(clock.now().plus(late));
+            Ok::<_, std::io::Error>("{}")
+        });
+        send(&app, request().map(|_| Body::from_stream(body))).await.assert_problem(503, "outcome-unknown");
+        assert_eq!(guarded.item(&key).await, None, "{time:?}");
     }
 }
 

@@ -26,7 +26,8 @@ use crate::support::{
     counts::counting,
     faults::{Fault, Late},
     guarded::{
-        GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed_text, request, written,
+        GRACE, Guarded, LEASE, completed, operation, outcome_of, owned, replayed_text, request, too_old,
+        written,
     },
     http::{Counter, PAY, api, guard_of, pay, send},
     meddling::{Meddled, Meddling},
@@ -365,7 +366,7 @@ async fn late_requests_and_old_keys_are_counted(endpoint: &str) {
         (outcome_of(&reserved), counted.get("api.idempotency.reserve.too_late.count")),
         ("too late", Some(&1))
     );
-    let old = Request { may_begin: false, ..request() };
+    let old = Request { admission: too_old(), ..request() };
     let (reserved, counted) = counting(executor.reserve(&old)).await;
     let count = counted.get("api.idempotency.reserve.too_old.count");
     assert_eq!((outcome_of(&reserved), count), ("may not begin", Some(&1)));
@@ -402,17 +403,16 @@ async fn the_writer_of_an_expiry_owns_nothing(endpoint: &str) {
 async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let executor = guarded.executor();
-    guarded.faults.script("PutItem", vec![Fault::Status(503); 5]);
+    // Each reservation, and each try to take it back at once.
+    guarded.faults.script("PutItem", vec![Fault::Status(503); 10]);
     for _ in 0..6 {
         assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
-    assert_eq!(guarded.faults.asked("PutItem"), 5, "the breaker is open");
-    guarded.clock.advance(2 * SECOND);
+    assert_eq!(guarded.faults.asked("PutItem"), 10, "the breaker is open");
     // Taking reservations back needs the store too. That has ended by then.
-    for step in [50, 200, 800, 3_200, 10_000] {
-        guarded.clock.advance(Duration::from_millis(step));
-        guarded.clock.no_sleepers().await;
-    }
+    guarded.clock.slept(FIRST_BACKOFF, 5).await;
+    guarded.clock.advance(20 * SECOND);
+    guarded.clock.no_sleepers().await;
     guarded.clock.advance(2 * SECOND);
     // The probe is a request with a hot key. Throttling is an answer of the store.
     guarded.faults.script("PutItem", [Fault::Throttle]);

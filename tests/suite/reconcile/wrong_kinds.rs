@@ -11,7 +11,7 @@ use lambda_idempotency::{
     Answer, Failure, Finding, Guard, Operation, Question, Reconciler, RunError, async_trait,
     domain::Table,
     event::{Consumer, KeyFrom, MemorySource},
-    internal::Report,
+    internal::{Correction, Operator, Report},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     queue::MemoryQueue,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
@@ -290,25 +290,18 @@ impl Reconciler for Overtaken {
 // T32
 #[apply(on_each_store)]
 async fn a_wrong_kind_beside_a_result_that_agrees_is_no_contradiction(endpoint: &str) {
-    let (shipping, working, asked, ended) =
-        (Shipping::on(endpoint, []).await, Gate::closed(), Gate::closed(), Gate::closed());
-    let (guard, held) = (shipping.guard.clone(), working.clone());
-    let late = tokio::spawn(async move {
-        let ship = async move |_, _: Value| {
-            held.pass().await;
-            Ok::<_, Failure>(LABEL.to_owned())
-        };
-        guard.run(&["order-1"], order(), ship).await
-    });
-    working.reached(1).await;
-    shipping.guarded.clock.advance(LEASE + GRACE + Duration::from_secs(1));
+    let (shipping, asked, ended) = (Shipping::on(endpoint, []).await, Gate::closed(), Gate::closed());
+    let key = shipping.lost().await;
     let reconciliation = Reconciliation::new(shipping.guarded.store(), shipping.dead_letters.clone())
         .world(shipping.guarded.clock.clone())
         .operation(Operation::new(SHIP), Overtaken(asked.clone(), ended.clone()));
     let question = tokio::spawn(async move { reconciliation.ask(&shipment()).await });
     asked.pass().await;
-    working.open();
-    assert_eq!(late.await.expect("it ends").expect("a result"), LABEL);
+    let operator = Operator::new(shipping.guarded.store()).world(shipping.guarded.clock.clone());
+    let seen = shipping.guarded.record(&key).await.expect("a record");
+    let answer = Answer::payload(&LABEL).expect("JSON");
+    let settles = Correction::Executed { answer, retain: None, messages: Vec::new() };
+    operator.correct(&seen, &settles, "alex", "found at the carrier").await.expect("it is settled");
     ended.open();
     let outcome = question.await.expect("it ends").expect("it is processed");
     assert_eq!((outcome, shipping.dead_letters.take().len()), (ReconcileOutcome::Settled, 0));

@@ -32,14 +32,15 @@ async fn a_reservation_that_the_store_does_not_accept_runs_nothing(endpoint: &st
         connect.attempt_timeout(Duration::from_millis(30)).operation_timeout(Duration::from_secs(10))
     })
     .await;
+    // What got no answer is taken back at once, by as many tries.
     for (fault, tries) in [
-        (Fault::Status(500), 3),
-        (Fault::Status(503), 3),
+        (Fault::Status(500), 6),
+        (Fault::Status(503), 6),
         (Fault::Throttle, 3),
-        (Fault::DropRequest, 3),
-        (Fault::BlackHole, 3),
+        (Fault::DropRequest, 6),
+        (Fault::BlackHole, 6),
         (Fault::AccessDenied, 1),
-        (Fault::ExpiredSignature, 1),
+        (Fault::ExpiredSignature, 2),
     ] {
         // A new executor with a fresh breaker.
         let (executor, request) = (guarded.executor(), request());
@@ -95,19 +96,30 @@ async fn the_breaker_opens_after_five_failures_and_closes_on_recovery(endpoint: 
     guarded.faults.for_all(ANY, Fault::Status(503));
     for failures in 1..=5 {
         assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
-        assert_eq!(guarded.faults.asked(ANY), failures);
+        // The reservation, and a try to take it back.
+        assert_eq!(guarded.faults.asked(ANY), 2 * failures);
     }
     for _ in 0..10 {
         assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
-    assert_eq!(guarded.faults.asked(ANY), 5, "a store that is down is not asked");
+    assert_eq!(guarded.faults.asked(ANY), 10, "a store that is down is not asked");
+
+    // Each is taken back once more, and then no longer.
+    guarded.clock.slept(Duration::from_millis(50), 5).await;
+    guarded.clock.advance(Duration::from_secs(20));
+    in_time(async {
+        while guarded.faults.asked(ANY) < 15 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
 
     // From time to time one request tries. While it fails, the others do not.
     guarded.clock.advance(Duration::from_secs(2));
     for _ in 0..10 {
         assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
     }
-    assert_eq!(guarded.faults.asked(ANY), 6);
+    assert_eq!(guarded.faults.asked(ANY), 17);
 
     guarded.faults.clear();
     assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");

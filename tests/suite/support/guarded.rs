@@ -20,7 +20,7 @@ use lambda_idempotency::time::Timestamp;
 use lambda_idempotency::world::{SystemWorld, World};
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
-    internal::Fingerprints,
+    internal::{Admission, Fingerprints, Refusal},
 };
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -187,12 +187,17 @@ pub fn request() -> Request {
         key,
         fingerprints,
         answer_kind: AnswerKind::Http,
-        may_begin: true,
-        may_have_begun: false,
+        admission: Admission::ALWAYS,
         work: Work::Now,
         deadline: None,
         origin: None,
     }
+}
+
+/// The admission of a request whose key is too old, long after any other request of it.
+pub fn too_old() -> Admission {
+    let (reason, detail) = ("too-old", "The key is too old".into());
+    Admission::Refused(Refusal { reason, detail, perhaps_in_flight: false })
 }
 
 pub fn record_key(tenant: &str, key: &str) -> RecordKey {

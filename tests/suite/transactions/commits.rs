@@ -27,7 +27,9 @@ use crate::support::{
     bank::{Bank, TRANSACTION, too_little},
     counts::counting,
     faults::{ANY, Fault, Late},
-    guarded::{GRACE, LEASE, completed, operation, outcome_of, owned, replayed_text, request, written},
+    guarded::{
+        GRACE, LEASE, completed, operation, outcome_of, owned, replayed_text, request, too_old, written,
+    },
     meddling::{Meddled, Meddling},
     on_each_store,
 };
@@ -886,7 +888,7 @@ async fn an_old_key_is_answered_only_once_the_dead_worker_is_fenced(endpoint: &s
     let dead = owned(executor.reserve(&request).await);
     dead.execution().write(bank.take(30)).unwrap();
     bank.guarded.clock.advance(LEASE + GRACE);
-    let old = Request { may_begin: false, ..request.clone() };
+    let old = Request { admission: too_old(), ..request.clone() };
     assert_eq!(outcome_of(&executor.reserve(&old).await), "may not begin");
     not_committed(&executor.finish(dead, completed("late")).await);
     assert_eq!(

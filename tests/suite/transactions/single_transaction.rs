@@ -15,7 +15,8 @@ use lambda_idempotency::{
     domain::{DomainWrite, DomainWriteError, Table},
     engine::SingleTransaction,
     internal::{
-        Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome, SingleTransactionOutcome,
+        Admission, Computed, Executor, FinishOutcome, Report, Request, ReserveOutcome,
+        SingleTransactionOutcome,
     },
     operation::OnLeaseExpiry,
     record::{Answer, Record, Revision},
@@ -31,7 +32,7 @@ use crate::support::{
     faults::{ANY, Fault, Late},
     guarded::{
         GRACE, LEASE, RETENTION, completed, fingerprints, operation, outcome_of, owned, random,
-        replayed_text, request, written,
+        replayed_text, request, too_old, written,
     },
     meddling::{Meddled, Meddling},
     on_each_store,
@@ -448,7 +449,7 @@ async fn records_of_the_guarded_entry_are_respected(endpoint: &str) {
 #[apply(on_each_store)]
 async fn an_old_key_gets_its_record_and_computes_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
-    let old = Request { may_begin: false, ..request.clone() };
+    let old = Request { admission: too_old(), ..request.clone() };
     let executor = bank.executor();
     let computed = || executor.run_single_transaction::<()>(&old, |_| panic!("it computes"));
     assert_eq!(found(&computed().await), "may not begin");
@@ -518,8 +519,9 @@ async fn a_dead_worker_of_the_guarded_entry_leaves_the_outcome_unknown(endpoint:
             let _dead = owned(executor.reserve(&request).await);
             bank.guarded.clock.advance(LEASE + GRACE);
             // A handler that computes nothing, and an old key. Each comes before the other has changed the record, and after.
-            for may_begin in [first, !first, first] {
-                let request = Request { may_begin, ..request.clone() };
+            for begins in [first, !first, first] {
+                let admission = if begins { Admission::ALWAYS } else { too_old() };
+                let request = Request { admission, ..request.clone() };
                 assert_eq!(found(&nothing(&bank, &executor, &request).await), "unknown", "{lease_expired:?}");
             }
         }

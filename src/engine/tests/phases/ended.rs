@@ -35,7 +35,7 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
         assert_eq!((phases.kept.len(), phases.begun.is_some()), (1, perhaps), "{report:?}");
         assert_eq!(reconcile_at, phases.kept[0].at.plus(WITHIN));
         // T43: also with an old key, because it only resumes.
-        let old = Request { may_begin: false, ..request() };
+        let old = Request { admission: too_old(), ..request() };
         assert_eq!(owned(executor.reserve(&old).await).execution().attempts(), 2);
     }
 }
