@@ -93,8 +93,10 @@ impl Universe {
             self.input.progress[usize::from(key)].lost += 1;
         }
         let process = self.process(owner);
-        let (ended, faults) = (process.ended_at.is_some() && !process.began, process.faults);
-        if self.scenario.ends_at_answer && ended && faults <= 1 {
+        let has_ended = process.ended_at.is_some() && !process.began;
+        // A second fault may lose what it would have left in the queue.
+        let is_left = self.faults > 1 || self.has_deferred();
+        if self.scenario.ends_at_answer && has_ended && !is_left {
             self.violate(Violation::NotTakenBack);
         }
     }

@@ -303,16 +303,21 @@ impl Universe {
     }
 
     /// A write that got no answer is applied late: it was called `at` this time. If it is a reservation, its process must
-    /// still take it back, or have tried to for its time.
+    /// still take it back, or have tried to for its time, or its report that nothing has started waits in the queue.
     pub fn landed(&mut self, process: ProcessId, key: KeyId, at: u64) {
         let taking_back = (STORE_TIMEOUT + COMPLETION_TIMEOUT).as_millis();
         let Process { began, faults, ended_at, .. } = *self.process(process);
         let ended_early = ended_at.is_some_and(|ended| u128::from(ended - at) < taking_back);
         let is_open =
             self.shelf(key).record().is_some_and(|record| matches!(record.state, State::InProgress { .. }));
-        if ended_early && !began && faults == 1 && is_open {
+        if ended_early && !began && faults == 1 && is_open && !self.has_deferred() {
             self.violate(Violation::NotTakenBack);
         }
+    }
+
+    /// Whether a report waits in the queue of deferred reports.
+    pub fn has_deferred(&self) -> bool {
+        self.messages.iter().any(|message| message.source == Source::Reconcile)
     }
 
     /// A client gets its answer.
