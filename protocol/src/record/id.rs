@@ -25,7 +25,7 @@ macro_rules! nonce {
         }
 
         impl From<[u8; 16]> for $name {
-            /// From a [`nonce`](crate::world::World::nonce), which makes a fresh one, or from stored bytes.
+            /// From fresh bytes, or from stored ones.
             fn from(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }

@@ -18,20 +18,20 @@
 mod accepted;
 mod admission;
 mod answer;
-pub mod decide;
+mod decide;
 mod found;
-pub mod hold;
+mod hold;
 mod id;
 mod named_enum;
 mod note;
-pub mod own;
-pub mod phase;
+mod own;
+mod phase;
 mod reference;
-pub mod report;
-pub mod resume;
-pub mod settle;
+mod report;
+mod resume;
+mod settle;
 mod state;
-pub mod transition;
+mod transition;
 mod work;
 
 use std::time::Duration;

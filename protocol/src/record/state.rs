@@ -31,7 +31,7 @@ pub enum State {
         completed_at: Timestamp,
         /// Who settled it.
         by: SettledBy,
-        /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) later.
+        /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time::CLOCK_SKEW) later.
         expires_at: Timestamp,
     },
     /// Not executed, as far as `by` can know: a retry may run.
@@ -40,7 +40,7 @@ pub enum State {
         failed_at: Timestamp,
         /// Who settled it.
         by: SettledBy,
-        /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time_budget::CLOCK_SKEW) later.
+        /// Until when the record is kept. It counts as absent [`CLOCK_SKEW`](crate::time::CLOCK_SKEW) later.
         expires_at: Timestamp,
     },
     /// Perhaps executed: no retry runs until reconciliation has found out.
