@@ -257,17 +257,16 @@ impl Reconciler for Carrier {
 async fn what_reconciliation_finds_is_the_result_of_each_call(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
     let guard = guard(&guarded);
-    let died = guard.run(KEY, "tea".to_owned(), async |_, _: String| -> Result<Shipment, Failure> {
-        std::future::pending().await
+    // Its handler has begun: before that, it would take its reservation back.
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let died = guard.run(KEY, "tea".to_owned(), async move |_, _: String| -> Result<Shipment, Failure> {
+        held.pass().await;
+        panic!("it is dead")
     });
     let mut died = Box::pin(died);
-    in_time(async {
-        while state(&guarded).await != "in_progress" {
-            assert!(died.as_mut().now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    assert!(died.as_mut().now_or_never().is_none());
+    gate.reached(1).await;
     guarded.clock.advance(LEASE + GRACE + Duration::from_secs(1));
     let unknown = ship(&guard, &runs, Does::Ships, "tea").await;
     assert!(matches!(unknown, Err(RunError::Unknown { source: None, .. })), "{unknown:?}");
