@@ -6,7 +6,7 @@ use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
     internal::steps::{Admission, Backoff, NotFound, Refusal, ReservationRequest, Schedule},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    record::{AnswerKind, Phase, Record, Work},
+    record::{Phase, Record},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -44,20 +44,10 @@ pub fn tick(time: Timestamp) -> u8 {
 pub fn request() -> Result<ReservationRequest, Box<dyn Error>> {
     let (tenant, name) = (Tenant::parse("model")?, OperationName::parse("model")?);
     let content = Content::new("POST", "/", b"");
-    Ok(ReservationRequest {
-        key: RecordKey::new(tenant, name, IdempotencyKey::parse("key")?),
-        fingerprints: content.fingerprints("model", &FingerprintRule::new(), &[]),
-        answer_kind: AnswerKind::Http,
-        attempt: [0; 16].into(),
-        lease_until: Timestamp::MAX,
-        retention: TICK * 100,
-        admission: Admission::ALWAYS,
-        may_run_again: false,
-        resumes: None,
-        transactional: false,
-        work: Work::Now,
-        origin: None,
-    })
+    let key = RecordKey::new(tenant, name, IdempotencyKey::parse("key")?);
+    let fingerprints = content.fingerprints("model", &FingerprintRule::new(), &[]);
+    let attempt = NO_REVISION.into();
+    Ok(ReservationRequest::new(key, fingerprints, attempt, Timestamp::MAX, TICK * 100))
 }
 
 /// The admission of a request whose key is too old; perhaps one that came before it is admitted, and has not begun.

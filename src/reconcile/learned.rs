@@ -798,18 +798,7 @@ mod tests {
         let (seen, later) = (unknown(), Learned::Later(SCHEDULE.max_unknown_age * 30));
         for why in [Asks::Anew, Asks::ProviderReported] {
             let next = next(&seen, &seen, why, &later).unwrap();
-            let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
-            assert_eq!(reconcile_at, NOW.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
-            let asked = Asked {
-                seen: &next,
-                why: Asks::IfDue,
-                at: reconcile_at,
-                operation: None,
-                not_found: NOT_FOUND,
-                schedule: &SCHEDULE,
-            };
-            let last = asked.next(&next, &later, Revision::mint(), reconcile_at).unwrap();
-            assert!(escalates(&last), "{last:?}");
+            assert_asked_last_at(NOW, &next, &later);
         }
     }
 
@@ -818,17 +807,22 @@ mod tests {
     fn no_question_comes_later_than_the_longest_unknown_age() {
         let (seen, later) = (unknown(), Learned::Later(SCHEDULE.max_unknown_age * 2));
         let next = next(&seen, &seen, Asks::IfDue, &later).unwrap();
+        assert_asked_last_at(START, &next, &later);
+    }
+
+    /// Its next question is due once it has been unknown for too long since then, and is the last.
+    fn assert_asked_last_at(since: Timestamp, next: &Record, later: &Learned) {
         let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
-        assert_eq!(reconcile_at, START.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
+        assert_eq!(reconcile_at, since.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
         let asked = Asked {
-            seen: &next,
+            seen: next,
             why: Asks::IfDue,
             at: reconcile_at,
             operation: None,
             not_found: NOT_FOUND,
             schedule: &SCHEDULE,
         };
-        let last = asked.next(&next, &later, Revision::mint(), reconcile_at).unwrap();
+        let last = asked.next(next, later, Revision::mint(), reconcile_at).unwrap();
         assert!(escalates(&last), "{last:?}");
     }
 

@@ -1,12 +1,12 @@
 //! Records for the tests of other rooms.
 
-use std::time::Duration;
+use std::{borrow::Borrow, time::Duration};
 
 use bytes::Bytes;
 
 use super::{
-    Admission, AnswerKind, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
-    ReservationRequest, Resumes, Revision, Transition, Work,
+    Admission, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
+    ReservationRequest, Resumes, Revision, Transition,
 };
 use crate::{
     fingerprint::{Content, FingerprintRule},
@@ -33,24 +33,12 @@ pub(crate) fn reservation(key: &str) -> ReservationRequest {
 
 pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
     let content = Content::new("POST", "/payments", body.as_bytes());
-    ReservationRequest {
-        key: RecordKey::new(
-            Tenant::parse("tenant").unwrap(),
-            OperationName::parse("pay").unwrap(),
-            IdempotencyKey::parse(key).unwrap(),
-        ),
-        fingerprints: content.fingerprints("pay", &FingerprintRule::new(), &[]),
-        answer_kind: AnswerKind::Http,
-        attempt: AttemptId::mint(),
-        lease_until: Timestamp::from_secs(1_030),
-        retention: RETAIN,
-        admission: Admission::ALWAYS,
-        may_run_again: false,
-        transactional: false,
-        resumes: None,
-        work: Work::Now,
-        origin: Some(Note::new("POST /payments")),
-    }
+    let fingerprints = content.fingerprints("pay", &FingerprintRule::new(), &[]);
+    let (tenant, operation) = (Tenant::parse("tenant").unwrap(), OperationName::parse("pay").unwrap());
+    let key = RecordKey::new(tenant, operation, IdempotencyKey::parse(key).unwrap());
+    let (attempt, lease_until) = (AttemptId::mint(), Timestamp::from_secs(1_030));
+    let origin = Some(Note::new("POST /payments"));
+    ReservationRequest { origin, ..ReservationRequest::new(key, fingerprints, attempt, lease_until, RETAIN) }
 }
 
 /// With one phase, `charge`.
@@ -76,19 +64,7 @@ pub(crate) fn answer() -> KeptAnswer {
 }
 
 /// What a worker's report makes of a record.
-pub(crate) trait Reports {
-    fn complete(
-        &self,
-        worker: &Record,
-        revision: Revision,
-        answer: KeptAnswer,
-        now: Timestamp,
-    ) -> Option<Transition>;
-    fn release(&self, attempt: AttemptId, revision: Revision, now: Timestamp) -> Option<Transition>;
-    fn mark_unknown(&self, worker: &Record, revision: Revision, now: Timestamp) -> Option<Transition>;
-}
-
-impl Reports for Record {
+pub(crate) trait Reports: Borrow<Record> {
     fn complete(
         &self,
         worker: &Record,
@@ -96,14 +72,17 @@ impl Reports for Record {
         answer: KeptAnswer,
         now: Timestamp,
     ) -> Option<Transition> {
-        Ended::Completed(answer).of(self, worker, revision, now)
+        Ended::Completed(answer).of(self.borrow(), worker, revision, now)
     }
 
     fn release(&self, attempt: AttemptId, revision: Revision, now: Timestamp) -> Option<Transition> {
-        Ended::NotExecuted(None).of(self, &Self { attempt, ..self.clone() }, revision, now)
+        let worker = Record { attempt, ..self.borrow().clone() };
+        Ended::NotExecuted(None).of(self.borrow(), &worker, revision, now)
     }
 
     fn mark_unknown(&self, worker: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
-        Ended::PerhapsExecuted(None).of(self, worker, revision, now)
+        Ended::PerhapsExecuted(None).of(self.borrow(), worker, revision, now)
     }
 }
+
+impl Reports for Record {}

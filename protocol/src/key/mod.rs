@@ -41,6 +41,7 @@ const HASH_DIGITS: usize = 43;
 
 /// Why a text is not a valid tenant, operation or idempotency key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum KeyError {
     /// It is empty.
     #[error("it is empty")]

@@ -37,6 +37,32 @@ pub struct ReservationRequest {
     pub origin: Option<Note>,
 }
 
+impl ReservationRequest {
+    /// A request over HTTP that is admitted for good, and executed at once, and once.
+    pub const fn new(
+        key: RecordKey,
+        fingerprints: Fingerprints,
+        attempt: AttemptId,
+        lease_until: Timestamp,
+        retention: Duration,
+    ) -> Self {
+        Self {
+            key,
+            fingerprints,
+            answer_kind: AnswerKind::Http,
+            attempt,
+            lease_until,
+            retention,
+            admission: Admission::ALWAYS,
+            may_run_again: false,
+            transactional: false,
+            resumes: None,
+            work: Work::Now,
+            origin: None,
+        }
+    }
+}
+
 /// Decides what `reservation` may do about the record that its key has, if there is one. If an execution may begin: the record of
 /// it, with this `revision`.
 ///

@@ -183,23 +183,14 @@ pub(crate) mod tests {
     pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
         let mut digest = [0; 32];
         digest[..body.len()].copy_from_slice(body.as_bytes());
+        let fingerprints = Fingerprints::new(Fingerprint::new(1, digest), Vec::new());
+        let (tenant, operation) = (Tenant::parse("tenant").unwrap(), OperationName::parse("pay").unwrap());
+        let key = RecordKey::new(tenant, operation, IdempotencyKey::parse(key).unwrap());
+        let (attempt, lease_until) = (AttemptId::mint(), Timestamp::from_secs(1_030));
+        let origin = Some(Note::new("POST /payments"));
         ReservationRequest {
-            key: RecordKey::new(
-                Tenant::parse("tenant").unwrap(),
-                OperationName::parse("pay").unwrap(),
-                IdempotencyKey::parse(key).unwrap(),
-            ),
-            fingerprints: Fingerprints::new(Fingerprint::new(1, digest), Vec::new()),
-            answer_kind: AnswerKind::Http,
-            attempt: AttemptId::mint(),
-            lease_until: Timestamp::from_secs(1_030),
-            retention: RETAIN,
-            admission: Admission::ALWAYS,
-            may_run_again: false,
-            transactional: false,
-            resumes: None,
-            work: Work::Now,
-            origin: Some(Note::new("POST /payments")),
+            origin,
+            ..ReservationRequest::new(key, fingerprints, attempt, lease_until, RETAIN)
         }
     }
 

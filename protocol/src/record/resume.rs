@@ -34,6 +34,11 @@ impl Record {
         phases.flat_map(|phase| &phase.references).any(|known| known == reference)
     }
 
+    /// The phase that is kept in this place, with or without its result.
+    pub fn kept_phase(&self, place: usize) -> Option<&Phase> {
+        self.phases.as_ref()?.kept.get(place)
+    }
+
     /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
     pub fn is_run_by(&self, worker: &Self) -> bool {
         self.attempt == worker.attempt && matches!(self.state, State::InProgress { .. })

@@ -85,7 +85,7 @@ impl Opened<'_> {
     /// Whether it is kept, with or without its result.
     pub(super) async fn is_kept(&self) -> bool {
         let record = self.phasing.record.lock().await;
-        record.phases.as_ref().is_some_and(|phases| phases.kept.len() > self.place)
+        record.kept_phase(self.place).is_some()
     }
 
     fn step(&mut self, next: Next<'_>) -> Result<Step, PhaseError> {
@@ -197,18 +197,18 @@ impl Opened<'_> {
         let budget = TimeBudget::at(started, self.execution.ends_at());
         let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());
         let own = |current: &Record| current.is_run_by(&worker);
-        let kept_at =
-            |record: &Record| record.phases.as_ref().and_then(|phases| phases.kept.get(place)).cloned();
         // It was kept without its result, which the handler has now.
-        let has_asked = kept_at(&worker).is_some();
+        let has_asked = worker.kept_phase(place).is_some();
+        // What was asked for is no call that only this execution knows of: who has the record asks itself.
+        let left = || if has_asked { Kept::Lost } else { Kept::Left };
         let mut contradicted = false;
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(current) = current else { return Write::Stop(Kept::Left) };
+            let Some(current) = current else { return Write::Stop(left()) };
             if !is_call && !own(current) {
                 return Write::Stop(Kept::Lost);
             }
             // Another version of the handler made a call of it, and its rows are not to be committed.
-            if !is_call && kept_at(current).is_some_and(|kept| kept.result.is_none()) {
+            if !is_call && current.kept_phase(place).is_some_and(|kept| kept.result.is_none()) {
                 return Write::Stop(Kept::Left);
             }
             contradicted |= current.has_noted_otherwise(&phase);
@@ -218,9 +218,8 @@ impl Opened<'_> {
                 // Another write of ours whose answer was lost, or a report of the provider.
                 Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),
                 Err(NotTaken::Known) => Write::Stop(Kept::Lost),
-                // Who has the record now asks itself.
-                Err(NotTaken::Differs) if has_asked && !own(current) => Write::Stop(Kept::Lost),
-                Err(NotTaken::Differs) => Write::Stop(Kept::Left),
+                Err(NotTaken::Differs) if own(current) => Write::Stop(Kept::Left),
+                Err(NotTaken::Differs) => Write::Stop(left()),
             }
         };
         let effort =
@@ -250,11 +249,11 @@ impl Opened<'_> {
             }
         }
         match kept {
-            Kept::Unwritten if has_asked => Count::Unwritten.add(worker.key.operation()),
-            Kept::Left | Kept::Unwritten if is_deferred => {
+            _ if is_deferred => {
                 let unsent = if contradicted { Count::ContradictionUnsent } else { Count::Unwritten };
                 executor.defer_phase(self.execution, &worker, place, &phase, unsent).await;
             }
+            Kept::Unwritten if is_call => Count::Unwritten.add(worker.key.operation()),
             Kept::Lost => self.execution.lose(),
             _ => {}
         }

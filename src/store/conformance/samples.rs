@@ -11,8 +11,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Admission, Answer, AnswerKind, Encoding, KeptAnswer, KeptBody, Note, Phases, Record,
-        ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work, phase_of,
+        Answer, Encoding, KeptAnswer, KeptBody, Note, Phases, Record, ReservationRequest, SettledBy, State,
+        UnknownCause, Verdict, phase_of,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -77,20 +77,8 @@ pub(super) fn reservation(
     fingerprints: Fingerprints,
     lease_until: Timestamp,
 ) -> ReservationRequest {
-    ReservationRequest {
-        key,
-        fingerprints,
-        answer_kind: AnswerKind::Http,
-        attempt: fresh(),
-        lease_until,
-        retention: DEFAULT_RETENTION,
-        admission: Admission::ALWAYS,
-        may_run_again: false,
-        resumes: None,
-        work: Work::Now,
-        transactional: false,
-        origin: Some(Note::new("POST /payments")),
-    }
+    let request = ReservationRequest::new(key, fingerprints, fresh(), lease_until, DEFAULT_RETENTION);
+    ReservationRequest { origin: Some(Note::new("POST /payments")), ..request }
 }
 
 pub(super) fn settled(record: &Record, verdict: Verdict, at: Timestamp, retain: Duration) -> Record {

@@ -298,6 +298,43 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
     assert_eq!(store.state().await, "between_workers", "it is known that the call was made");
 }
 
+// T38: a message would be about the last phase that is kept, which is another one.
+#[tokio::test]
+async fn what_was_asked_for_is_not_deferred_as_another_phase() {
+    let (store, queue, long) =
+        (Faulty::new(), MemoryQueue::new(), "x".repeat(crate::record::MAX_PHASE_RESULTS));
+    let executor = store.executor(resuming()).defer_reports_to(queue.clone());
+    let ours = begin(&executor).await;
+    ours.execution().phase("report").call(async |_| Ok(long)).await.unwrap();
+    ours.execution().phase("next").call(async |_| Ok(2)).await.unwrap();
+    executor.finish(ours, Report::NotExecuted).await;
+    let ours = begin(&executor).await;
+    let asks = ours.execution().phase("report").ask(async |_| Ok(Some("asked".to_owned())));
+    store.is_away.store(true, Ordering::SeqCst);
+    let unkept = store.passing(asks.call(async |_| panic!("it was made"))).await;
+    assert!(matches!(unkept, Err(PhaseError::NotKept)), "{unkept:?}");
+    assert_eq!(queue.take().len(), 0);
+}
+
+// A late worker of a version that made a call of what is a commit now, and whose result is too long to be kept.
+#[tokio::test]
+async fn a_commit_meanwhile_kept_as_a_call_commits_nothing() {
+    let (store, long) = (stocked(1), "x".repeat(crate::record::MAX_PHASE_RESULTS));
+    let executor = store.executor(resuming());
+    let slow = begin(&executor).await;
+    let mut ours = None;
+    let late = slow.execution().phase("stock").call(async |_| {
+        store.lease_ends();
+        ours = Some(begin(&executor).await);
+        Ok(long)
+    });
+    assert!(matches!(late.await, Err(PhaseError::Lost)));
+    let ours = ours.unwrap();
+    let committed = ours.execution().commit("stock", vec![take()]).await;
+    assert!(matches!(committed, Err(PhaseError::Lost)), "{committed:?}");
+    assert_eq!((phases(&store).await.kept[0].result.is_none(), available(&store)), (true, 1));
+}
+
 #[test]
 fn the_next_call_depends_on_what_is_kept_noted_and_begun() {
     let mut phases = Phases::none(WITHIN);
