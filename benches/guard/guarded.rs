@@ -12,7 +12,7 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     fingerprint::{Content, FingerprintRule},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
-    internal::{self, Computed, Executor, FinishOutcome, Report, ReserveOutcome, SingleTransactionOutcome},
+    internal::{self, Computed, Executor, Ran, Report, Says},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
     record::{Answer, AnswerKind},
@@ -122,13 +122,13 @@ fn by_executor(store: impl Store, body: Bytes) -> Guarded {
         let (executor, body, request) = (executor.clone(), body.clone(), requests(number));
         Box::pin(async move {
             let call = async {
-                let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else {
+                let Ok(owned) = executor.reserve(&request).await else {
                     panic!("a fresh key was not reserved");
                 };
                 executor.finish(owned, Report::Completed(answer(body))).await
             };
             let (ended, spent) = spent(call).await;
-            assert!(matches!(ended, FinishOutcome::Written { .. }), "{ended:?}");
+            assert!(matches!(ended, Says::Own { expires_at: Some(_) }), "{ended:?}");
             spent
         })
     })
@@ -145,7 +145,7 @@ fn by_single_transaction(store: impl Store, body: Bytes) -> Guarded {
         };
         Box::pin(async move {
             let (outcome, spent) = spent(executor.run_single_transaction(&request, compute)).await;
-            assert!(matches!(outcome, SingleTransactionOutcome::Committed { .. }), "{outcome:?}");
+            assert!(matches!(outcome, Ran { says: Says::Own { .. }, .. }), "{outcome:?}");
             spent
         })
     })

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
+use lambda_idempotency::internal::steps::{Deferred, Says, Written};
 
 use crate::{
     config::Config,
-    protocol::{ARRIVES, Event, Facts, Id, Kind, LEASE, Next, OWN_LEASE, Protocol, Relation, WINDOW},
+    ending::{By, Command, Progress, Replaced},
+    protocol::{ARRIVES, Event, Facts, Id, Kind, LEASE, Next, OWN_LEASE, Protocol, WINDOW},
     report::{Found, Report},
     world::{Late, Message, Phase, Question, Request, Worker, World},
 };
@@ -367,15 +368,14 @@ impl Steps<'_> {
         let mut crashed = self.world;
         crashed.workers[index].phase = Phase::Dead;
         self.push(Action::Crashes(worker), crashed, None);
-        let rows = self.has_rows(report);
-        self.reports(worker, report, rows, Action::Reports(worker));
-        if rows {
+        self.reports(worker, report, Replaced::No, Action::Reports(worker));
+        if self.has_rows(report) {
             // With an answer: the operation is refused. Without one: what the handler did is not known.
-            self.reports(worker, Report::Refusal(worker + 1), false, Action::RowsRefused(worker));
-            self.rows_refused(worker, report);
+            self.reports(worker, report, Replaced::Answer(worker + 1), Action::RowsRefused(worker));
+            self.reports(worker, report, Replaced::Refused, Action::RowsRefusedUnanswered(worker));
         }
         if self.config.store_faults {
-            self.defers(worker, report, rows);
+            self.unanswered(worker, report);
         }
     }
 
@@ -383,120 +383,118 @@ impl Steps<'_> {
         self.config.rows && matches!(report, Report::Effect(_))
     }
 
-    /// The report reaches the store, and its worker gets the store's answer.
-    fn reports(&mut self, worker: u8, report: Report, rows: bool, action: Action) {
-        let index = usize::from(worker);
-        let now = self.world.now + self.world.workers[index].clock;
-        let base = self.world.workers[index].base;
-        let mut after = self.world;
-        after.workers[index].phase = Phase::Reported(report);
-        let mut violation = None;
-        match self.step(now, Event::Report { base, report, rows, safe: Safe::Nothing }) {
-            Next::Written(id) => violation = after.written(self.protocol, worker, id, report),
-            Next::Fenced(_) if self.config.transactional => {
-                if let Some(id) = self.id().filter(|id| self.protocol.facts(*id).state == Kind::Completed) {
-                    violation = after.publish_kept(self.protocol, id);
-                }
-            }
-            Next::Fenced(Relation { needs: Overtaken::Escalated(GONE), .. }) | Next::Gone => {
-                after.accept(worker, report);
-                after.workers[index].message = Message::Queued;
-                violation = after.publish(worker, report);
-            }
-            // Never, because nothing is safe yet. If it could be, the worker may die before it has sent its report.
-            Next::Contested(id) => {
-                after.write(id);
-                after.hear(worker, report);
-                self.push(Action::Crashes(worker), after, None);
-                after.workers[index].message = Message::Queued;
-            }
-            Next::Fenced(Relation { lacks: true, .. }) => {
-                after.accept(worker, report);
-                after.workers[index].message = Message::Queued;
-                after.workers[index].phase = Phase::Deferred(report, report);
-            }
-            Next::Fenced(_) => violation = after.publish_current(self.protocol, worker, report),
-            _ => {}
+    /// What is to be done about this worker's report.
+    fn command(&mut self, after: &World, worker: u8, report: Report, progress: Progress) -> Command {
+        let state = self.world.workers[usize::from(worker)];
+        let (rows, current) = (self.has_rows(report), after.record.map(|version| version.id));
+        let clock = if progress.by == By::Worker { state.clock } else { 0 };
+        let event = Event::Report { base: state.base, report, rows, progress };
+        match self.protocol.step(current, self.world.now + clock, event) {
+            Next::Does(command) => command,
+            _ => Command::IsDone,
         }
+    }
+
+    /// The report reaches the store, and its worker gets the store's answer.
+    fn reports(&mut self, worker: u8, report: Report, instead: Replaced, action: Action) {
+        let mut after = self.world;
+        let is_effect = matches!(report, Report::Effect(_));
+        let report = match instead {
+            Replaced::No => report,
+            Replaced::Answer(number) => Report::Refusal(number),
+            Replaced::Refused if self.config.transactional => Report::NotExecuted,
+            Replaced::Refused if self.config.may_run_again || !is_effect => Report::PerhapsExecuted,
+            Replaced::Refused => report,
+        };
+        let violation = self.carry_out(&mut after, worker, report, Progress { instead, ..Progress::START });
         self.executed_or(action, after, violation);
     }
 
     /// Its report is in the queue. Before anything else happens, it marks the record with what it reports.
-    fn marks(&mut self, worker: u8, report: Report, mark: Report) {
-        let index = usize::from(worker);
+    fn marks(&mut self, worker: u8, report: Report, instead: Replaced) {
         let mut crashed = self.world;
-        crashed.workers[index].phase = Phase::Reported(report);
+        crashed.workers[usize::from(worker)].phase = Phase::Reported(report);
         self.push(Action::Crashes(worker), crashed, None);
-        let rows = self.has_rows(mark);
-        let now = self.world.now + self.world.workers[index].clock;
-        let base = self.world.workers[index].base;
         let mut after = self.world;
-        after.workers[index].phase = Phase::Reported(report);
-        let violation = match self.step(now, Event::Report { base, report: mark, rows, safe: Safe::Report }) {
-            Next::Written(id) => after.written(self.protocol, worker, id, mark),
-            Next::Contested(id) => {
-                after.write(id);
-                after.hear(worker, mark);
-                None
-            }
-            Next::Fenced(_) => after.publish_current(self.protocol, worker, mark),
-            _ => None,
-        };
+        let progress = Progress { instead, deferred: Deferred::Sent, ..Progress::START };
+        let violation = self.carry_out(&mut after, worker, report, progress);
         self.executed_or(Action::Marks(worker), after, violation);
     }
 
-    /// Its rows are refused, and no answer is set for that.
-    fn rows_refused(&mut self, worker: u8, report: Report) {
+    /// A worker does what is said about its report, until that is in the queue, or its caller is told.
+    fn carry_out(
+        &mut self,
+        after: &mut World,
+        worker: u8,
+        report: Report,
+        mut progress: Progress,
+    ) -> Option<Violation> {
         let index = usize::from(worker);
-        let action = Action::RowsRefusedUnanswered(worker);
-        if self.config.transactional {
-            return self.reports(worker, Report::NotExecuted, false, action);
+        after.workers[index].phase = Phase::Reported(report);
+        loop {
+            match self.command(after, worker, report, progress) {
+                Command::Writes(id) => {
+                    after.written(self.protocol, worker, id, report);
+                    progress.write = Some(Written::Applied);
+                }
+                Command::Marks(id) => {
+                    after.write(id);
+                    after.hear(worker, report);
+                    progress.write = Some(Written::Marked);
+                }
+                Command::Defers => {
+                    after.accept(worker, report);
+                    let state = &mut after.workers[index];
+                    (state.phase, state.message) =
+                        (Phase::Deferred(report, progress.instead), Message::Queued);
+                    return None;
+                }
+                Command::Alarms => progress.alarmed = self.attempt(after),
+                Command::Tells(says) => return after.tell(self.protocol, worker, report, says),
+                Command::Escalates | Command::Compares | Command::IsDone | Command::ComesAgain => {
+                    return None;
+                }
+            }
         }
-        if self.config.may_run_again || !matches!(report, Report::Effect(_)) {
-            return self.reports(worker, Report::PerhapsExecuted, false, action);
-        }
-        // The whole report is deferred first: its rows are tried once more.
-        let mut after = self.world;
-        after.accept(worker, report);
-        let state = &mut after.workers[index];
-        (state.phase, state.message) = (Phase::Deferred(report, Report::Uncommitted), Message::Queued);
-        self.push(action, after, None);
+    }
+
+    /// The worker of the record's execution.
+    fn attempt(&self, after: &World) -> Option<u8> {
+        after.record.map(|version| self.protocol.facts(version.id).attempt)
     }
 
     /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
-    fn defers(&mut self, worker: u8, report: Report, rows: bool) {
+    fn unanswered(&mut self, worker: u8, report: Report) {
         let index = usize::from(worker);
-        let now = self.world.now + self.world.workers[index].clock;
-        let base = self.world.workers[index].base;
-        let written = self.step(now, Event::Report { base, report, rows, safe: Safe::Nothing });
+        let state = self.world.workers[index];
+        let tried = self.command(&self.world.clone(), worker, report, Progress::START);
+        let now = self.world.now + state.clock;
+        let is_lost = now >= self.protocol.facts(state.base).lease_until.saturating_sub(LEASE - OWN_LEASE);
+        let mut progress = Progress { is_lost, ..Progress::UNANSWERED };
         let mut deferred = self.world;
         deferred.workers[index].phase = Phase::Reported(report);
-        let mut violation = None;
-        if !self.config.transactional {
+        if self.command(&deferred, worker, report, progress) == Command::Defers {
             deferred.workers[index].message = Message::Queued;
             deferred.accept(worker, report);
-            let facts = self.protocol.facts(base);
-            let alive = now < facts.lease_until.saturating_sub(LEASE - OWN_LEASE);
-            let alone = alive && facts.is_first && !facts.reported;
-            if !rows && (alone || matches!(report, Report::Effect(_))) {
-                violation = deferred.publish(worker, report);
-            }
+            progress.deferred = Deferred::Sent;
         }
+        let violation = match self.command(&deferred, worker, report, progress) {
+            Command::Tells(says) => deferred.tell(self.protocol, worker, report, says),
+            _ => None,
+        };
         self.push(Action::ReportsInVain(worker), deferred, violation);
-        if let Next::Written(id) | Next::Contested(id) = written {
+        if let Command::Writes(id) | Command::Marks(id) = tried {
             let mut late = deferred;
             let over = late.record.map(|version| version.revision);
+            let commits = self.has_rows(report) && matches!(tried, Command::Writes(_));
             if late.late.is_none() {
-                let commits = (rows && matches!(written, Next::Written(_))).then_some(worker);
-                late.late = Some(Late { over, id, commits });
+                late.late = Some(Late { over, id, commits: commits.then_some(worker) });
                 self.push(Action::ReportsLate(worker), late, violation);
             }
             let mut applied = deferred;
             applied.write(id);
             applied.hear(worker, report);
-            if matches!(written, Next::Written(_)) {
-                applied.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
-            }
+            applied.workers[index].commits += u8::from(commits && self.protocol.facts(id).with_writes);
             self.executed_or(Action::ReportsUnheard(worker), applied, violation);
         }
     }
@@ -684,112 +682,76 @@ impl Steps<'_> {
             Message::Processed => Message::None,
         };
         let (Phase::Reported(report) | Phase::Deferred(report, _)) = state.phase else { return };
-        let rows = self.has_rows(report);
         let mut after = self.world;
         after.workers[index].message = if self.config.duplicates { again } else { Message::None };
-        if rows && state.message == Message::Queued {
-            // Refused, and no answer is set for that.
-            let mut refused = after;
-            refused.escalate(worker);
-            let event = |report, rows| Event::Report { base: state.base, report, rows, safe: Safe::Report };
-            let takes = self.step(self.world.now, event(report, rows));
-            if matches!(takes, Next::Written(_)) {
-                if let Next::Written(id) = self.step(self.world.now, event(Report::Uncommitted, true)) {
-                    refused.workers[index].heard = true;
-                    refused.write(id);
-                }
-                self.push(Action::DeliversRefused(worker), refused, None);
+        if state.message == Message::Queued {
+            let first = self.command(&after, worker, report, Progress::DELIVERED);
+            if self.has_rows(report) && matches!(first, Command::Writes(_)) {
+                // Refused, and no answer is set for that.
+                let refused = Progress { instead: Replaced::Refused, ..Progress::DELIVERED };
+                self.delivered(Action::DeliversRefused(worker), worker, report, refused, after);
+            }
+            if let Command::Marks(id) = self.command(&after, worker, report, Progress::HANDED_BACK) {
+                // Its body cannot be stored yet: the record shows the effect until then.
+                let mut back = self.world;
+                back.write(id);
+                back.workers[index].heard = true;
+                self.push(Action::HandsBack(worker), back, None);
             }
         }
-        if matches!(report, Report::Effect(_))
-            && state.message == Message::Queued
-            && !self.config.may_run_again
-        {
-            // Its body cannot be stored yet: the record shows the effect until then.
-            let event =
-                Event::Report { base: state.base, report: Report::Uncommitted, rows, safe: Safe::Report };
-            let mut back = self.world;
-            match self.step(self.world.now, event) {
-                Next::Written(id) | Next::Contested(id) => {
-                    back.write(id);
-                    back.workers[index].heard = true;
-                }
-                _ => {}
-            }
-            self.push(Action::HandsBack(worker), back, None);
-        }
-        self.delivered(worker, report, rows, after);
+        self.delivered(Action::Delivers(worker), worker, report, Progress::DELIVERED, after);
     }
 
-    fn delivered(&mut self, worker: u8, report: Report, rows: bool, mut after: World) {
-        let (index, now) = (usize::from(worker), self.world.now);
-        let base = self.world.workers[index].base;
-        let queued = self.world.workers[index].message;
-        let mut safe = Safe::Report;
+    fn delivered(
+        &mut self,
+        action: Action,
+        worker: u8,
+        report: Report,
+        mut progress: Progress,
+        mut after: World,
+    ) {
+        let index = usize::from(worker);
         loop {
-            let event = Event::Report { base, report, rows, safe };
-            let current = after.record.map(|version| version.id);
-            let mut next = self.protocol.step(current, now, event);
-            if let Next::Contested(id) = next {
-                after.write(id);
-                after.hear(worker, report);
-                next = self.protocol.step(Some(id), now, event);
-            }
-            if !matches!(next, Next::Gone) {
-                after.hear(worker, report);
-            }
-            let needs = match next {
-                Next::Written(id) => {
+            match self.command(&after, worker, report, progress) {
+                Command::Writes(id) => {
                     after.write(id);
-                    after.workers[index].commits += u8::from(rows && self.protocol.facts(id).with_writes);
-                    break;
+                    after.hear(worker, report);
+                    let commits = self.has_rows(report) && self.protocol.facts(id).with_writes;
+                    after.workers[index].commits += u8::from(commits);
+                    progress.write = Some(Written::Applied);
                 }
-                Next::Gone => {
-                    let nothing =
-                        matches!(report, Report::NotExecuted | Report::NotBegun | Report::Refusal(_));
-                    if rows || !nothing {
-                        after.escalate(worker);
-                    }
-                    self.mark(&mut after, worker, rows);
-                    break;
+                Command::Marks(id) => {
+                    after.write(id);
+                    after.hear(worker, report);
+                    progress.write = Some(Written::Marked);
                 }
-                Next::Fenced(Relation { needs, .. }) => needs,
-                _ => break,
-            };
-            match needs {
-                Overtaken::Waits => after.workers[index].message = queued,
-                Overtaken::Double => {
-                    let Some(version) = after.record else { break };
-                    let attempt = self.protocol.record(version.id).attempt;
+                Command::Alarms => {
+                    progress.alarmed = self.attempt(&after);
                     after.escalate(worker);
-                    after.escalate(attempt.as_bytes()[0]);
-                    safe = Safe::Alarm(attempt);
-                    continue;
+                    after.escalate(progress.alarmed.unwrap_or(worker));
                 }
-                Overtaken::Escalated(_) => after.escalate(worker),
-                Overtaken::Compared => {
+                Command::Escalates => {
+                    after.escalate(worker);
+                    progress.escalated = true;
+                }
+                Command::Compares => {
                     let number = after.record.map(|version| self.protocol.facts(version.id).answer);
-                    if !rows && number != Some(worker + 1) {
-                        after.escalate(worker);
-                    }
+                    progress.differs = Some(number != Some(worker + 1));
                 }
-                Overtaken::Nothing => {}
+                Command::ComesAgain => {
+                    after.workers[index].message = self.world.workers[index].message;
+                    break;
+                }
+                Command::IsDone => {
+                    if !progress.escalated {
+                        after.hear(worker, report);
+                    }
+                    break;
+                }
+                Command::Defers | Command::Tells(_) => break,
             }
-            break;
         }
-        self.executed_or(Action::Delivers(worker), after, None);
-    }
-
-    /// Its rows are lost with its generation, but the effect is not.
-    fn mark(&mut self, after: &mut World, worker: u8, rows: bool) {
-        let base = self.world.workers[usize::from(worker)].base;
-        let current = after.record.map(|version| version.id);
-        let mark = Event::Report { base, report: Report::Uncommitted, rows, safe: Safe::Report };
-        if let (true, Next::Written(id) | Next::Contested(id)) =
-            (rows, self.protocol.step(current, self.world.now, mark))
-        {
-            after.write(id);
-        }
+        self.executed_or(action, after, None);
     }
 
     /// The provider reports an effect unprompted.
@@ -901,7 +863,7 @@ impl World {
     fn hear(&mut self, worker: u8, report: Report) {
         self.accept(worker, report);
         let worker = &mut self.workers[usize::from(worker)];
-        worker.heard |= matches!(report, Report::Effect(_) | Report::Uncommitted);
+        worker.heard |= matches!(report, Report::Effect(_));
         worker.perhaps |= report == Report::PerhapsExecuted && !worker.covered;
     }
 
@@ -910,15 +872,23 @@ impl World {
         self.workers[usize::from(worker)].accepted |= matches!(report, Report::Effect(_));
     }
 
-    /// The report is written, and its caller gets what the record says.
-    fn written(&mut self, protocol: &Protocol, worker: u8, id: Id, report: Report) -> Option<Violation> {
+    /// The report is written.
+    fn written(&mut self, protocol: &Protocol, worker: u8, id: Id, report: Report) {
         self.write(id);
         self.hear(worker, report);
         let facts = protocol.facts(id);
         let commits = facts.with_writes && facts.state == Kind::Completed;
         self.workers[usize::from(worker)].commits += u8::from(commits);
-        match facts.state {
-            Kind::Completed => self.publish_kept(protocol, id),
+    }
+
+    /// The worker's caller is told this.
+    fn tell(&mut self, protocol: &Protocol, worker: u8, report: Report, says: Says) -> Option<Violation> {
+        let kept = self.record.map(|version| version.id);
+        match (says, kept) {
+            (Says::Own { expires_at: Some(_) } | Says::Replay(_) | Says::Refused(_), Some(id)) => {
+                self.publish_kept(protocol, id)
+            }
+            (Says::Own { .. }, _) => self.publish(worker, report),
             _ => None,
         }
     }
@@ -933,16 +903,6 @@ impl World {
         }
         self.answer = answer;
         None
-    }
-
-    /// A caller whose report was not written gets what the record says.
-    fn publish_current(&mut self, protocol: &Protocol, worker: u8, report: Report) -> Option<Violation> {
-        let id = self.record?.id;
-        match protocol.facts(id).state {
-            Kind::Completed => self.publish_kept(protocol, id),
-            Kind::Released => self.publish(worker, report),
-            _ => None,
-        }
     }
 
     /// A caller gets its handler's answer.

@@ -3,6 +3,7 @@
 pub mod accepted;
 pub mod actions;
 pub mod config;
+mod ending;
 pub mod explore;
 pub mod functions;
 pub mod known;

@@ -5,8 +5,7 @@ use std::{error::Error, time::Duration};
 use lambda_idempotency::{
     Operation,
     internal::steps::{
-        self, Asked, Asks, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe, Schedule,
-        WorkerReport,
+        self, Asked, Asks, Ending, Learned, NotFound, ReservationRequest, Rows, Says, Schedule,
     },
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
@@ -17,6 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     config::Config,
+    ending::{Command, Progress},
     records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule, tick},
     report::{Found, Report},
 };
@@ -34,7 +34,7 @@ const MAX_QUESTIONS: u32 = 2;
 pub enum Event {
     Reserve(u8),
     Extend(u8),
-    Report { base: Id, report: Report, rows: bool, safe: Safe },
+    Report { base: Id, report: Report, rows: bool, progress: Progress },
     Claim,
     Expire,
     Learn { seen: Id, is_current: bool, found: Found, at: u8, reported: bool },
@@ -49,25 +49,14 @@ pub enum Next {
     Written(Id),
     /// An execution begins with this record.
     Begins(Id),
-    /// Another execution's record is marked.
-    Contested(Id),
+    /// What is done about a report.
+    Does(Command),
     /// It gets the record's answer.
     Replays,
     /// Nothing changes. Whether the step contradicts the record.
     Stopped(bool),
-    /// Nothing changes, because the record has moved on.
-    Fenced(Relation),
     /// No record can take it.
     Gone,
-}
-
-/// How a record that has moved on stands to a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Relation {
-    /// What the report needs if it waits in a queue.
-    pub needs: Overtaken,
-    /// Whether the record lacks what is reported.
-    pub lacks: bool,
 }
 
 /// What the model asks about a record.
@@ -202,16 +191,13 @@ impl Protocol {
                         }
                         Next::Begins(self.number(record))
                     }
-                    Err(steps::Found::DeadWorker) => {
-                        let ended = current.and_then(|dead| steps::expire(dead, revision, now));
-                        ended.map_or(Next::Stopped(false), |ended| Next::Written(self.number(ended)))
-                    }
-                    Err(steps::Found::Completed) => Next::Replays,
+                    Err(steps::Found::Ends(ended)) => Next::Written(self.number(ended)),
+                    Err(steps::Found::Says(Says::Replay(_))) => Next::Replays,
                     Err(_) => Next::Stopped(false),
                 };
             }
-            Event::Report { base, report, rows, safe } => {
-                return self.report((base, report, rows, safe), current, revision, now);
+            Event::Report { base, report, rows, progress } => {
+                return self.report((base, report, rows), &progress, current, now);
             }
             Event::Learn { seen, is_current, found, at: asked_at, reported } => {
                 let Some(current) = current else { return Next::Gone };
@@ -249,31 +235,23 @@ impl Protocol {
 
     fn report(
         &mut self,
-        (base, report, has_writes, safe): (Id, Report, bool, Safe),
+        (base, report, rows): (Id, Report, bool),
+        progress: &Progress,
         current: Option<&Record>,
-        revision: Revision,
         now: Timestamp,
     ) -> Next {
-        let (base, ended) = (self.record(base).clone(), Ended::from(report));
-        let may_run_again = self.may_run_again;
-        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, safe };
-        match reported.fate(current, revision, now) {
-            Fate::Written(mut next) => {
-                if has_writes {
-                    next.commits();
-                }
-                Next::Written(self.number(next))
+        let ending = Ending {
+            base: self.record(base).clone(),
+            report: report.into(),
+            rows: if rows { Rows::Conditional } else { Rows::None },
+            may_run_again: self.may_run_again,
+        };
+        Next::Does(progress.next(&ending, current, now, |mut next, commits| {
+            if commits {
+                next.commits();
             }
-            Fate::Contested(next) => Next::Contested(self.number(next)),
-            Fate::Gone => Next::Gone,
-            Fate::Fenced => {
-                let current = current.unwrap_or(&base);
-                Next::Fenced(Relation {
-                    needs: reported.overtaken_by(current, now),
-                    lacks: reported.is_missing_in(current, now),
-                })
-            }
-        }
+            self.number(next)
+        }))
     }
 
     fn number(&mut self, next: impl Into<Record>) -> Id {

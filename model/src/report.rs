@@ -1,6 +1,6 @@
 //! What workers report, and what reconcilers find, with a number for each answer.
 
-use lambda_idempotency::internal::steps::{Ended, Learned, answer};
+use lambda_idempotency::internal::steps::{self, Learned, answer};
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,8 +15,6 @@ pub enum Report {
     NotBegun,
     /// Something may have been done.
     PerhapsExecuted,
-    /// An effect, without its domain writes.
-    Uncommitted,
 }
 
 /// What a reconciler finds.
@@ -35,7 +33,7 @@ pub enum Found {
 /// The number of the provider's refusal.
 const REFUSED: u8 = 7;
 
-impl From<Report> for Ended {
+impl From<Report> for steps::Report {
     fn from(report: Report) -> Self {
         match report {
             Report::Effect(number) => Self::Completed(answer(201, number)),
@@ -43,7 +41,6 @@ impl From<Report> for Ended {
             Report::NotExecuted => Self::NotExecuted(None),
             Report::NotBegun => Self::NotBegun,
             Report::PerhapsExecuted => Self::PerhapsExecuted(None),
-            Report::Uncommitted => Self::Uncommitted,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One state of everything: the record, its workers, what is on its way, and what is known outside.
 
 use crate::{
+    ending::Replaced,
     protocol::Id,
     report::{Found, Report},
 };
@@ -24,8 +25,8 @@ pub enum Phase {
     Running,
     /// Its handler has ended, and this is not reported yet.
     Ended(Report),
-    /// Its first report is in the queue. It has yet to mark the record with the second.
-    Deferred(Report, Report),
+    /// Its report is in the queue. It has yet to mark the record with that, or with what replaces it.
+    Deferred(Report, Replaced),
     /// It has reported, or tried to. This is what it wanted to report.
     Reported(Report),
     /// It is dead.

@@ -4,37 +4,37 @@
 
 use std::time::Duration;
 
-use super::{
-    Execution, Executor, FinishOutcome, codec,
-    report::{Kept, Report},
-};
+use super::{Execution, Executor, codec, report::Reporting};
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Ended, KeptAnswer, KeptBody, Phase, Record},
+    record::{Answer, Counts, Deferred, KeptAnswer, KeptBody, Phase, Record, Report},
     telemetry::Count,
     time::Instant,
     time_budget::{STORE_TIMEOUT, TimeBudget},
 };
 
 impl Executor {
-    /// Defers a report that could not be written, if there is a queue. If it is not sent, `unsent` counts it.
+    /// Sends a report to the queue of deferred reports, if there is one. If it is not sent, `unsent` is counted.
     pub(super) async fn defer(
         &self,
         execution: &Execution,
-        seen: &Record,
-        report: &Report,
-        kept: &Kept,
-        unsent: Count,
-    ) -> FinishOutcome {
-        let operation = self.operation().name();
-        if self.send_report(execution, seen, report, kept).await {
-            tracing::warn!("a report could not be written: it is deferred");
-            Count::Deferred.add(operation);
-            FinishOutcome::Deferred
+        reporting: &Reporting,
+        answer: Option<&Answer>,
+        unsent: Counts,
+    ) -> Deferred {
+        let report = self.letter(reporting, answer);
+        let deferred = match self.send(execution.ends_at(), report, Duration::ZERO).await {
+            true => Deferred::Sent,
+            false if self.deferred_reports.is_some() => Deferred::Perhaps,
+            false => Deferred::NoQueue,
+        };
+        if deferred == Deferred::Sent {
+            tracing::warn!("the record does not have a report: it is deferred");
+            Count::Deferred.add(self.operation().name());
         } else {
-            unsent.add(operation);
-            FinishOutcome::Unwritten
+            self.counts(unsent);
         }
+        deferred
     }
 
     /// Defers the result of a phase that its record could not take.
@@ -58,23 +58,12 @@ impl Executor {
         count.add(self.operation().name());
     }
 
-    /// Sends a report to the queue of deferred reports. Returns whether it was sent.
-    pub(super) async fn send_report(
-        &self,
-        execution: &Execution,
-        seen: &Record,
-        report: &Report,
-        kept: &Kept,
-    ) -> bool {
-        self.send(execution.ends_at(), self.deferred(seen, report, kept), Duration::ZERO).await
-    }
-
     /// Defers that this reservation certainly runs nothing, if there is a queue. If it is not sent, the lease ends the reservation.
     pub(super) async fn defer_not_started(&self, reserved: &Record, ends_at: Option<Instant>) {
         if self.deferred_reports.is_none() {
             return;
         }
-        let report = DeferredReport::of(reserved, &Ended::NotStarted, &[], self.engine.world.now());
+        let report = DeferredReport::of(reserved, &Report::NotStarted, &[], self.engine.world.now());
         // It changes only what is there. A reservation that is still on its way has landed by then.
         if self.send(ends_at, report.map_err(|error| error.to_string()), STORE_TIMEOUT).await {
             tracing::warn!("a reservation could not be taken back yet: that is deferred");
@@ -100,20 +89,21 @@ impl Executor {
         sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
     }
 
-    /// The report. An answer's body is inline, unless it is stored already, or never kept.
-    fn deferred(&self, seen: &Record, report: &Report, kept: &Kept) -> Result<DeferredReport, String> {
-        let inline = match (report, &kept.ended) {
-            (_, Ended::Completed(KeptAnswer { body: KeptBody::Outside { .. }, .. })) => None,
-            _ if !self.operation().keeps.body => None,
-            (Report::Completed(Answer { head, body }), _) => {
+    /// The report, with the handler's `answer`. Its body is inline, unless it is stored already, or never kept.
+    fn letter(&self, reporting: &Reporting, answer: Option<&Answer>) -> Result<DeferredReport, String> {
+        let (report, with_writes) = reporting.ending.letter(&reporting.so_far);
+        let report = match (report, answer) {
+            (Report::Completed(kept), Some(Answer { head, body }))
+                if self.operation().keeps.body && !matches!(kept.body, KeptBody::Outside { .. }) =>
+            {
                 let (bytes, encoding) = codec::encode(body);
                 let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };
-                Some(Ended::Completed(KeptAnswer { head: head.clone(), body }))
+                Report::Completed(KeptAnswer { head: head.clone(), body })
             }
-            _ => None,
+            (report, _) => report,
         };
-        let ended = inline.as_ref().unwrap_or(&kept.ended);
-        DeferredReport::of(seen, ended, &kept.writes, self.engine.world.now())
+        let writes = if with_writes { &*reporting.writes } else { &[] };
+        DeferredReport::of(&reporting.ending.base, &report, writes, self.engine.world.now())
             .map_err(|error| error.to_string())
     }
 }

@@ -1,147 +1,154 @@
 //! Applies deferred reports under their workers' fence. Delivering one more than once is harmless.
 
-use std::sync::Arc;
-
 use super::{
-    Applied, Effort, Executor, Moment, Retries, Start, Step, codec, commit,
-    report::{Finished, Kept},
+    Applied, Effort, Executor, Moment, Retries, Start, Step, codec,
+    report::{Reporting, Stands},
 };
 use crate::{
-    domain::{DomainWrite, IfRefused, Writes},
-    message::DeferredReport,
+    domain::{DomainWrite, Writes},
     queue::WorkError,
     record::{
-        Answer, Ended, GONE, HANDLER_FAILED, KeptAnswer, KeptBody, NotTaken, Note, Overtaken, Record, Safe,
-        State,
+        self, Answer, Delivered, Ending, Instead, KeptAnswer, KeptBody, NotTaken, Record, Report, State,
     },
     store::StoreError,
-    time::{Instant, Timestamp},
+    time::Timestamp,
     time_budget::{OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
 };
-
-const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
-const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
 
 const OTHER_PHASE: &str = "a call was made whose result its record does not have, or has otherwise";
 
 /// Why a report is escalated, and then applied again.
-pub(crate) const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
+const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
 
-/// A deferred report that has to be escalated.
+/// What operators must be told of a deferred report, before anything else is done about it.
 pub(crate) struct Escalation {
     /// Why.
     pub(crate) reason: &'static str,
     /// The record as it is, if there is one.
     pub(crate) current: Option<Box<Record>>,
+    /// Whether it is a second execution.
+    pub(crate) is_double: bool,
 }
 
-impl Executor {
-    /// Applies a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes. Applying
-    /// it twice is harmless. It is [`Safe::Alarm`] once a [double execution](DOUBLE_EXECUTION) of it has been escalated.
+/// A deferred report that is being delivered.
+pub(crate) struct Delivery<'a> {
+    executor: &'a Executor,
+    reporting: Reporting,
+    /// The record as it was last seen; `None` if it has to be read.
+    current: Option<Option<Box<Record>>>,
+}
+
+impl Delivery<'_> {
+    /// What operators must be told next; `None` once the message is done with. Dropped before that, it is as if it had not come.
     ///
     /// # Errors
-    /// If it could not be written, and a retry may succeed; or if the message is malformed.
-    pub(crate) async fn apply(
-        &self,
-        report: &DeferredReport,
-        safe: Safe,
-    ) -> Result<Option<Escalation>, WorkError> {
-        let (seen, ended) = report.read()?;
-        let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
-        let Some(ended) = ended else { return self.apply_phase(&seen, stop_at).await };
-        let state = State::InProgress { lease_until: Timestamp::default() };
-        let base = Record { state, ..seen.clone() };
-        let escalated = |current, reason| Ok(Some(Escalation { reason, current }));
-        let mut kept = match (ended, seen.state) {
-            (Ended::Completed(answer), State::Completed { completed_at, .. }) => {
-                let is_effect = answer.head.is_effect();
-                match self.kept_body(&base, answer, completed_at).await? {
-                    Some(answer) => {
-                        // Checked again: every sender to the queue could have made them.
-                        let records = self.engine.store.records_table();
-                        let can_be_read = |write: &DomainWrite| write.check_answer(base.answer_kind);
-                        let writes = report.writes().iter().try_for_each(can_be_read);
-                        let writes = writes.and_then(|()| Writes::of(report.writes().to_vec(), records));
-                        let writes = writes.map_err(|_| WorkError::Malformed("writes"))?.into_vec();
-                        Kept { ended: Ended::Completed(answer), writes: writes.into() }
-                    }
-                    None => {
-                        // Until then the record shows it, so that no retry runs meanwhile.
-                        if is_effect {
-                            // If this fails too, the message comes again.
-                            let _ = self.mark_effect(&base, report.writes().into(), stop_at).await;
-                        }
-                        return Err(WorkError::Unwritten);
-                    }
-                }
-            }
-            (ended, _) => ended.into(),
-        };
-        // `base` has the revision that the worker saw. If that is still current, no read is needed.
-        let mut start = Start::Seen(Box::new(base.clone()));
+    /// If it must come again.
+    pub(crate) async fn next(&mut self) -> Result<Option<Escalation>, WorkError> {
+        let Self { executor, reporting, current } = self;
         loop {
-            let reported = self.reported(&base, &kept, safe);
-            let current = match self.write(start, &base, &kept, stop_at, safe).await {
-                Ok(Finished::Written(_)) => return Ok(None),
-                Ok(Finished::Refused(current)) => current,
-                // Nothing was done: a retry may run.
-                Ok(Finished::Gone) if !reported.matters() => return Ok(None),
-                Ok(Finished::Gone) => {
-                    if kept.ended.reports_an_effect() && !kept.writes.is_empty() {
-                        // Its rows are lost with its generation, but the effect is not.
-                        let _ = self.mark_effect(&base, kept.writes, stop_at).await;
-                    }
-                    return escalated(None, GONE);
-                }
-                Ok(Finished::Denied(denied)) => {
+            let key = reporting.ending.base.key.clone();
+            let start = match current.take() {
+                Some(Some(record)) => Start::Seen(record),
+                Some(None) => Start::Absent,
+                None => Start::Unread(&key),
+            };
+            let (next, seen) = match executor.write(start, reporting, Ending::deliver).await {
+                Stands::Next(next, seen) => (next, seen),
+                Stands::Denied(denied) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
-                    let refusal = commit::refusal(&kept.writes, &denied);
-                    let (IfRefused::Answer(answer), false) = (refusal, base.is_resumed()) else {
-                        if base.phases.is_some() {
-                            kept = Ended::NotExecuted(Some(Note::new(HANDLER_FAILED))).into();
-                            start = Start::Unread(&base.key);
-                            continue;
+                    let instead = match reporting.refused_with(&denied) {
+                        Some(refusal) => {
+                            let (engine, keeps) = (&executor.engine, &executor.operation().keeps);
+                            let base = &reporting.ending.base;
+                            Instead::Answer(engine.keep(base, refusal, keeps, OFFLINE_WRITE_TIMEOUT).await)
                         }
-                        if !kept.ended.reports_an_effect() {
-                            return escalated(None, REFUSED);
-                        }
-                        let marked = self.mark_effect(&base, kept.writes, stop_at).await;
-                        return escalated(marked.map_err(|_| WorkError::Unwritten)?, REFUSED);
+                        None => Instead::Refused,
                     };
-                    let keeps = &self.operation().keeps;
-                    let answer = self.engine.keep(&base, answer, keeps, OFFLINE_WRITE_TIMEOUT).await;
-                    kept = Ended::Completed(answer).into();
-                    start = Start::Unread(&base.key);
+                    reporting.reports(instead);
                     continue;
                 }
-                Err(_) => return Err(WorkError::Unwritten),
             };
-            return match reported.overtaken_by(&current, self.engine.world.now()) {
-                Overtaken::Waits => {
+            *current = Some(seen.clone());
+            let so_far = &mut reporting.so_far;
+            return match (next, seen) {
+                (record::Step::Alarm, Some(seen)) => {
+                    so_far.alarmed = Some(seen.attempt);
+                    Ok(Some(Escalation { reason: DOUBLE_EXECUTION, current: Some(seen), is_double: true }))
+                }
+                (record::Step::Escalate(reason), seen) => {
+                    so_far.escalated = true;
+                    Ok(Some(Escalation { reason, current: seen, is_double: false }))
+                }
+                (record::Step::Compare, Some(seen)) => {
+                    so_far.differs = Some(executor.differ(&reporting.ending.report, &seen).await?);
+                    continue;
+                }
+                (record::Step::End(Delivered::Done), _) => Ok(None),
+                (record::Step::End(Delivered::TooLate), seen) => {
+                    let state = seen.map(|seen| seen.state.name());
+                    tracing::warn!(state, "a report came too late: the record has moved on without it");
+                    Ok(None)
+                }
+                (record::Step::End(Delivered::Waits), _) => {
                     tracing::error!(
                         "another execution of this operation is not over: this report is retried"
                     );
                     Err(WorkError::Unwritten)
                 }
-                Overtaken::Double => escalated(Some(current), DOUBLE_EXECUTION),
-                Overtaken::Escalated(reason) => escalated(Some(current), reason),
-                // If its domain writes could be refused, its caller got no answer.
-                Overtaken::Compared
-                    if !kept.can_be_refused() && self.differ(&kept.ended, &current).await? =>
-                {
-                    escalated(Some(current), TWO_ANSWERS)
-                }
-                Overtaken::Nothing | Overtaken::Compared => {
-                    let state = current.state.name();
-                    tracing::warn!(state, "a report came too late: the record has moved on without it");
-                    Ok(None)
-                }
+                _ => Err(WorkError::Unwritten),
             };
         }
     }
+}
 
-    /// Keeps the last phase of `wanted`, which its worker could not write.
-    async fn apply_phase(&self, wanted: &Record, stop_at: Instant) -> Result<Option<Escalation>, WorkError> {
+impl Executor {
+    /// Begins to apply a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes.
+    /// Applying it twice is harmless.
+    ///
+    /// # Errors
+    /// If it could not be written, and a retry may succeed; or if the message is malformed.
+    pub(crate) async fn deliver(
+        &self,
+        seen: Record,
+        ended: Report,
+        writes: &[DomainWrite],
+    ) -> Result<Delivery<'_>, WorkError> {
+        let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
+        let state = State::InProgress { lease_until: Timestamp::default() };
+        let base = Record { state, ..seen.clone() };
+        // Checked again: every sender to the queue could have made them.
+        let records = self.engine.store.records_table();
+        let can_be_read = |write: &DomainWrite| write.check_answer(base.answer_kind);
+        let are_read = writes.iter().try_for_each(can_be_read);
+        let writes = are_read.and_then(|()| Writes::of(writes.to_vec(), records));
+        let writes = writes.map_err(|_| WorkError::Malformed("writes"))?.into_vec();
+        let kept = match (&ended, seen.state) {
+            (Report::Completed(answer), State::Completed { completed_at, .. }) => {
+                self.kept_body(&base, answer.clone(), completed_at).await?.map(Report::Completed)
+            }
+            _ => Some(ended.clone()),
+        };
+        let mut reporting = Reporting::new(self, base, ended, stop_at);
+        reporting.commits(writes);
+        let Some(kept) = kept else {
+            // Until it comes again, the record shows its effect, so that no retry runs meanwhile. If this fails, it comes again all the same.
+            let key = reporting.ending.base.key.clone();
+            self.write(Start::Unread(&key), &mut reporting, Ending::hand_back).await;
+            return Err(WorkError::Unwritten);
+        };
+        reporting.ending.report = kept;
+        // `base` has the revision that the worker saw. If that is still current, no read is needed.
+        let current = Some(Some(Box::new(reporting.ending.base.clone())));
+        Ok(Delivery { executor: self, reporting, current })
+    }
+
+    /// Keeps the last phase of `wanted`, which its worker could not write. Returns what operators must be told, if the record has another
+    /// one.
+    ///
+    /// # Errors
+    /// As [`deliver`](Self::deliver).
+    pub(crate) async fn deliver_phase(&self, wanted: &Record) -> Result<Option<Escalation>, WorkError> {
+        let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let kept = wanted.phases.as_ref().map_or(&[][..], |phases| &phases.kept);
         let Some((phase, before)) = kept.split_last() else {
             return Err(WorkError::Malformed("phases"));
@@ -156,14 +163,16 @@ impl Executor {
         let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
         match self.engine.apply(Start::Unread(&wanted.key), effort, step).await {
             Ok(Applied::Written(..) | Applied::Stopped(true, _)) => Ok(None),
-            Ok(Applied::Stopped(false, current)) => Ok(Some(Escalation { reason: OTHER_PHASE, current })),
+            Ok(Applied::Stopped(false, current)) => {
+                Ok(Some(Escalation { reason: OTHER_PHASE, current, is_double: false }))
+            }
             Err(_) => Err(WorkError::Unwritten),
         }
     }
 
     /// Whether the report has another answer than the record, as far as their bodies are kept.
-    async fn differ(&self, ended: &Ended, current: &Record) -> Result<bool, StoreError> {
-        let (Ended::Completed(ours), State::Completed { answer: theirs, .. }) = (ended, &current.state)
+    async fn differ(&self, report: &Report, current: &Record) -> Result<bool, StoreError> {
+        let (Report::Completed(ours), State::Completed { answer: theirs, .. }) = (report, &current.state)
         else {
             return Ok(false);
         };
@@ -177,25 +186,6 @@ impl Executor {
         };
         let bodies = body(ours).await?.zip(body(theirs).await?);
         Ok(bodies.is_some_and(|(ours, theirs)| ours != theirs))
-    }
-
-    /// Notes in the record an effect whose report cannot be applied, and returns the record. An operation that may run again is
-    /// left alone: its next run repairs it.
-    async fn mark_effect(
-        &self,
-        base: &Record,
-        writes: Arc<[DomainWrite]>,
-        stop_at: Instant,
-    ) -> Result<Option<Box<Record>>, StoreError> {
-        if self.operation().may_run_again() {
-            return Ok(None);
-        }
-        // With its writes: a record that is gone, perhaps together with its rows, is not written anew.
-        let kept = Kept { ended: Ended::Uncommitted, writes };
-        Ok(match self.write(Start::Unread(&base.key), base, &kept, stop_at, Safe::Report).await? {
-            Finished::Written(current) | Finished::Refused(current) => Some(current),
-            Finished::Gone | Finished::Denied(_) => None,
-        })
     }
 
     /// Stores a body that came in the message. Stores a body outside the record again if it may be deleted soon. `None` if the

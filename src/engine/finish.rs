@@ -1,38 +1,32 @@
-//! Ends an execution: writes its report, with retries as long as there is time.
-
-use std::time::Duration;
+//! Ends an execution: writes its report, with retries as long as there is time, and tells its caller what counts.
 
 use super::{
-    Applied, Effort, Execution, Executor, Moment, Ownership, Replay, Retries, Start, Step,
-    commit::{self, Committed},
+    Execution, Executor, Ownership, Replay, Start,
     phasing::{Failed, Phasing},
-    report::{FinishOutcome, Finished, Kept, Report},
+    report::{Report, Reporting, Stands, because},
 };
 use crate::{
-    domain::DomainWrite,
-    record::{
-        Ended, FORGOTTEN, Fate, GONE, HELD, NOT_EXECUTED, Note, Overtaken, Record, Safe, State, WorkerReport,
-    },
-    store::{StoreError, StoreErrorKind},
+    domain::{DomainWrite, IfRefused},
+    record::{self, Answer, Counts, Ending, Instead, NOT_EXECUTED, Record, Says, Step, Told},
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::Instant,
-    time_budget::{TimeBudget, WRITE_BACKOFF},
+    time_budget::{MAX_COMPUTATIONS, TimeBudget},
 };
 
 impl Executor {
-    /// Writes how an execution ended. Tries until the invocation's time, or the operation's completion time-out, is up.
-    pub async fn finish(&self, owned: Ownership, report: Report) -> FinishOutcome {
+    /// Writes how an execution ended. Tries until the invocation's time, or the operation's completion time-out, is up. Returns what its
+    /// caller is told.
+    pub async fn finish(&self, owned: Ownership, report: Report) -> Says<Replay> {
         let (world, operation) = (&self.engine.world, self.operation().name());
         let (execution, started) = (owned.execution.clone(), world.instant());
         telemetry::took(HANDLER_LATENCY, operation, started.since(execution.began()));
-        let reported_as = report.name();
-        let finished = self.write_report(owned, report).await;
+        let (says, became) = self.write_report(owned, report).await;
         telemetry::took(COMPLETE_LATENCY, operation, world.instant().since(started));
-        telemetry::executed(execution.attempts(), finished.name(reported_as));
-        finished
+        telemetry::executed(execution.attempts(), became);
+        says
     }
 
-    async fn write_report(&self, owned: Ownership, report: Report) -> FinishOutcome {
+    async fn write_report(&self, owned: Ownership, report: Report) -> (Says<Replay>, &'static str) {
         let Ownership { execution, record, heartbeat, status } = owned;
         execution.collected().close();
         let ended = execution.phasing().map(Phasing::end);
@@ -44,233 +38,135 @@ impl Executor {
             let answered = matches!(report, Report::Completed(_));
             failed.or_else(|| Phasing::not_answered(&seen, came_to).filter(|_| answered))
         });
-        let report = match failed {
-            None => report,
-            Some(Failed::Outside) => Report::NotExecuted,
-            Some(Failed::InCall) => Report::Interrupted,
-            Some(Failed::Unknown) => Report::Unknown,
+        let noted = |why: &str| Some(because(why, status));
+        let report = match (failed, report) {
+            (Some(Failed::Outside), _) | (None, Report::NotExecuted(_)) => {
+                Report::NotExecuted(noted(NOT_EXECUTED))
+            }
+            (Some(Failed::InCall), _) => Report::Interrupted(noted("interrupted")),
+            (Some(Failed::Unknown), _) => Report::PerhapsExecuted(noted("perhaps_executed")),
+            (None, Report::PerhapsExecuted(why)) => {
+                let why = why.and_then(|why| noted(why.as_str()));
+                // Nothing was sent anywhere that is not kept, and nothing is committed.
+                match seen.contains_its_effects() {
+                    true => Report::NotExecuted(why),
+                    false => Report::PerhapsExecuted(why),
+                }
+            }
+            (None, report) => report,
         };
-        let started = self.engine.world.instant();
+        self.write_whole(&execution, seen, report, failed.is_some()).await
+    }
+
+    /// Writes a report with its domain writes. If they are refused, writes what that means instead.
+    async fn write_whole(
+        &self,
+        execution: &Execution,
+        seen: Record,
+        report: Report,
+        is_overruled: bool,
+    ) -> (Says<Replay>, &'static str) {
+        let (world, keeps) = (&self.engine.world, &self.operation().keeps);
+        let started = world.instant();
         let budget = TimeBudget::at(started, execution.ends_at());
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
-        let tried = self.commit(&execution, &seen, report, status, write, stop_at).await;
-        let is_written = tried.finished.is_ok();
-        let ended = self.ended(execution, seen, tried, stop_at).await;
-        match (failed, ended) {
-            (None, ended) => ended,
-            // Another execution's answer, or what reconciliation finds, counts for every caller.
-            (Some(_), ended @ (FinishOutcome::Superseded(_) | FinishOutcome::AnsweredElsewhere)) => ended,
-            // It is known meanwhile: a retry resumes it.
-            (Some(Failed::Unknown), FinishOutcome::Interrupted) if is_written => FinishOutcome::Interrupted,
-            (Some(Failed::Unknown), _) | (_, FinishOutcome::Unknown) => FinishOutcome::Unknown,
-            (Some(Failed::Outside | Failed::InCall), _) => FinishOutcome::Interrupted,
-        }
-    }
-
-    /// A report with its body stored.
-    pub(super) async fn kept(
-        &self,
-        seen: &Record,
-        report: &Report,
-        writes: Vec<DomainWrite>,
-        status: Option<u16>,
-        time: Duration,
-    ) -> Kept {
-        let ended = match report {
-            Report::Completed(answer) => {
-                let keeps = &self.operation().keeps;
-                let ended = Ended::Completed(self.engine.keep(seen, answer, keeps, time).await);
-                return Kept { ended, writes: writes.into() };
+        let (kept, mut answer, writes) = match report.without_answer() {
+            Ok(kept) => (kept, None, Ok(Vec::new())),
+            Err(answer) => {
+                let writes = self.writes(execution, seen.answer_kind, stop_at).await;
+                let kept = self.engine.keep(&seen, answer, keeps, write).await;
+                (record::Report::Completed(kept), Some(answer.clone()), writes)
             }
-            Report::NotExecuted => Ended::NotExecuted(Some(because(NOT_EXECUTED, status))),
-            Report::NotBegun => Ended::NotBegun,
-            Report::Interrupted => Ended::Interrupted(Some(because("interrupted", status))),
-            Report::Unknown => Ended::PerhapsExecuted(Some(because("perhaps_executed", status))),
-            // Nothing was sent anywhere that is not kept, and nothing is committed.
-            Report::PerhapsExecuted(why) if seen.contains_its_effects() => {
-                Ended::NotExecuted(Some(because(why, status)))
-            }
-            Report::PerhapsExecuted(why) => Ended::PerhapsExecuted(Some(because(why, status))),
-            Report::Uncommitted => Ended::Uncommitted,
         };
-        ended.into()
-    }
-
-    /// The report of the worker that saw `base`, for the record.
-    pub(super) fn reported<'a>(&self, base: &'a Record, kept: &'a Kept, safe: Safe) -> WorkerReport<'a> {
-        let (has_writes, may_run_again) = (!kept.writes.is_empty(), self.operation().may_run_again());
-        WorkerReport { base, ended: &kept.ended, has_writes, may_run_again, safe }
-    }
-
-    /// What a report's write means for its caller.
-    async fn ended(
-        &self,
-        execution: Execution,
-        seen: Record,
-        tried: Committed,
-        stop_at: Instant,
-    ) -> FinishOutcome {
-        let Committed { report, kept, safe, finished, instead } = tried;
-        let uncertain = match &finished {
-            // It is in the queue only because the store did not answer: nothing contradicts it.
-            Err(error) if error.is_passing() => kept.can_be_refused(),
-            _ => !kept.writes.is_empty(),
-        };
-        let (kept, reported) = (&kept, self.reported(&seen, &kept, safe));
-        let (ended, now) = (&kept.ended, self.engine.world.now());
-        let outcome = match finished {
-            Ok(Finished::Written(record)) => ended_as(kept, &record),
-            // Its transaction can no longer commit: nothing was done, and there is nothing to report.
-            Ok(Finished::Refused(current)) if seen.transactional && !ended.did_nothing() => {
-                match self.fenced(&current, stop_at).await {
-                    Some(replay) if seen.is_same_request(&current) => FinishOutcome::Superseded(replay),
-                    // Perhaps it is our own commit, which was changed since.
-                    None if matches!(current.state, State::Completed { .. }) => {
-                        FinishOutcome::AnsweredElsewhere
+        let mut reporting = Reporting::new(self, seen, kept, stop_at);
+        reporting.so_far.is_overruled = is_overruled;
+        self.computed(&mut reporting, writes);
+        let (mut current, mut computations) = (Some(Box::new(reporting.ending.base.clone())), 1);
+        loop {
+            reporting.so_far.is_lost = execution.is_lost();
+            let start = current.map_or(Start::Absent, Start::Seen);
+            let (next, seen) = match self.write(start, &mut reporting, Ending::step).await {
+                Stands::Next(next, seen) => (next, seen),
+                Stands::Denied(denied) => {
+                    let is_in_time = computations < MAX_COMPUTATIONS && world.instant() < stop_at;
+                    if is_in_time && *reporting.refusal(&denied) == IfRefused::Recompute {
+                        computations += 1;
+                        let writes = self.writes(execution, reporting.ending.base.answer_kind, stop_at).await;
+                        self.computed(&mut reporting, writes);
+                    } else if let Some(refusal) = reporting.refused_with(&denied) {
+                        let refusal = self.as_replayed(refusal);
+                        let kept = self.engine.keep(&reporting.ending.base, &refusal, keeps, write).await;
+                        reporting.reports(Instead::Answer(kept));
+                        answer = Some(refusal);
+                    } else {
+                        self.no_answer_set(&reporting.writes, &denied);
+                        reporting.reports(Instead::Refused);
                     }
-                    _ => FinishOutcome::NotCommitted,
+                    current = Some(Box::new(reporting.ending.base.clone()));
+                    continue;
                 }
-            }
-            // An earlier try may have committed, and the record been deleted since.
-            Ok(Finished::Gone) if seen.transactional => FinishOutcome::Unknown,
-            // After the lease has expired, it is known whether the transaction has committed.
-            Err(_) if seen.transactional && !ended.did_nothing() => {
-                Count::Unwritten.add(self.operation().name());
-                FinishOutcome::Unknown
-            }
-            Err(_) if seen.transactional => FinishOutcome::Unwritten,
-            // `commit` has replaced the report.
-            Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
-            Ok(Finished::Refused(current)) if !reported.matters() && !seen.is_same_request(&current) => {
-                FinishOutcome::Fenced
-            }
-            // Who holds the record settles it, by the report.
-            Ok(Finished::Refused(current))
-                if matches!(reported.overtaken_by(&current, now), Overtaken::Escalated(HELD | FORGOTTEN)) =>
-            {
-                if safe == Safe::Nothing {
-                    self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await;
+            };
+            match next {
+                Step::Defer(unsent) => {
+                    let deferred = self.defer(execution, &reporting, answer.as_ref(), unsent).await;
+                    reporting.so_far.deferred = deferred;
                 }
-                self.elsewhere(&current, stop_at).await
-            }
-            // The key is another request's, or of a later generation, now. That answer is not for this caller, so the caller gets the
-            // handler's answer. What was done, certainly or possibly, is escalated as if there were no record.
-            Ok(Finished::Refused(current))
-                if reported.overtaken_by(&current, now) == Overtaken::Escalated(GONE) =>
-            {
-                tracing::error!("the key belongs to another request, or has begun again");
-                self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await
-            }
-            Ok(Finished::Refused(current)) if !reported.is_missing_in(&current, now) => {
-                self.elsewhere(&current, stop_at).await
-            }
-            Ok(Finished::Refused(current)) => {
-                // Reconciliation escalates it, once the other execution is over.
-                let sent = safe != Safe::Nothing || self.send_report(&execution, &seen, &report, kept).await;
-                if !sent {
-                    // Every caller gets the record's answer, but the effect must not be forgotten.
-                    tracing::error!(
-                        "a report that contradicts the record could not be deferred: only this line names it"
-                    );
-                    Count::ContradictionUnsent.add(self.operation().name());
+                Step::Alarm => {
+                    let seen = seen.as_deref().unwrap_or(&reporting.ending.base);
+                    double_execution(seen);
+                    reporting.so_far.alarmed = Some(seen.attempt);
                 }
-                if reported.is_double(&current, now) {
-                    double_execution(&current);
-                }
-                // A queue that did not answer may have the report nevertheless.
-                let safe = match self.deferred_reports {
-                    Some(_) => Safe::Report,
-                    None => Safe::Alarm(current.attempt),
-                };
-                match self.write(Start::Seen(current.clone()), &seen, kept, stop_at, safe).await {
-                    Ok(Finished::Written(record)) => ended_as(kept, &record),
-                    written => {
-                        let current =
-                            if let Ok(Finished::Refused(newer)) = written { newer } else { current };
-                        self.elsewhere(&current, stop_at).await
+                Step::End(Told { says, counts }) => {
+                    if let Some(counts) = counts {
+                        self.counts(counts);
                     }
+                    let became = reporting.ending.became(&reporting.so_far, &says);
+                    let seen = seen.as_deref().unwrap_or(&reporting.ending.base);
+                    return (self.told(says, seen, answer, stop_at).await, became);
                 }
+                // Only a message compares and escalates, and what is to be written is written.
+                Step::Write { .. } | Step::Mark(_) | Step::Compare | Step::Escalate(_) => {}
             }
-            Ok(Finished::Gone) => {
-                tracing::error!("the record is gone and its retention is over: it is not written again");
-                // Reconciliation also finds no record, and escalates the report.
-                self.defer(&execution, &seen, &report, kept, Count::ContradictionUnsent).await
-            }
-            Err(_) => {
-                let deferred = self.defer(&execution, &seen, &report, kept, Count::Unwritten).await;
-                // Until it is applied, a retry may resume, and may get another answer. Or parts of it are done.
-                if seen.phases.is_some() && (matches!(ended, Ended::Completed(_)) || seen.is_resumed()) {
-                    return FinishOutcome::Interrupted;
-                }
-                // The caller gets the answer as if the report had been written. But an earlier execution, or a later one once the
-                // lease is over, may have had the effect that a refusal denies.
-                let alone = execution.attempts() == 1 && !execution.is_lost();
-                let refused =
-                    !ended.reports_an_effect() && (seen.reported.is_some() || (ended.is_refusal() && !alone));
-                if refused { FinishOutcome::Unknown } else { deferred }
-            }
-        };
-        Committed::answered(instead, outcome, kept, uncertain)
+            current = seen;
+        }
     }
 
-    /// Writes the record that `kept` leads to. If the record is another execution's, marks it if the report is `safe`, and returns
-    /// [`Finished::Refused`].
-    pub(super) async fn write(
+    /// The domain writes of an answer are computed, or cannot be: then what the handler did is not whole.
+    fn computed(&self, reporting: &mut Reporting, writes: Result<Vec<DomainWrite>, ()>) {
+        let is_computed = writes.is_ok();
+        reporting.commits(writes.unwrap_or_default());
+        if !is_computed {
+            reporting.reports(Instead::Uncomputed);
+            if reporting.ending.letter(&reporting.so_far).0 == record::Report::Uncommitted {
+                tracing::error!("an effect is recorded without its domain writes: they must be made by hand");
+                self.counts(Counts::ContradictionUnsent);
+            }
+        }
+    }
+
+    /// What the caller is told, with the answer that it gets.
+    async fn told(
         &self,
-        start: Start<'_>,
-        base: &Record,
-        kept: &Kept,
+        says: Says,
+        current: &Record,
+        answer: Option<Answer>,
         stop_at: Instant,
-        safe: Safe,
-    ) -> Result<Finished, StoreError> {
-        let reported = self.reported(base, kept, safe);
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match reported
-            .fate(current, revision, now)
-        {
-            Fate::Written(next) => Step::Write(commit::completing(next, &kept.writes, now), true),
-            Fate::Contested(next) => Step::Write(next.into(), false),
-            Fate::Fenced => Step::Stop(true),
-            Fate::Gone => Step::Stop(false),
-        };
-        let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
-        match self.engine.apply(start, effort, step).await {
-            Ok(Applied::Written(true, record)) => Ok(Finished::Written(record)),
-            Ok(Applied::Written(false, record)) => Ok(Finished::Refused(record)),
-            Ok(Applied::Stopped(true, current)) => {
-                Ok(Finished::Refused(current.unwrap_or_else(|| Box::new(base.clone()))))
+    ) -> Says<Replay> {
+        match says {
+            Says::Replay(_) => {
+                tracing::error!("the record has moved on without this execution");
+                let replay = self.engine.replay(current, Some(stop_at)).await.inspect_err(|error| {
+                    let (kind, cause) = (error.kind(), error.cause());
+                    tracing::error!(?kind, cause, "the kept answer could not be read");
+                });
+                replay.ok().flatten().map_or(Says::AnsweredElsewhere, Says::Replay)
             }
-            Ok(Applied::Stopped(false, _)) => Ok(Finished::Gone),
-            Err(unapplied) if !unapplied.denied.is_empty() => Ok(Finished::Denied(unapplied.denied)),
-            // Other tries may have got no answer. One refused for good shows that none is accepted.
-            Err(unapplied) if unapplied.refused => {
-                Err(StoreError::new(StoreErrorKind::Refused, unapplied.error))
-            }
-            Err(unapplied) => Err(unapplied.error),
+            Says::Refused(expires_at) => answer.map_or(Says::UNKNOWN, |answer| {
+                Says::Refused(Replay { answer, body_omitted: false, expires_at })
+            }),
+            says => says.without_answer().unwrap_or(Says::UNKNOWN),
         }
-    }
-
-    /// The outcome for an execution whose record is another's.
-    async fn elsewhere(&self, current: &Record, stop_at: Instant) -> FinishOutcome {
-        match (self.fenced(current, stop_at).await, &current.state) {
-            (Some(replay), _) => FinishOutcome::Superseded(replay),
-            (None, State::FailedRetryable { .. } | State::Pending { .. }) => FinishOutcome::Fenced,
-            (None, State::Unknown { .. }) => FinishOutcome::Unknown,
-            (None, State::BetweenWorkers { .. }) => FinishOutcome::Interrupted,
-            (None, _) => FinishOutcome::AnsweredElsewhere,
-        }
-    }
-
-    /// The record has moved on without us. Returns the answer that every caller gets now, if there is one and it can be read.
-    async fn fenced(&self, current: &Record, stop_at: Instant) -> Option<Replay> {
-        tracing::error!(state = current.state.name(), "the record has moved on without this execution");
-        let replay = self.engine.replay(current, Some(stop_at)).await;
-        replay
-            .inspect_err(|error| {
-                let (kind, cause) = (error.kind(), error.cause());
-                tracing::error!(?kind, cause, "the kept answer could not be read");
-            })
-            .unwrap_or_default()
     }
 }
 
@@ -279,21 +175,4 @@ pub(crate) fn double_execution(current: &Record) {
     let (attempt, state) = (&current.attempt, current.state.name());
     tracing::error!(%attempt, state, "the operation was, or perhaps was, executed twice: it needs an operator");
     Count::DoubleExecution.add(current.key.operation());
-}
-
-/// Why an execution failed, with the status of the handler's answer, if there is one.
-fn because(why: &str, status: Option<u16>) -> Note {
-    status.map_or_else(|| Note::new(why), |status| Note::new(&format!("{why}, status {status}")))
-}
-
-/// The outcome of a report whose write led to this record.
-fn ended_as(kept: &Kept, record: &Record) -> FinishOutcome {
-    match record.state {
-        State::Unknown { .. } if kept.ended.is_certain() => FinishOutcome::Unknown,
-        // Parts of it may be done: no answer may lead its client to a new key (T43).
-        State::BetweenWorkers { .. } => FinishOutcome::Interrupted,
-        State::Completed { expires_at, .. } => FinishOutcome::Written { expires_at: Some(expires_at) },
-        State::FailedRetryable { .. } | State::Pending { .. } => FinishOutcome::Released,
-        _ => FinishOutcome::Written { expires_at: None },
-    }
 }

@@ -1,135 +1,132 @@
-//! How an execution ended, as its worker reports it, and what became of that report.
+//! A worker's report on its way into the record: carries out what the protocol says, and notes what became of it.
 
-use std::sync::Arc;
-
-use super::reserve::Replay;
+use super::{
+    Applied, Effort, Executor, Moment, Retries, Start, Step, Unapplied,
+    commit::{completing, refusal},
+};
 use crate::{
-    domain::DomainWrite,
-    record::{Answer, Ended, Record},
-    time::Timestamp,
+    domain::{DomainWrite, IfRefused},
+    record::{self, Answer, Counts, Ending, Instead, Note, Record, Revision, Rows, SoFar, Written},
+    telemetry::Count,
+    time::{Instant, Timestamp},
+    time_budget::WRITE_BACKOFF,
 };
 
-/// How an execution ended.
-#[derive(Clone, Debug)]
-pub enum Report {
-    /// The effect and its answer are known.
-    Completed(Answer),
-    /// Certainly nothing was done: the request may be retried.
-    NotExecuted,
-    /// The request was refused before anything was done: its key is free for any request.
-    NotBegun,
-    /// It ended within a phase's call, which was perhaps made: a retry resumes.
-    Interrupted,
-    /// A phase's call was perhaps made, and the provider cannot be asked.
-    Unknown,
-    /// Something may have been done, for this reason.
-    PerhapsExecuted(&'static str),
-    /// There was an effect, and its domain writes are not committed.
-    Uncommitted,
+/// How an execution ended, as its front reports it.
+pub type Report = record::Report<Answer>;
+
+/// A report on its way into the record. Its body is stored.
+pub(super) struct Reporting {
+    pub(super) ending: Ending,
+    pub(super) so_far: SoFar,
+    /// The domain writes that commit with it, if it completes its operation.
+    pub(super) writes: Vec<DomainWrite>,
+    pub(super) stop_at: Instant,
 }
 
-impl Report {
-    /// Its name in logs.
-    pub(super) const fn name(&self) -> &'static str {
-        match self {
-            Self::Completed(_) => "completed",
-            Self::NotExecuted => "not_executed",
-            Self::NotBegun => "not_begun",
-            Self::Interrupted => "interrupted",
-            Self::Unknown => "unknown",
-            Self::PerhapsExecuted(_) => "perhaps_executed",
-            Self::Uncommitted => "uncommitted",
-        }
-    }
-}
+/// What the protocol says next: [`Ending::step`] for a worker, [`Ending::deliver`] for a message.
+pub(super) type Asks<E> = fn(&Ending, Option<&Record>, &SoFar, Revision, Timestamp) -> record::Step<E>;
 
-/// What became of the write of a report.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum FinishOutcome {
-    /// It is written.
-    Written {
-        /// Until when the answer is kept, if there is one.
-        expires_at: Option<Timestamp>,
-    },
-    /// It is written: certainly nothing was done, and a retry runs. The handler's answer, if there is one, is about this execution alone.
-    Released,
-    /// A domain write was refused: the operation is completed with the answer that the write has for that. The caller gets it
-    /// instead of the handler's.
-    Refused {
-        /// The answer.
-        answer: Answer,
-        /// Until when it is kept.
-        expires_at: Option<Timestamp>,
-    },
-    /// The record was completed before, by another execution or by reconciliation: every caller gets this answer.
-    Superseded(Replay),
-    /// Another execution, or the provider, contradicts this one, or has left the outcome unknown. It is unknown until
-    /// reconciliation has found out. The handler's answer may be wrong.
-    Unknown,
-    /// Another execution owns the record, or the record's answer cannot be read now: a retry gets it. The handler's answer would
-    /// be a second one.
-    AnsweredElsewhere,
-    /// The record is settled without an answer, so that a retry runs; or it is another request's. The handler's answer is the
-    /// best available.
-    Fenced,
-    /// A retry resumes it behind what is kept. The handler's answer does not count.
-    Interrupted,
-    /// Nothing is committed, and certainly nothing was done: a retry may run.
-    NotCommitted,
-    /// The report could not be written, and went to the queue of deferred reports, from which it is applied.
-    Deferred,
-    /// The report could be neither written nor deferred. A record still in progress becomes `unknown` when its lease has expired.
-    Unwritten,
-}
-
-impl FinishOutcome {
-    /// Its name in logs: that of the report, if it was written.
-    pub(super) const fn name(&self, report: &'static str) -> &'static str {
-        match self {
-            Self::Written { .. } | Self::Released => report,
-            Self::Refused { .. } => "refused",
-            Self::Superseded(_) => "superseded",
-            Self::Unknown => "unknown",
-            Self::AnsweredElsewhere => "answered_elsewhere",
-            Self::Fenced => "fenced",
-            Self::Interrupted => "interrupted",
-            Self::NotCommitted => "not_committed",
-            Self::Deferred => "deferred",
-            Self::Unwritten => "unwritten",
-        }
-    }
-}
-
-/// A report whose body has been stored.
-#[derive(Clone)]
-pub(super) struct Kept {
-    pub(super) ended: Ended,
-    /// The domain writes that commit with it, if it is completed.
-    pub(super) writes: Arc<[DomainWrite]>,
-}
-
-impl From<Ended> for Kept {
-    fn from(ended: Ended) -> Self {
-        Self { ended, writes: Arc::default() }
-    }
-}
-
-impl Kept {
-    /// Whether its domain writes may still be refused: its answer is true only once they are committed.
-    pub(super) fn can_be_refused(&self) -> bool {
-        self.writes.iter().any(DomainWrite::can_be_refused)
-    }
-}
-
-/// What became of the write.
-pub(super) enum Finished {
-    /// It was applied; this is the record.
-    Written(Box<Record>),
-    /// This record has moved on without the execution.
-    Refused(Box<Record>),
-    /// There is no record that could take it: see [`Fate::Gone`](crate::record::Fate::Gone).
-    Gone,
+/// Where a report stands, with nothing left to write.
+pub(super) enum Stands<E> {
+    /// This is to be done, about the current record.
+    Next(record::Step<E>, Option<Box<Record>>),
     /// The conditions of the domain writes at these places failed. The record is as it was.
     Denied(Vec<usize>),
+}
+
+impl Reporting {
+    pub(super) fn new(executor: &Executor, base: Record, report: record::Report, stop_at: Instant) -> Self {
+        let may_run_again = executor.operation().may_run_again();
+        let ending = Ending { base, report, rows: Rows::None, may_run_again };
+        Self { ending, so_far: SoFar::default(), writes: Vec::new(), stop_at }
+    }
+
+    /// These domain writes commit with it.
+    pub(super) fn commits(&mut self, writes: Vec<DomainWrite>) {
+        self.ending.rows = match &*writes {
+            [] => Rows::None,
+            writes if writes.iter().any(DomainWrite::can_be_refused) => Rows::Conditional,
+            _ => Rows::Certain,
+        };
+        self.writes = writes;
+    }
+
+    /// What it means that the writes at these places were denied.
+    pub(super) fn refusal(&self, denied: &[usize]) -> &IfRefused {
+        refusal(&self.writes, denied)
+    }
+
+    /// The answer that they have for that, if it counts.
+    pub(super) fn refused_with(&self, denied: &[usize]) -> Option<&Answer> {
+        match self.refusal(denied) {
+            IfRefused::Answer(answer) if self.ending.takes_another_answer() => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// Something else is reported from now on.
+    pub(super) fn reports(&mut self, instead: Instead) {
+        (self.so_far.instead, self.so_far.write) = (instead, None);
+    }
+}
+
+impl Executor {
+    /// Writes what the protocol says, until it says something else.
+    pub(super) async fn write<E>(
+        &self,
+        mut start: Start<'_>,
+        reporting: &mut Reporting,
+        asks: Asks<E>,
+    ) -> Stands<E> {
+        loop {
+            let Reporting { ending, so_far, writes, stop_at } = &*reporting;
+            let effort = Effort { until: Some(*stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
+            let step = |current: Option<&Record>, Moment { revision, now }: Moment| match asks(
+                ending, current, so_far, revision, now,
+            ) {
+                record::Step::Write { next, commits: true } => {
+                    Step::Write(completing(next, writes, now), Ok(Written::Applied))
+                }
+                record::Step::Write { next, commits: false } => {
+                    Step::Write(next.into(), Ok(Written::Applied))
+                }
+                record::Step::Mark(next) => Step::Write(next.into(), Ok(Written::Marked)),
+                other => Step::Stop(Err(other)),
+            };
+            let (now, current) = match self.engine.apply(start, effort, step).await {
+                Ok(Applied::Written(now, record)) => (now, Some(record)),
+                Ok(Applied::Stopped(now, current)) => (now, current),
+                Err(Unapplied { denied, .. }) if !denied.is_empty() => return Stands::Denied(denied),
+                // Other tries may have got no answer. One refused for good shows that none is accepted.
+                Err(Unapplied { error, refused, .. }) => {
+                    (Ok(Written::Perhaps { passing: !refused && error.is_passing() }), None)
+                }
+            };
+            match now {
+                Ok(written) => reporting.so_far.write = Some(written),
+                Err(next) => return Stands::Next(next, current),
+            }
+            let current = current.unwrap_or_else(|| Box::new(reporting.ending.base.clone()));
+            let Reporting { ending, so_far, .. } = &*reporting;
+            match asks(ending, Some(&current), so_far, current.revision, self.engine.world.now()) {
+                record::Step::Write { .. } | record::Step::Mark(_) => start = Start::Seen(current),
+                next => return Stands::Next(next, Some(current)),
+            }
+        }
+    }
+
+    /// Counts what an alarm stands on.
+    pub(super) fn counts(&self, counts: Counts) {
+        let count = match counts {
+            Counts::Unwritten => Count::Unwritten,
+            Counts::ContradictionUnsent => Count::ContradictionUnsent,
+        };
+        count.add(self.operation().name());
+    }
+}
+
+/// Why an execution failed, with the status of the handler's answer, if there is one.
+pub(super) fn because(why: &str, status: Option<u16>) -> Note {
+    status.map_or_else(|| Note::new(why), |status| Note::new(&format!("{why}, status {status}")))
 }

@@ -10,61 +10,13 @@ use super::{
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Found, Record, ReservationRequest, State, Transition, Work, decide},
+    record::{Answer, AttemptId, Found, Record, ReservationRequest, Says, State, Transition, Work, decide},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
     time_budget::{POLL_BACKOFF, TimeBudget, plausible_deadline},
     world::{Term, World},
 };
-
-/// What became of a reservation.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum ReserveOutcome {
-    /// The caller owns it: run the handler.
-    Owned(Ownership),
-    /// It was executed before: return this answer.
-    Replay(Replay),
-    /// Another execution is in flight.
-    InFlight {
-        /// How long to wait before a retry, as far as the record shows.
-        wait: Duration,
-        /// How long its lease still lasts, as far as is known: then others may look at it.
-        lease_left: Duration,
-        /// The state of its record, as far as is known.
-        state: &'static str,
-    },
-    /// The key was used for another request.
-    Mismatch,
-    /// It may have been executed: reconciliation finds out.
-    Unknown {
-        /// How long until reconciliation next asks.
-        wait: Duration,
-    },
-    /// There is no answer, and this key may not begin an execution: it is too old, or has no readable age.
-    MayNotBegin,
-    /// Likewise, but not for long: an earlier request of this key may be about to begin one.
-    PerhapsInFlight,
-    /// Too little time was left to run the handler, or the request was admitted too long ago. Nothing was run; the key is free, or will
-    /// be.
-    TooLate,
-    /// The store did not answer. Nothing was run, but a record may have been written.
-    Unavailable,
-    /// There is a record that this version cannot read. Nothing was run.
-    Unreadable,
-    /// What the worker would run is settled, and deleted since.
-    Gone,
-    /// It was interrupted, and this version declares [other phases](crate::Operation::resumes) than the one that began it. Nothing was run: that
-    /// version can resume it, or an operator decides.
-    OtherPhases,
-}
-
-impl ReserveOutcome {
-    /// Another execution is changing the record just now.
-    const BRIEFLY_IN_FLIGHT: Self =
-        Self::InFlight { wait: Duration::ZERO, lease_left: Duration::ZERO, state: State::IN_PROGRESS };
-}
 
 /// A kept answer.
 #[derive(Clone)]
@@ -81,6 +33,28 @@ impl fmt::Debug for Replay {
     /// Without the body.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Replay").field("head", &self.answer.head).finish_non_exhaustive()
+    }
+}
+
+/// What a request does next.
+pub(super) enum Next<T> {
+    /// It begins, with this.
+    Begins(T),
+    /// What must end first has ended: a dead worker's lease, or the time of accepted work. It asks again.
+    Ended {
+        /// Whether it was a lease.
+        is_lease: bool,
+    },
+    /// Its caller is told this.
+    Says(Says),
+}
+
+/// The step of a request that found this in its current record.
+pub(super) fn instead<T>(found: Found, current: Option<&Record>) -> Step<Next<T>> {
+    let is_lease = current.is_some_and(|current| matches!(current.state, State::InProgress { .. }));
+    match found {
+        Found::Ends(ended) => Step::Write(ended.into(), Next::Ended { is_lease }),
+        Found::Says(says) => Step::Stop(Next::Says(says)),
     }
 }
 
@@ -109,22 +83,30 @@ impl Executor {
     ///
     /// It takes one round trip, or two if it takes over a record. It takes more only if others change the record at the same
     /// moment, or if the operation waits for the execution in flight.
-    pub async fn reserve(&self, request: &Request) -> ReserveOutcome {
+    ///
+    /// # Errors
+    /// If the caller does not own it: what it is told instead.
+    pub async fn reserve(&self, request: &Request) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(started) {
             let times = self.times(request);
             let found = self.find(request, times).await;
             self.observe_store(found.as_ref().err());
-            let reserved = match found {
-                Ok((found, record)) => self.outcome(request, found, record, times).await,
-                Err(error) => Err(error),
-            };
-            reserved.unwrap_or_else(|error| self.failed(&error))
+            match found {
+                Ok((Ok(until), Some(record))) => self.own(request, record, times, until).await,
+                Ok((Ok(_), None)) => Err(Says::BRIEFLY_IN_FLIGHT),
+                Ok((Err(says), record)) => Err(self.told_of(says, record.as_deref(), times).await),
+                Err(error) => Err(self.failed(&error)),
+            }
         } else {
-            ReserveOutcome::Unavailable
+            Err(Says::Unavailable)
         };
-        self.count(&reserved);
+        match &reserved {
+            Ok(owned) if owned.execution().attempts() > 1 => Count::FailedRetry.add(self.operation().name()),
+            Ok(_) => Count::Created.add(self.operation().name()),
+            Err(says) => self.count(says),
+        }
         telemetry::took(RESERVE_LATENCY, self.operation().name(), world.instant().since(started));
         reserved
     }
@@ -142,27 +124,23 @@ impl Executor {
         }
     }
 
-    pub(super) fn count(&self, reserved: &ReserveOutcome) {
-        let (count, outcome) = match reserved {
-            ReserveOutcome::Owned(owned) if owned.execution().attempts() > 1 => (Count::FailedRetry, None),
-            ReserveOutcome::Owned(_) => (Count::Created, None),
-            ReserveOutcome::Replay(_) => (Count::Replay, Some("replay")),
-            ReserveOutcome::InFlight { .. } => (Count::InProgress, Some("in_flight")),
-            ReserveOutcome::Mismatch => (Count::KeyMisuse, Some("mismatch")),
-            ReserveOutcome::Unknown { .. } => (Count::Unknown, Some("unknown")),
-            ReserveOutcome::MayNotBegin => (Count::TooOld, Some("too_old")),
-            ReserveOutcome::PerhapsInFlight => (Count::InProgress, Some("in_flight")),
-            ReserveOutcome::TooLate => (Count::TooLate, Some("too_late")),
-            ReserveOutcome::Unavailable => (Count::StoreError, Some("unavailable")),
-            ReserveOutcome::Unreadable => (Count::StoreError, Some("unreadable")),
-            ReserveOutcome::Gone => (Count::Replay, Some("gone")),
-            ReserveOutcome::OtherPhases => (Count::PhaseMismatch, Some("other_phases")),
+    /// Counts a request that ran nothing. An execution that owns its record is counted when it ends.
+    pub(super) fn count(&self, says: &Says<Replay>) {
+        let count = match says {
+            Says::Replay(_) | Says::Refused(_) | Says::Own { .. } | Says::Released | Says::Gone => {
+                Count::Replay
+            }
+            Says::InFlight { .. } | Says::PerhapsInFlight | Says::AnsweredElsewhere => Count::InProgress,
+            Says::Mismatch => Count::KeyMisuse,
+            Says::Unknown { .. } | Says::Interrupted => Count::Unknown,
+            Says::MayNotBegin => Count::TooOld,
+            Says::TooLate => Count::TooLate,
+            Says::Unconfirmed => Count::Unconfirmed,
+            Says::Unavailable | Says::Unreadable | Says::NotCommitted => Count::StoreError,
+            Says::OtherPhases => Count::PhaseMismatch,
         };
         count.add(self.operation().name());
-        // An execution that owns its record is counted when it ends.
-        if let Some(outcome) = outcome {
-            telemetry::ended(outcome);
-        }
+        telemetry::ended(says.name());
     }
 
     pub(super) fn times(&self, request: &Request) -> Times {
@@ -176,12 +154,13 @@ impl Executor {
         Times { ends, answer_by, min_time }
     }
 
-    /// Writes or decides until there is an outcome: first as if there is no record, then for the current one.
+    /// Writes or decides until an execution begins, or the caller is told something: first as if there is no record, then for the
+    /// current one.
     async fn find(
         &self,
         request: &Request,
         times: Times,
-    ) -> Result<(Result<Term, Found>, Option<Box<Record>>), StoreError> {
+    ) -> Result<(Result<Term, Says>, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
@@ -198,17 +177,17 @@ impl Executor {
             Ok(next) => {
                 let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
                 match world.left(until) {
-                    left if left < times.min_time => Step::Stop(Err(Found::TooLate)),
-                    _ => Step::Write(next.into(), Ok(until)),
+                    left if left < times.min_time => Step::Stop(Next::Says(Says::TooLate)),
+                    _ => Step::Write(next.into(), Next::Begins(until)),
                 }
             }
-            Err(Step::Stop(Err(Found::InFlight))) => {
+            Err(Found::Says(says @ Says::InFlight { .. })) => {
                 match wait_until.map(|until| until.since(world.instant())) {
                     Some(left) if !left.is_zero() => Step::Wait(left),
-                    _ => Step::Stop(Err(Found::InFlight)),
+                    _ => Step::Stop(Next::Says(says)),
                 }
             }
-            Err(step) => step,
+            Err(found) => instead(found, current),
         };
         // One try: the client may retry, and should not wait for a store that fails. A transaction in progress counts as an
         // execution in flight (T9).
@@ -219,17 +198,16 @@ impl Executor {
             request.admission.begins(world.now()).is_ok() && !matches!(request.work, Work::Claimed(_));
         let start =
             if begins && !times.is_too_late(&**world) { Start::Absent } else { Start::Unread(&request.key) };
-        match self.engine.apply(start, effort, step).await {
-            Ok(Applied::Written(found, record)) => Ok((found, Some(record))),
+        match self.settle(start, effort, step).await {
             // Our own reservation was applied, but its answer was lost, and the record has been changed since.
-            Ok(Applied::Stopped(found, Some(current)))
-                if current.attempt == attempt && !matches!(found, Err(Found::Completed)) =>
+            Ok((Err(says), Some(current)))
+                if current.attempt == attempt && !matches!(says, Says::Replay(_)) =>
             {
                 let tried = Tried { record: current, over: None };
                 self.take_back_now(tried, TakeBack::Now, times.ends_at()).await;
-                Ok((Err(Found::TooLate), None))
+                Ok((Err(Says::TooLate), None))
             }
-            Ok(Applied::Stopped(found, current)) => Ok((found, current)),
+            Ok(found) => Ok(found),
             Err(Unapplied { error, tried, .. }) => {
                 let kind = error.kind();
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
@@ -246,23 +224,56 @@ impl Executor {
                 match kind {
                     // A transaction holds the record, or many change it: an execution is in flight (T9). If an earlier try of
                     // our write was applied, it is taken back.
-                    StoreErrorKind::Contended => Ok((Err(Found::InFlight), None)),
+                    StoreErrorKind::Contended => Ok((Err(Says::BRIEFLY_IN_FLIGHT), None)),
                     _ => Err(error),
                 }
             }
         }
     }
 
-    /// The record of the execution that this request may begin. As an error: what is done if it may not. A dead worker's lease is
-    /// ended.
-    pub(super) fn begins<T>(
+    /// Carries out the steps of a request: what must end first is written, and it is asked again.
+    pub(super) async fn settle<T>(
+        &self,
+        mut start: Start<'_>,
+        effort: Effort,
+        mut step: impl FnMut(Option<&Record>, Moment) -> Step<Next<T>>,
+    ) -> Result<(Result<T, Says>, Option<Box<Record>>), Unapplied> {
+        loop {
+            let (next, record) = match self.engine.apply(start, effort, &mut step).await? {
+                Applied::Written(next, record) => (next, Some(record)),
+                Applied::Stopped(next, current) => (next, current),
+            };
+            match (next, record) {
+                (Next::Begins(begun), record) => return Ok((Ok(begun), record)),
+                (Next::Says(says), record) => return Ok((Err(says), record)),
+                (Next::Ended { .. }, None) => return Ok((Err(Says::BRIEFLY_IN_FLIGHT), None)),
+                (Next::Ended { is_lease }, Some(record)) => {
+                    match record.state {
+                        // The write that ended it counted that.
+                        State::Completed { .. } => {}
+                        _ if is_lease => telemetry::lease_expired(&record, self.engine.world.now()),
+                        _ => tracing::error!(
+                            "accepted work is claimed too late, and perhaps something was done: it is escalated"
+                        ),
+                    }
+                    start = Start::Seen(record);
+                }
+            }
+        }
+    }
+
+    /// The record of the execution that this request may begin.
+    ///
+    /// # Errors
+    /// If it may not: what it finds instead.
+    pub(super) fn begins(
         &self,
         request: &Request,
         attempt: AttemptId,
         times: Times,
         current: Option<&Record>,
         Moment { revision, now }: Moment,
-    ) -> Result<Transition, Step<Result<T, Found>>> {
+    ) -> Result<Transition, Found> {
         let operation = self.operation();
         let reservation = ReservationRequest {
             key: request.key.clone(),
@@ -278,109 +289,64 @@ impl Executor {
             work: request.work,
             origin: request.origin.clone(),
         };
-        decide(current, &reservation, revision, now).map_err(|found| {
-            let ended = current.and_then(|current| match found {
-                Found::DeadWorker => current.expire(revision, now),
-                Found::Abandoned => current.abandon(revision, now),
-                _ => None,
-            });
-            ended.map_or(Step::Stop(Err(found)), |ended| Step::Write(ended.into(), Err(found)))
-        })
+        decide(current, &reservation, revision, now)
     }
 
-    pub(super) async fn outcome(
-        &self,
-        request: &Request,
-        found: Result<Term, Found>,
-        record: Option<Box<Record>>,
-        times: Times,
-    ) -> Result<ReserveOutcome, StoreError> {
-        let now = self.engine.world.now();
-        Ok(match (found, record) {
-            (Ok(until), Some(record)) => self.own(request, record, times, until).await,
-            (Err(Found::MayNotBegin), _) => ReserveOutcome::MayNotBegin,
-            (Err(Found::PerhapsInFlight), _) => ReserveOutcome::PerhapsInFlight,
-            (Err(Found::TooLate), _) => ReserveOutcome::TooLate,
-            (Err(Found::Gone), _) => ReserveOutcome::Gone,
-            (Err(Found::OtherPhases), Some(_)) => {
-                tracing::error!(
-                    "an interrupted operation has other phases than this deployment declares: was the handler changed?"
-                );
-                ReserveOutcome::OtherPhases
+    /// What a caller is told whose request began nothing, with the answer that it gets.
+    pub(super) async fn told_of(&self, says: Says, record: Option<&Record>, times: Times) -> Says<Replay> {
+        match says {
+            Says::Mismatch => tracing::warn!("the key was reused for another request"),
+            Says::OtherPhases => tracing::error!(
+                "an interrupted operation has other phases than this deployment declares: was the handler changed?"
+            ),
+            Says::Unreadable => tracing::error!(
+                rule = record.map(|record| record.fingerprint.rule()),
+                "the record's fingerprint was made by a rule that this deployment does not know: a newer version wrote it, or \
+                 the rule was changed without Operation::formerly"
+            ),
+            _ => {}
+        }
+        let Says::Replay(_) = says else { return says.without_answer().unwrap_or(Says::BRIEFLY_IN_FLIGHT) };
+        let Some(record) = record else { return Says::BRIEFLY_IN_FLIGHT };
+        match self.engine.replay(record, times.answer_by).await {
+            Ok(Some(replay)) => {
+                telemetry::replayed(record.attempts);
+                Says::Replay(replay)
             }
-            (Err(Found::DeadWorker), Some(record)) if !matches!(record.state, State::Completed { .. }) => {
-                telemetry::lease_expired(&record, now);
-                match record.state {
-                    // Released by certainty: its transaction can no longer commit.
-                    State::FailedRetryable { .. } | State::Pending { .. } => {
-                        match request.admission.begins(now) {
-                            Err(Found::PerhapsInFlight) => ReserveOutcome::PerhapsInFlight,
-                            Err(Found::TooLate) => ReserveOutcome::TooLate,
-                            _ => ReserveOutcome::MayNotBegin,
-                        }
-                    }
-                    _ => ReserveOutcome::Unknown { wait: record.wait(now) },
-                }
-            }
-            (Err(Found::Abandoned), Some(record)) if !matches!(record.state, State::Completed { .. }) => {
-                tracing::error!(
-                    "accepted work is claimed too late, and perhaps something was done: it is escalated"
-                );
-                ReserveOutcome::Unknown { wait: record.wait(now) }
-            }
-            // Of a dead worker: the write that proved that it did nothing ended the work with 408.
-            (Err(Found::Completed | Found::Abandoned | Found::DeadWorker), Some(record)) => {
-                let replay = self.engine.replay(&record, times.answer_by).await?;
-                if replay.is_some() {
-                    telemetry::replayed(record.attempts);
-                }
-                replay.map_or(ReserveOutcome::BRIEFLY_IN_FLIGHT, ReserveOutcome::Replay)
-            }
-            (Err(Found::Mismatch), Some(_)) => {
-                tracing::warn!("the key was reused for another request");
-                ReserveOutcome::Mismatch
-            }
-            (Err(Found::Incomparable), Some(record)) => {
-                tracing::error!(
-                    rule = record.fingerprint.rule(),
-                    "the record's fingerprint was made by a rule that this deployment does not know: a newer version wrote it, or \
-                     the rule was changed without Operation::formerly"
-                );
-                ReserveOutcome::Unreadable
-            }
-            (Err(Found::Unknown), Some(record)) => ReserveOutcome::Unknown { wait: record.wait(now) },
-            (Err(Found::InFlight), Some(record)) => {
-                let (wait, lease_left, state) =
-                    (record.wait(now), record.lease_left(now), record.state.name());
-                ReserveOutcome::InFlight { wait, lease_left, state }
-            }
-            (_, None) => ReserveOutcome::BRIEFLY_IN_FLIGHT,
-        })
+            Ok(None) => Says::BRIEFLY_IN_FLIGHT,
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Checks the time once more before the handler runs. If the store's answer came late, because we waited or the process was
     /// frozen, the lease may have expired and others may run (T39), or a retry may have been told that the key is too old, before this
     /// record was there (T43). Nothing is awaited between this check and the handler.
-    async fn own(&self, request: &Request, record: Box<Record>, times: Times, until: Term) -> ReserveOutcome {
+    async fn own(
+        &self,
+        request: &Request,
+        record: Box<Record>,
+        times: Times,
+        until: Term,
+    ) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
         if world.left(until) < times.min_time || request.admission.is_over(world.now()) {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
             self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
-            return ReserveOutcome::TooLate;
+            return Err(Says::TooLate);
         }
         let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));
         let phasing = seen.phases.is_some().then(|| Phasing::new(self.clone(), record.clone()));
         let execution = Execution::new(&seen, times.ends, until, &self.engine, phasing);
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
-        ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })
+        Ok(Ownership { execution, record, heartbeat, status: None })
     }
 
-    pub(super) fn failed(&self, error: &StoreError) -> ReserveOutcome {
+    pub(super) fn failed(&self, error: &StoreError) -> Says<Replay> {
         let (kind, cause) = (error.kind(), error.cause());
         tracing::error!(?kind, cause, "reservation failed: the request is refused");
         match kind {
-            StoreErrorKind::Unreadable => ReserveOutcome::Unreadable,
-            _ => ReserveOutcome::Unavailable,
+            StoreErrorKind::Unreadable => Says::Unreadable,
+            _ => Says::Unavailable,
         }
     }
 }

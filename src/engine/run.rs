@@ -4,16 +4,22 @@ use std::{future::poll_fn, pin::pin, task::Poll};
 
 use tracing::Instrument;
 
-use super::{Execution, Executor, FinishOutcome, Report, Request, ReserveOutcome};
-use crate::telemetry;
+use super::{Execution, Executor, Replay, Report, Request};
+use crate::{record::Says, telemetry};
 
 /// What became of a request.
 #[derive(Debug)]
-pub(crate) enum Ran<R> {
-    /// Its handler did not run.
-    Instead(ReserveOutcome),
-    /// Its handler ran. This became of its report, and this is what it replied.
-    Ended(FinishOutcome, R),
+pub struct Ran<R> {
+    /// What its caller is told.
+    pub says: Says<Replay>,
+    /// What its handler replied, if it ran: its caller gets it if it is [told](Says::Own) so.
+    pub reply: Option<R>,
+}
+
+impl<R> From<Says<Replay>> for Ran<R> {
+    fn from(says: Says<Replay>) -> Self {
+        Self { says, reply: None }
+    }
 }
 
 /// The lease of a handler was over before it ended.
@@ -53,8 +59,8 @@ pub(crate) struct Handled<R> {
 
 impl<R> Handled<R> {
     /// Perhaps it did something, for this reason; with this reply to its caller.
-    pub(crate) const fn perhaps(why: &'static str, reply: R) -> Self {
-        Self { report: Report::PerhapsExecuted(why), status: None, reply }
+    pub(crate) fn perhaps(why: &str, reply: R) -> Self {
+        Self { report: Report::perhaps(why), status: None, reply }
     }
 }
 
@@ -72,13 +78,13 @@ impl Executor {
     {
         let ran = async {
             let mut owned = match self.reserve(request).await {
-                ReserveOutcome::Owned(owned) => owned,
-                found => return Ran::Instead(found),
+                Ok(owned) => owned,
+                Err(says) => return says.into(),
             };
             let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
             let Handled { report, status, reply } = handled(owned.execution(), output);
             owned.status = status;
-            Ran::Ended(self.finish(owned, report).await, reply)
+            Ran { says: self.finish(owned, report).await, reply: Some(reply) }
         };
         ran.instrument(telemetry::request_span(&request.key)).await
     }

@@ -14,13 +14,16 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 
 use super::{
-    Applied, Effort, Executor, Moment, Request, ReserveOutcome, Retries, Start, Step, collected::Collected,
-    commit, reserve::Times,
+    Effort, Executor, Moment, Replay, Request, Retries, Start, Step,
+    collected::Collected,
+    commit,
+    reserve::{Next, Times, instead},
+    run::Ran,
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
     key::{IdempotencyKey, RecordKey, Tenant},
-    record::{Answer, AttemptId, Found, Record, State},
+    record::{Answer, AttemptId, Record, Says, State},
     store::{Companion, StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
@@ -94,32 +97,6 @@ pub enum Computed<T> {
     Nothing(T),
 }
 
-/// What became of an operation in one transaction.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SingleTransactionOutcome<T> {
-    /// It is committed.
-    Committed {
-        /// The handler's reply.
-        reply: T,
-        /// Until when its answer is kept.
-        expires_at: Option<Timestamp>,
-    },
-    /// A domain write was refused: the operation is completed with the answer that the write has for that.
-    Refused {
-        /// The answer.
-        answer: Answer,
-        /// Until when it is kept.
-        expires_at: Option<Timestamp>,
-    },
-    /// The handler's answer must not be kept. Nothing is written, and there is no record.
-    Nothing(T),
-    /// The key's record, or a fault, decides the answer.
-    Found(ReserveOutcome),
-    /// It is not committed, as far as is known, but a try of it may be on its way. A retry with the same key finds out.
-    Unconfirmed,
-}
-
 /// What commits.
 enum Content {
     /// The operation's answer.
@@ -131,7 +108,7 @@ enum Content {
 /// A request up to so many bytes is sent before anything is read: a refused transaction costs what it would have written (T38).
 const MAX_UNREAD: usize = 4 * 1024;
 
-/// The outcome of one run's transaction.
+/// What became of one run's transaction.
 enum Sent {
     /// It is committed, and its answer is kept until then.
     Committed(Option<Timestamp>),
@@ -159,14 +136,14 @@ impl Executor {
         &self,
         request: &Request,
         mut compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
-    ) -> SingleTransactionOutcome<T> {
+    ) -> Ran<T> {
         let (times, now) = (self.times(request), self.engine.world.now());
         // Before the breaker, because its one probe must reach the store.
         if times.is_too_late(&*self.engine.world) {
-            return self.instead(ReserveOutcome::TooLate);
+            return self.instead(Says::TooLate).into();
         }
         if !self.shared.breaker.admits(self.engine.world.instant()) {
-            return self.instead(ReserveOutcome::Unavailable);
+            return self.instead(Says::Unavailable).into();
         }
         let send_until = now.plus(MAX_SENDING_TIME);
         let send_until = request.admission.begin_by().map_or(send_until, |begin_by| begin_by.min(send_until));
@@ -174,13 +151,14 @@ impl Executor {
         if request.admission.refusal().is_some() {
             return match self.current(served, false).await {
                 // The client's earlier request was in time, and its transaction may still commit (T43).
-                Some(SingleTransactionOutcome::Found(ReserveOutcome::PerhapsInFlight)) => {
+                Some(Says::PerhapsInFlight) => {
                     tracing::warn!("a key has just become too old: a transaction of it may be on its way");
                     Count::Unconfirmed.add(self.operation().name());
-                    SingleTransactionOutcome::Unconfirmed
+                    Says::Unconfirmed
                 }
-                current => current.unwrap_or_else(|| self.instead(ReserveOutcome::MayNotBegin)),
-            };
+                current => current.unwrap_or_else(|| self.instead(Says::MayNotBegin)),
+            }
+            .into();
         }
         // The number of earlier runs.
         let mut run = 0;
@@ -193,11 +171,12 @@ impl Executor {
                 // operation may be completed, and the caller must not get another answer (T43).
                 Computed::Nothing(reply) => {
                     let current = self.current(served, run > 0).await;
-                    return current.unwrap_or(match run {
-                        0 => SingleTransactionOutcome::Nothing(reply),
+                    return match current {
+                        Some(current) => current.into(),
+                        None if run == 0 => Ran { says: Says::Released, reply: Some(reply) },
                         // The transaction of an earlier run may still be applied.
-                        _ => SingleTransactionOutcome::Unconfirmed,
-                    });
+                        None => Says::Unconfirmed.into(),
+                    };
                 }
             };
             let writes = transaction.collected().finish();
@@ -205,15 +184,16 @@ impl Executor {
                 Ok(writes) => writes,
                 // A duplicate gets the first one's answer here too.
                 Err(error) => {
-                    return self.current(served, true).await.unwrap_or_else(|| {
+                    let current = self.current(served, true).await;
+                    return Ran::from(current.unwrap_or_else(|| {
                         self.refused_early(&error);
-                        SingleTransactionOutcome::Unconfirmed
-                    });
+                        Says::Unconfirmed
+                    }));
                 }
             };
             match self.transact(served, run > 0, &content, &writes).await {
                 Ok(Sent::Committed(expires_at)) => {
-                    return SingleTransactionOutcome::Committed { reply, expires_at };
+                    return Ran { says: Says::Own { expires_at }, reply: Some(reply) };
                 }
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
                     IfRefused::Recompute if run + 1 < MAX_COMPUTATIONS => run += 1,
@@ -222,19 +202,20 @@ impl Executor {
                         let answer = self.as_replayed(answer);
                         let content = Content::Answer(answer.clone());
                         return match self.transact(served, true, &content, &[]).await {
-                            Ok(Sent::Committed(expires_at)) => {
-                                SingleTransactionOutcome::Refused { answer, expires_at }
+                            Ok(Sent::Committed(Some(expires_at))) => {
+                                Says::Refused(Replay { answer, body_omitted: false, expires_at })
                             }
-                            Ok(Sent::Denied(_)) => SingleTransactionOutcome::Unconfirmed,
-                            Err(outcome) => outcome,
-                        };
+                            Ok(Sent::Committed(None) | Sent::Denied(_)) => Says::Unconfirmed,
+                            Err(says) => says,
+                        }
+                        .into();
                     }
                     IfRefused::Recompute | IfRefused::Fail => {
                         self.no_answer_set(&writes, &denied);
-                        return SingleTransactionOutcome::Unconfirmed;
+                        return Says::Unconfirmed.into();
                     }
                 },
-                Err(outcome) => return outcome,
+                Err(says) => return says.into(),
             }
         }
     }
@@ -244,13 +225,13 @@ impl Executor {
     ///
     /// # Errors
     /// What the caller gets instead.
-    async fn transact<T>(
+    async fn transact(
         &self,
         served: Served<'_>,
         sent: bool,
         content: &Content,
         writes: &[DomainWrite],
-    ) -> Result<Sent, SingleTransactionOutcome<T>> {
+    ) -> Result<Sent, Says<Replay>> {
         let Served { request, times, send_until } = served;
         let world = &self.engine.world;
         let started = world.instant();
@@ -258,7 +239,7 @@ impl Executor {
         let write =
             TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout, false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
-        let Ok(fresh) = self.begins::<()>(request, attempt, times, None, fresh) else {
+        let Ok(fresh) = self.begins(request, attempt, times, None, fresh) else {
             return Err(self.sent_too_late());
         };
         let keeps = &self.operation().keeps;
@@ -277,8 +258,7 @@ impl Executor {
         let step = |current: Option<&Record>, moment: Moment| match self
             .begins(request, attempt, times, current, moment)
         {
-            Ok(_) if moment.now > send_until => Step::Stop(Ok(())),
-            Err(Step::Stop(Err(Found::TooLate))) => Step::Stop(Ok(())),
+            Ok(_) if moment.now > send_until => Step::Stop(Next::Says(Says::TooLate)),
             Ok(begun) => {
                 let change = match (&kept, content, begun.accepted) {
                     (Some(kept), ..) => {
@@ -291,24 +271,24 @@ impl Executor {
                     }
                     (None, ..) => begun.into(),
                 };
-                Step::Write(change, Ok(()))
+                Step::Write(change, Next::Begins(()))
             }
-            Err(step) => step,
+            Err(found) => instead(found, current),
         };
         let until = Some(started.plus(write));
         let retries = Retries::UnansweredUntil(send_until);
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries };
-        let applied = self.engine.apply(Start::Absent, effort, step).await;
+        let applied = self.settle(Start::Absent, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
         // A conflict or a refused write is the answer of a healthy store.
         let is_answer = |kind: StoreErrorKind| kind.is_contention() || kind == StoreErrorKind::Refused;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         // If it was too late, the store was not asked.
-        if !matches!(applied, Ok(Applied::Stopped(Ok(()), _))) {
+        if !matches!(applied, Ok((Err(Says::TooLate), _))) {
             self.observe_store(error.filter(|error| !is_answer(error.kind())));
         }
-        let (found, record) = match applied {
-            Ok(Applied::Written(Ok(()), record)) => {
+        match applied {
+            Ok((Ok(()), Some(record))) => {
                 match record.state {
                     State::Pending { .. } => {
                         Count::Accepted.add(self.operation().name());
@@ -319,87 +299,80 @@ impl Executor {
                         telemetry::executed(record.attempts, "completed");
                     }
                 }
-                return Ok(Sent::Committed(record.state.expires_at()));
+                Ok(Sent::Committed(record.state.expires_at()))
             }
-            Ok(Applied::Stopped(Ok(()), _)) => return Err(self.sent_too_late()),
-            Err(unapplied) if !unapplied.denied.is_empty() => return Ok(Sent::Denied(unapplied.denied)),
-            Err(unapplied) => return Err(self.unsent(&unapplied.error)),
-            Ok(Applied::Written(Err(found), record)) => (found, Some(record)),
-            Ok(Applied::Stopped(Err(found), current)) => (found, current),
-        };
-        let current = self.outcome(request, Err(found), record, times).await;
-        Err(current.map_or_else(|error| self.unsent(&error), |current| self.instead(current)))
+            Ok((Ok(()) | Err(Says::TooLate), _)) => Err(self.sent_too_late()),
+            Ok((Err(says), record)) => Err(self.instead(self.told_of(says, record.as_deref(), times).await)),
+            Err(unapplied) if !unapplied.denied.is_empty() => Ok(Sent::Denied(unapplied.denied)),
+            Err(unapplied) => Err(self.unsent(&unapplied.error)),
+        }
     }
 
     /// What the caller gets if the key has a record, or if that is not known. `sent` is whether a transaction of this request may
     /// have been sent.
-    async fn current<T>(&self, served: Served<'_>, sent: bool) -> Option<SingleTransactionOutcome<T>> {
+    async fn current(&self, served: Served<'_>, sent: bool) -> Option<Says<Replay>> {
         let Served { request, times, .. } = served;
         let attempt: AttemptId = self.engine.world.nonce().into();
         let step = |current: Option<&Record>, moment: Moment| {
             let Some(current) = current else {
                 let refused =
                     request.admission.refusal().and_then(|_| request.admission.begins(moment.now).err());
-                return Step::Stop(refused.map_or(Ok(()), Err));
+                return Step::Stop(refused.map_or(Next::Begins(()), Next::Says));
             };
             match (self.begins(request, attempt, times, Some(current), moment), &current.state) {
-                (Err(step), _) => step,
+                (Err(found), _) => instead(found, Some(current)),
                 // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
                 (Ok(_), _) if current.is_undone_by_the_next_write() => {
                     let fenced = current.expire(moment.revision, moment.now);
-                    fenced.map_or(Step::Stop(Ok(())), |fenced| Step::Write(fenced.into(), Ok(())))
+                    fenced.map_or(Step::Stop(Next::Begins(())), |fenced| {
+                        Step::Write(fenced.into(), Next::Begins(()))
+                    })
                 }
                 // The operation allows another run, but what the former worker did is not known.
-                (Ok(_), State::InProgress { .. } | State::Unknown { .. }) => Step::Stop(Err(Found::Unknown)),
+                (Ok(_), State::InProgress { .. } | State::Unknown { .. }) => {
+                    Step::Stop(Next::Says(Says::Unknown { wait: current.wait(moment.now) }))
+                }
                 // The record does not prevent a later request.
-                (Ok(_), _) => Step::Stop(Ok(())),
+                (Ok(_), _) => Step::Stop(Next::Begins(())),
             }
         };
         let effort = Effort { until: times.answer_by, backoff: WRITE_BACKOFF, retries: Retries::None };
-        let applied = self.engine.apply(Start::Unread(&request.key), effort, step).await;
+        let applied = self.settle(Start::Unread(&request.key), effort, step).await;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
-        let current = match applied {
-            Ok(Applied::Written(Ok(()), _) | Applied::Stopped(Ok(()), _)) => return None,
-            Ok(Applied::Written(Err(found), record)) => {
-                self.outcome(request, Err(found), Some(record), times).await
-            }
-            Ok(Applied::Stopped(Err(found), current)) => {
-                self.outcome(request, Err(found), current, times).await
-            }
-            Err(unapplied) => Err(unapplied.error),
-        };
-        Some(match current {
-            Ok(current) => self.instead(current),
-            Err(error) if sent => self.unsent(&error),
-            Err(error) => self.instead(self.failed(&error)),
+        Some(match applied {
+            Ok((Ok(()), _)) => return None,
+            Ok((Err(says), record)) => self.instead(self.told_of(says, record.as_deref(), times).await),
+            Err(unapplied) if sent => self.unsent(&unapplied.error),
+            Err(unapplied) => self.instead(self.failed(&unapplied.error)),
         })
     }
 
-    fn instead<T>(&self, current: ReserveOutcome) -> SingleTransactionOutcome<T> {
-        self.count(&current);
-        SingleTransactionOutcome::Found(current)
+    /// It is counted.
+    fn instead(&self, says: Says<Replay>) -> Says<Replay> {
+        self.count(&says);
+        says
     }
 
     /// The process was frozen, or its clock was set forward.
-    fn sent_too_late<T>(&self) -> SingleTransactionOutcome<T> {
+    fn sent_too_late(&self) -> Says<Replay> {
         tracing::error!("too much time has passed since the request began: its transaction is not sent");
         Count::Unconfirmed.add(self.operation().name());
-        SingleTransactionOutcome::Unconfirmed
+        Says::Unconfirmed
     }
 
     /// The transaction got no answer, or was not accepted.
-    fn unsent<T>(&self, error: &StoreError) -> SingleTransactionOutcome<T> {
+    fn unsent(&self, error: &StoreError) -> Says<Replay> {
         let (operation, kind) = (self.operation().name(), error.kind());
         tracing::error!(?kind, cause = error.cause(), "a transaction is not confirmed");
         if kind == StoreErrorKind::Unreadable {
-            return self.instead(ReserveOutcome::Unreadable);
+            return self.instead(Says::Unreadable);
         }
         // Even if the last try was refused, an earlier one, or one inside the SDK, may have been applied.
         Count::Unconfirmed.add(operation);
         if !kind.is_contention() {
             Count::StoreError.add(operation);
         }
-        SingleTransactionOutcome::Unconfirmed
+        Says::Unconfirmed
     }
 }

@@ -5,7 +5,7 @@ use tracing::Instrument;
 
 use super::{Applied, Effort, Executor, Moment, Retries, Start, Step, Tried};
 use crate::{
-    record::{Ended, Record},
+    record::{Record, Report},
     telemetry,
     time::Instant,
     time_budget::{ANSWER_TIME, TAKE_BACK_BACKOFF},
@@ -90,7 +90,7 @@ impl Executor {
             Some(current) if over == Some(current.revision) => perhaps_later(),
             None if over.is_none() => perhaps_later(),
             None => Step::Stop(true),
-            Some(current) => Ended::NotStarted
+            Some(current) => Report::NotStarted
                 .of(current, worker, revision, now)
                 .map_or(Step::Stop(true), |released| Step::Write(released.into(), true)),
         };

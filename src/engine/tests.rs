@@ -24,8 +24,8 @@ use crate::{
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::{MemoryQueue, WorkError},
     record::{
-        Admission, Answer, BodyId, Encoding, Ended, Evidence, Fate, KeptAnswer, KeptBody, Place, Record,
-        Reference, ReservationRequest, Revision, Safe, SettledBy, WorkerReport,
+        Admission, Answer, BodyId, Encoding, Evidence, KeptAnswer, KeptBody, Place, Record, Reference,
+        Report as Kept, ReservationRequest, Revision, Says, SettledBy,
         tests::{Mint, Reports, answer, reservation, reservation_for, too_old},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
@@ -38,6 +38,26 @@ const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(10);
+
+/// Nothing that operators are told.
+const NOTHING: [&str; 0] = [];
+
+/// Delivers a deferred report. Returns what operators are told.
+async fn delivered(
+    executor: &Executor,
+    report: &DeferredReport,
+) -> std::result::Result<Vec<&'static str>, WorkError> {
+    let (seen, ended) = report.read()?;
+    let Some(ended) = ended else {
+        return Ok(executor.deliver_phase(&seen).await?.iter().map(|told| told.reason).collect());
+    };
+    let mut delivery = executor.deliver(seen, ended, report.writes()).await?;
+    let mut told = Vec::new();
+    while let Some(escalation) = delivery.next().await? {
+        told.push(escalation.reason);
+    }
+    Ok(told)
+}
 
 /// What happens to a write.
 enum Fault {
@@ -224,9 +244,9 @@ fn request() -> Request {
 }
 
 #[track_caller]
-fn owned(outcome: ReserveOutcome) -> Ownership {
+fn owned(outcome: std::result::Result<Ownership, Says<Replay>>) -> Ownership {
     match outcome {
-        ReserveOutcome::Owned(owned) => owned,
+        Ok(owned) => owned,
         other => panic!("{other:?}"),
     }
 }
@@ -247,7 +267,7 @@ async fn a_completion_whose_answer_was_lost_is_written() {
     let ours = owned(executor.reserve(&request()).await);
     store.script([Fault::DropAnswer]);
     let ended = store.passing(executor.finish(ours, charged())).await;
-    assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: Some(_) }), "{ended:?}");
 }
 
 // T11: its own earlier commit is what refuses the row.
@@ -260,7 +280,7 @@ async fn a_row_that_its_own_commit_refuses_is_committed() {
     ours.execution().write(row).unwrap();
     store.script([Fault::DropAnswer, Fault::Denied]);
     let ended = store.passing(executor.finish(ours, charged())).await;
-    assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: Some(_) }), "{ended:?}");
     assert!(store.record().await.unwrap().with_writes);
 }
 
@@ -271,7 +291,7 @@ async fn a_reservation_whose_answer_is_late_runs_nothing() {
     let executor = store.executor(operation());
     store.script([Fault::Slow(LEASE)]);
     let reserved = store.passing(executor.reserve(&request())).await;
-    assert!(matches!(reserved, ReserveOutcome::TooLate), "{reserved:?}");
+    assert!(matches!(reserved, Err(Says::TooLate)), "{reserved:?}");
     store.rest(SECOND).await;
     assert_eq!(store.state().await, "failed_retryable");
 }
@@ -282,7 +302,7 @@ async fn a_reservation_that_others_have_changed_is_taken_back() {
     let store = Faulty::new();
     store.script([Fault::Expired]);
     let reserved = store.passing(store.executor(operation()).reserve(&request())).await;
-    assert!(matches!(reserved, ReserveOutcome::TooLate), "{reserved:?}");
+    assert!(matches!(reserved, Err(Says::TooLate)), "{reserved:?}");
     store.rest(SECOND).await;
     assert_eq!(store.state().await, "failed_retryable");
 }
@@ -295,7 +315,7 @@ async fn a_request_that_only_wrote_an_expiry_owns_nothing() {
     let dead = owned(executor.reserve(&request()).await).execution().attempt();
     store.lease_ends();
     let reserved = executor.reserve(&request()).await;
-    assert!(matches!(reserved, ReserveOutcome::Unknown { .. }), "{reserved:?}");
+    assert!(matches!(reserved, Err(Says::Unknown { .. })), "{reserved:?}");
     assert_eq!(store.record().await.unwrap().attempt, dead);
 }
 
@@ -305,7 +325,7 @@ async fn a_record_that_a_transaction_holds_is_in_flight() {
     let store = Faulty::new();
     store.script([Fault::Contended]);
     let reserved = store.executor(operation()).reserve(&request()).await;
-    assert!(matches!(reserved, ReserveOutcome::InFlight { .. }), "{reserved:?}");
+    assert!(matches!(reserved, Err(Says::InFlight { .. })), "{reserved:?}");
 }
 
 // T17
@@ -314,7 +334,7 @@ async fn a_reservation_without_an_answer_is_taken_back() {
     let store = Faulty::new();
     store.script([Fault::DropAnswer]);
     let reserved = store.executor(operation()).reserve(&request()).await;
-    assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
+    assert!(matches!(reserved, Err(Says::Unavailable)), "{reserved:?}");
     // Before its caller is answered: after that, its environment may be frozen.
     assert_eq!(store.state().await, "failed_retryable");
 }
@@ -325,7 +345,7 @@ async fn not_taken_back(faults: impl IntoIterator<Item = Fault>) -> (Faulty, Exe
     let executor = store.executor(operation()).defer_reports_to(queue.clone());
     store.script(faults);
     let reserved = executor.reserve(&request()).await;
-    assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
+    assert!(matches!(reserved, Err(Says::Unavailable)), "{reserved:?}");
     let [(message, delay)] = &queue.take()[..] else { panic!("not one report") };
     assert_eq!(*delay, STORE_TIMEOUT, "what is on its way lands first");
     let Ok(Message::DeferredReport(report)) = Message::read(message) else { panic!("{message}") };
@@ -338,7 +358,7 @@ async fn what_cannot_be_taken_back_at_once_is_deferred() {
     let (store, executor, report) = not_taken_back([Fault::DropAnswer, Fault::Contended]).await;
     assert_eq!(store.state().await, "in_progress");
     for _ in 0..2 {
-        assert!(matches!(executor.apply(&report, Safe::Nothing).await, Ok(None)));
+        assert_eq!(delivered(&executor, &report).await.unwrap(), NOTHING);
         assert!(store.record().await.unwrap().is_not_begun());
     }
 }
@@ -347,12 +367,12 @@ async fn what_cannot_be_taken_back_at_once_is_deferred() {
 #[tokio::test]
 async fn a_deferred_take_back_of_what_never_landed_writes_nothing() {
     let (store, executor, report) = not_taken_back([Fault::Late]).await;
-    assert!(matches!(executor.apply(&report, Safe::Nothing).await, Ok(None)));
+    assert_eq!(delivered(&executor, &report).await.unwrap(), NOTHING);
     assert_eq!(store.state().await, "absent");
     // But what has landed by then is taken back.
     store.land().await;
     assert_eq!(store.state().await, "in_progress");
-    assert!(matches!(executor.apply(&report, Safe::Nothing).await, Ok(None)));
+    assert_eq!(delivered(&executor, &report).await.unwrap(), NOTHING);
     assert!(store.record().await.unwrap().is_not_begun());
 }
 
@@ -364,13 +384,13 @@ async fn a_reservation_that_lands_late_is_taken_back() {
         let executor = store.executor(operation());
         if is_take_over {
             let ours = owned(executor.reserve(&request()).await);
-            executor.finish(ours, Report::NotExecuted).await;
+            executor.finish(ours, Report::NotExecuted(None)).await;
             // A fresh reservation, which is refused; then the take-over.
             store.script([Fault::None]);
         }
         store.script([Fault::Late]);
         let reserved = executor.reserve(&request()).await;
-        assert!(matches!(reserved, ReserveOutcome::Unavailable), "{reserved:?}");
+        assert!(matches!(reserved, Err(Says::Unavailable)), "{reserved:?}");
         store.rest(SECOND).await;
         store.land().await;
         assert_eq!(store.state().await, "in_progress");
@@ -413,17 +433,13 @@ async fn a_request_that_resumes_late_sends_no_transaction() {
                 Box::pin(async { Computed::Answer(Answer::json(201, "{}"), ()) })
             })
             .await;
-        assert_eq!(
-            matches!(outcome, SingleTransactionOutcome::Committed { .. }),
-            is_committed,
-            "{outcome:?}"
-        );
+        assert_eq!(matches!(outcome, Ran { says: Says::Own { .. }, .. }), is_committed, "{outcome:?}");
         assert_eq!(store.state().await, if is_committed { "completed" } else { "absent" });
     }
 }
 
 /// A run that computes nothing.
-async fn runs_empty(store: &Faulty, operation: Operation) -> SingleTransactionOutcome<()> {
+async fn runs_empty(store: &Faulty, operation: Operation) -> Ran<()> {
     let executor = store.executor(operation);
     executor.run_single_transaction(&request(), |_| Box::pin(async { Computed::Nothing(()) })).await
 }
@@ -435,7 +451,7 @@ async fn a_dead_worker_is_fenced_before_a_single_transaction_answers() {
     drop(owned(store.executor(operation().effects_in_transaction()).reserve(&request()).await));
     store.lease_ends();
     let outcome = runs_empty(&store, operation()).await;
-    assert!(matches!(outcome, SingleTransactionOutcome::Nothing(())), "{outcome:?}");
+    assert!(matches!(outcome, Ran { says: Says::Released, reply: Some(()) }), "{outcome:?}");
     assert_eq!(store.record().await.unwrap().state.settled_by(), Some(SettledBy::Certainty));
 }
 
@@ -446,7 +462,7 @@ async fn what_a_dead_worker_did_is_unknown_to_a_single_transaction() {
     drop(owned(store.executor(operation()).reserve(&request()).await));
     store.lease_ends();
     let outcome = runs_empty(&store, again).await;
-    let is_unknown = matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Unknown { .. }));
+    let is_unknown = matches!(outcome, Ran { says: Says::Unknown { .. }, .. });
     assert!(is_unknown, "{outcome:?}");
 }
 
@@ -469,7 +485,7 @@ async fn an_empty_run_after_a_sent_transaction_confirms_nothing() {
             Box::pin(async { computed })
         })
         .await;
-    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+    assert!(matches!(outcome, Ran { says: Says::Unconfirmed, .. }), "{outcome:?}");
 }
 
 // T53: another execution may have had the effect that the refusal denies: an earlier one, or a later one once the lease is over.
@@ -479,7 +495,7 @@ async fn a_deferred_refusal_is_an_answer_only_if_no_other_execution_ran() {
         ("alone", refused(), true),
         ("after another", refused(), false),
         ("after its lease", refused(), false),
-        ("over a report", Report::NotExecuted, false),
+        ("over a report", Report::NotExecuted(None), false),
     ] {
         let (store, queue) = (Faulty::new(), MemoryQueue::new());
         let again = operation().on_lease_expiry(OnLeaseExpiry::RunAgain).completion_timeout(Duration::ZERO);
@@ -487,7 +503,7 @@ async fn a_deferred_refusal_is_an_answer_only_if_no_other_execution_ran() {
         let mut ours = owned(executor.reserve(&request()).await);
         match case {
             "after another" => {
-                executor.finish(ours, Report::NotExecuted).await;
+                executor.finish(ours, Report::NotExecuted(None)).await;
                 ours = owned(executor.reserve(&request()).await);
             }
             "after its lease" => store.lease_ends(),
@@ -506,8 +522,8 @@ async fn a_deferred_refusal_is_an_answer_only_if_no_other_execution_ran() {
         }
         store.is_away.store(true, Ordering::SeqCst);
         let ended = store.passing(executor.finish(ours, report)).await;
-        assert_eq!(matches!(ended, FinishOutcome::Deferred), is_answer, "{case}: {ended:?}");
-        assert_eq!(matches!(ended, FinishOutcome::Unknown), !is_answer, "{case}: {ended:?}");
+        assert_eq!(matches!(ended, Says::Own { expires_at: None }), is_answer, "{case}: {ended:?}");
+        assert_eq!(matches!(ended, Says::Unknown { .. }), !is_answer, "{case}: {ended:?}");
         assert_eq!(queue.take().len(), 1, "{case}");
     }
 }
@@ -522,7 +538,7 @@ async fn a_refusal_over_a_claimed_effect_is_answered_as_unknown() {
     let claimed = record.claim(Revision::mint(), NOW, NOW).unwrap();
     store.inner.put(Some(record.revision), &claimed, &[]).await.unwrap();
     let ended = executor.finish(ours, refused()).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
 }
 
 // T4
@@ -531,7 +547,7 @@ async fn a_transactional_workers_possible_effect_is_none() {
     let store = Faulty::new();
     let executor = store.executor(operation().effects_in_transaction());
     let ours = owned(executor.reserve(&request()).await);
-    executor.finish(ours, Report::PerhapsExecuted("panicked")).await;
+    executor.finish(ours, Report::perhaps("panicked")).await;
     assert_eq!(store.record().await.unwrap().state.settled_by(), Some(SettledBy::Certainty));
 }
 
@@ -540,11 +556,10 @@ async fn a_transactional_workers_possible_effect_is_none() {
 async fn a_deferred_effect_under_another_requests_key_is_not_dropped() {
     let store = Faulty::new();
     let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    let report = DeferredReport::of(&first, &Ended::Completed(answer()), &[], NOW).unwrap();
+    let report = DeferredReport::of(&first, &Kept::Completed(answer()), &[], NOW).unwrap();
     let others = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
     store.inner.put(None, &others, &[]).await.unwrap();
-    let delivered = store.executor(operation()).apply(&report, Safe::Report).await.unwrap();
-    assert!(delivered.is_some());
+    assert_eq!(delivered(&store.executor(operation()), &report).await.unwrap().len(), 1);
     assert_eq!(store.record().await, Some(others));
 }
 
@@ -557,56 +572,9 @@ async fn an_effect_whose_double_execution_is_escalated_ends_the_others_unknown()
     let worker = &second;
     let unknown = second.mark_unknown(worker, Revision::mint(), NOW).unwrap();
     store.inner.put(None, &unknown, &[]).await.unwrap();
-    let report = DeferredReport::of(&first, &Ended::Completed(answer()), &[], NOW).unwrap();
-    let delivered = store.executor(operation()).apply(&report, Safe::Alarm(second.attempt)).await.unwrap();
-    assert!(delivered.is_none());
+    let report = DeferredReport::of(&first, &Kept::Completed(answer()), &[], NOW).unwrap();
+    assert_eq!(delivered(&store.executor(operation()), &report).await.unwrap().len(), 1);
     assert_eq!(store.state().await, "completed");
-}
-
-// T12, T55: its rows may be undone together with it; and after its retention it may have been settled, and deleted by time to live.
-#[test]
-fn a_record_that_is_gone_is_written_anew_only_while_safe() {
-    let base = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
-    let late = NOW.plus(base.retention);
-    for (kept, has_writes, now, is_gone) in [
-        (answer(), false, NOW, false),
-        (answer(), true, NOW, true),
-        (answer(), false, late, true),
-        (refusal.clone(), false, NOW, false),
-        (refusal, false, late, true),
-    ] {
-        let ended = Ended::Completed(kept);
-        let report = WorkerReport {
-            base: &base,
-            ended: &ended,
-            has_writes,
-            may_run_again: false,
-            safe: Safe::Nothing,
-        };
-        let fate = report.fate(None, Revision::mint(), now);
-        assert_eq!((fate == Fate::Gone, matches!(fate, Fate::Written(_))), (is_gone, !is_gone), "{fate:?}");
-    }
-}
-
-// T53, T55
-#[test]
-fn what_a_completed_record_lacks_is_missing_in_it() {
-    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    let second = first.again(&reservation("k"), Revision::mint(), NOW);
-    let refusal = KeptAnswer { head: Answer::json(402, "{}").head, ..answer() };
-    let completed = |answer| second.complete(&second, Revision::mint(), answer, NOW).unwrap();
-    for (base, kept, has_writes, is_missing) in [
-        (&first, refusal.clone(), false, true),
-        (&first, answer(), true, true),
-        (&first, answer(), false, false),
-        (&second, refusal, true, false),
-    ] {
-        let ended = Ended::Completed(answer());
-        let report =
-            WorkerReport { base, ended: &ended, has_writes, may_run_again: true, safe: Safe::Nothing };
-        assert_eq!(report.is_missing_in(&completed(kept), NOW), is_missing);
-    }
 }
 
 // T39: it has waited for another execution.
@@ -620,12 +588,12 @@ async fn a_waiter_with_too_little_time_left_reserves_nothing() {
     let waits = async {
         let (reserved, ()) = tokio::join!(patient.reserve(&request), async {
             store.world.advance(LEASE - 3 * SECOND);
-            store.executor(operation()).finish(ours, Report::NotExecuted).await;
+            store.executor(operation()).finish(ours, Report::NotExecuted(None)).await;
         });
         reserved
     };
     let reserved = store.passing(waits).await;
-    assert!(!matches!(reserved, ReserveOutcome::Owned(_)), "{reserved:?}");
+    assert!(!matches!(reserved, Ok(_)), "{reserved:?}");
     assert_eq!(store.record().await.unwrap().attempts, 1);
 }
 
@@ -640,29 +608,9 @@ async fn an_effect_is_in_the_record_before_its_report_is_handed_back() {
     let length = bytes.len() as u64;
     let body = KeptBody::Inline { bytes, encoding: Encoding::Identity, length };
     let kept = KeptAnswer { body, ..answer() };
-    let report = DeferredReport::of(&first, &Ended::Completed(kept), &[], NOW).unwrap();
+    let report = DeferredReport::of(&first, &Kept::Completed(kept), &[], NOW).unwrap();
     store.has_no_bodies.store(true, Ordering::SeqCst);
-    let delivered = store.passing(store.executor(operation()).apply(&report, Safe::Report)).await;
+    let delivered = store.passing(delivered(&store.executor(operation()), &report)).await;
     assert!(matches!(delivered, Err(WorkError::Unwritten)));
     assert_eq!(store.record().await.unwrap().reported, Some(Evidence::Effect));
-}
-
-// T5
-#[test]
-fn a_request_that_never_began_hides_no_effect() {
-    let first = Record::reserve(&reservation("k"), Revision::mint(), NOW);
-    let refused = Record::reserve(&reservation_for("k", "another body"), Revision::mint(), NOW);
-    let refused = Ended::NotBegun.of(&refused, &refused, Revision::mint(), NOW).unwrap();
-    let ended = Ended::Completed(answer());
-    let report = WorkerReport {
-        base: &first,
-        ended: &ended,
-        has_writes: false,
-        may_run_again: false,
-        safe: Safe::Nothing,
-    };
-    let Fate::Written(next) = report.fate(Some(&refused), Revision::mint(), NOW) else {
-        panic!("not written")
-    };
-    assert_eq!((next.state.name(), next.attempt), ("completed", first.attempt));
 }

@@ -10,15 +10,12 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Failure, Guard, RunError, UnkeptResult};
 use crate::{
-    engine::{
-        Computed, Execution, FinishOutcome, Handled, LeaseOver, Ran, Replay, Report, Request, ReserveOutcome,
-        SingleTransaction, SingleTransactionOutcome,
-    },
+    engine::{Computed, Execution, Handled, LeaseOver, Ran, Replay, Report, Request, SingleTransaction},
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     json,
     key::{IdempotencyKey, RecordKey},
-    record::{Answer, AnswerKind, HANDLER_FAILED, Head, Work},
+    record::{Answer, AnswerKind, HANDLER_FAILED, Head, Says, Work},
 };
 
 /// What a function did.
@@ -97,10 +94,8 @@ impl Guard {
                 Ok(result) => handled(result),
                 Err(LeaseOver) => Handled::perhaps(LeaseOver::WHY, None),
             };
-            match guard.executor.run(&request, handler, handled).await {
-                Ran::Instead(found) => guard.instead(found, &request),
-                Ran::Ended(outcome, result) => guard.ended(outcome, result),
-            }
+            let Ran { says, reply } = guard.executor.run(&request, handler, handled).await;
+            guard.told(says, reply.flatten(), &request)
         };
         self.executor.to_its_end(work).await.unwrap_or_else(|| Err(self.unknown(None)))
     }
@@ -126,7 +121,6 @@ impl Guard {
         F: Fn(SingleTransaction, I) -> H,
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
         self.executor.operation().assert_single_transaction();
         let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
         let body = json::to_string(&input).map_err(RunError::Input)?;
@@ -151,14 +145,14 @@ impl Guard {
                 }
             })
         };
-        match self.executor.run_single_transaction(&request, compute).await {
-            Committed { reply, .. } => reply.unwrap_or(Err(RunError::NotExecuted(None))),
-            Refused { answer, .. } => read(answer),
-            Found(found) => self.instead(found, &request),
+        let Ran { says, reply } = self.executor.run_single_transaction(&request, compute).await;
+        match (says, reply.flatten()) {
             // All effects are in the transaction.
-            Nothing(Some(Err(RunError::Unknown { source, .. }))) => Err(RunError::NotExecuted(source)),
-            Nothing(reply) => reply.unwrap_or(Err(RunError::NotExecuted(None))),
-            Unconfirmed => Err(self.in_flight(Duration::ZERO, Duration::ZERO)),
+            (Says::Released, Some(Err(RunError::Unknown { source, .. }))) => {
+                Err(RunError::NotExecuted(source))
+            }
+            (Says::Own { .. } | Says::Released, reply) => reply.unwrap_or(Err(RunError::NotExecuted(None))),
+            (says, reply) => self.told(says, reply, &request),
         }
     }
 
@@ -183,52 +177,40 @@ impl Guard {
         content.fingerprints(operation.name().as_str(), &operation.rule, &operation.former_rules)
     }
 
-    /// What the caller of a function gets that did not run.
-    fn instead<T: DeserializeOwned>(&self, found: ReserveOutcome, request: &Request) -> Outcome<T> {
-        Err(match found {
-            ReserveOutcome::Replay(replay) => return replayed(replay),
-            ReserveOutcome::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
-            ReserveOutcome::PerhapsInFlight => self.in_flight(Duration::ZERO, Duration::ZERO),
-            ReserveOutcome::Mismatch => RunError::Mismatch,
-            ReserveOutcome::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: None },
-            ReserveOutcome::MayNotBegin => {
-                let reason = request.admission.refusal().map_or("too-old", |refusal| refusal.reason);
-                RunError::MayNotBegin(reason.to_owned())
-            }
-            ReserveOutcome::OtherPhases => RunError::Interrupted(None),
-            ReserveOutcome::Unreadable => RunError::RecordUnreadable,
-            // Neither `Owned` nor `Gone` comes here.
-            ReserveOutcome::TooLate
-            | ReserveOutcome::Unavailable
-            | ReserveOutcome::Owned(_)
-            | ReserveOutcome::Gone => RunError::Unavailable,
-        })
-    }
-
-    /// What the caller gets after an execution. No result: the function panicked.
-    fn ended<T: DeserializeOwned>(&self, outcome: FinishOutcome, result: Option<Outcome<T>>) -> Outcome<T> {
+    /// What the caller gets that is told this. No result: the function did not run, or panicked.
+    fn told<T: DeserializeOwned>(
+        &self,
+        says: Says<Replay>,
+        result: Option<Outcome<T>>,
+        request: &Request,
+    ) -> Outcome<T> {
         let source = |result| match result {
             Some(Err(RunError::NotExecuted(source) | RunError::Unknown { source, .. })) => source,
             _ => None,
         };
-        match outcome {
-            FinishOutcome::Written { .. }
-            | FinishOutcome::Fenced
-            | FinishOutcome::Deferred
-            | FinishOutcome::Unwritten => match result {
-                Some(Err(RunError::Unknown { source, .. })) => Err(self.unknown(source)),
-                Some(result) => result,
-                None => Err(self.unknown(None)),
+        Err(match says {
+            Says::Own { .. } => match result {
+                Some(Err(RunError::Unknown { source, .. })) => self.unknown(source),
+                Some(result) => return result,
+                None => self.unknown(None),
             },
-            FinishOutcome::Superseded(replay) => replayed(replay),
-            FinishOutcome::Refused { answer, .. } => read(answer),
-            FinishOutcome::Unknown => Err(self.unknown(source(result))),
-            FinishOutcome::AnsweredElsewhere => Err(self.in_flight(Duration::ZERO, Duration::ZERO)),
-            FinishOutcome::Interrupted => Err(RunError::Interrupted(source(result))),
-            FinishOutcome::Released | FinishOutcome::NotCommitted => {
-                Err(RunError::NotExecuted(source(result)))
+            Says::Replay(replay) => return replayed(replay),
+            Says::Refused(Replay { answer, .. }) => return read(answer),
+            Says::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
+            Says::PerhapsInFlight | Says::AnsweredElsewhere | Says::Unconfirmed => {
+                self.in_flight(Duration::ZERO, Duration::ZERO)
             }
-        }
+            Says::Mismatch => RunError::Mismatch,
+            Says::Unknown { wait } => RunError::Unknown { wait: self.wait(wait), source: source(result) },
+            Says::MayNotBegin => {
+                let reason = request.admission.refusal().map_or("too-old", |refusal| refusal.reason);
+                RunError::MayNotBegin(reason.to_owned())
+            }
+            Says::Interrupted | Says::OtherPhases => RunError::Interrupted(source(result)),
+            Says::Released | Says::NotCommitted => RunError::NotExecuted(source(result)),
+            Says::Unreadable => RunError::RecordUnreadable,
+            Says::TooLate | Says::Unavailable | Says::Gone => RunError::Unavailable,
+        })
     }
 
     fn unknown(&self, source: Option<Box<dyn std::error::Error + Send + Sync>>) -> RunError {
@@ -268,17 +250,17 @@ where
         }
         Some(Err(Failure::NotExecuted(error))) => {
             tracing::warn!(error = &*error as &dyn std::error::Error, "the function did nothing");
-            (Report::NotExecuted, Some(Err(RunError::NotExecuted(Some(error)))))
+            (Report::NotExecuted(None), Some(Err(RunError::NotExecuted(Some(error)))))
         }
         Some(Err(Failure::Perhaps(error))) => {
             tracing::error!(error = &*error as &dyn std::error::Error, "the function failed");
             let error = RunError::Unknown { wait: Duration::ZERO, source: Some(error) };
-            (Report::PerhapsExecuted(HANDLER_FAILED), Some(Err(error)))
+            (Report::perhaps(HANDLER_FAILED), Some(Err(error)))
         }
         None => {
             // The panic hook has printed the panic's message.
             tracing::error!("the function panicked");
-            (Report::PerhapsExecuted("panicked"), None)
+            (Report::perhaps("panicked"), None)
         }
     };
     Handled { report, status: None, reply }

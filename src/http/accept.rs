@@ -17,16 +17,15 @@ use super::{
     classify::is_passing,
     ended::{Became, Ended},
     problem_response::{BODY_TOO_LONG, seconds},
-    replay,
     request::Parsed,
     respond::HttpAnswer,
     settings::Guard,
     status,
 };
 use crate::{
-    engine::{self, Computed, SingleTransaction, SingleTransactionOutcome},
+    engine::{self, Computed, Ran, SingleTransaction},
     key::RecordKey,
-    record::{Admission, Refusal, State},
+    record::{Admission, Refusal, Says, State},
     telemetry,
 };
 
@@ -76,20 +75,19 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         })
     };
     let span = telemetry::request_span(&request.key);
-    let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
-    guard.accepted(outcome, &request, &mount)
+    let ran = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
+    guard.accepted(ran, &request, &mount)
 }
 
 impl Guard {
     fn accepted(
         &self,
-        outcome: SingleTransactionOutcome<Reply>,
+        Ran { says, reply }: Ran<Reply>,
         request: &engine::Request,
         mount: &str,
     ) -> HttpAnswer {
-        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
-        match outcome {
-            Committed { reply: Some(reply), .. } => {
+        match (says, reply.flatten()) {
+            (Says::Own { .. }, Some(reply)) => {
                 let mut accepted = self.waiting(&request.key, mount, State::PENDING, Duration::ZERO);
                 let (mut chosen, body) = reply.into_parts();
                 if body.is_empty() {
@@ -106,7 +104,7 @@ impl Guard {
                 accepted.extensions_mut().insert(Ended::from(Became::Kept));
                 accepted
             }
-            Nothing(Some(reply)) => {
+            (Says::Released, Some(reply)) => {
                 let (mut parts, body) = reply.into_parts();
                 parts.extensions.insert(Outcome::NotExecuted);
                 // Nothing is written in either case. But another try may be accepted, as with a handler's refusal of the moment.
@@ -114,14 +112,13 @@ impl Guard {
                 parts.extensions.insert(Ended::from(became));
                 Response::from_parts(parts, Full::new(body))
             }
-            Refused { answer, expires_at } => replay::first(answer, expires_at),
-            Found(found) => self.instead(found, request, mount),
-            Nothing(None) | Committed { reply: None, .. } => {
+            // What accepts has panicked.
+            (Says::Own { .. } | Says::Released, None) => {
                 let mut response = self.problem(ProblemType::NotGuarded);
                 response.extensions_mut().insert(Ended::from(Became::NotExecuted));
                 response
             }
-            Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
+            (says, _) => self.instead(says, request, mount),
         }
     }
 

@@ -8,7 +8,7 @@ use http::{Request, Response, StatusCode, response};
 use http_body_util::Full;
 
 use super::{
-    GuardedBody, Outcome, ProblemType,
+    GuardedBody, Outcome,
     claim::Claim,
     classify::{classify, is_passing},
     ended::{Became, Ended, Why},
@@ -19,9 +19,10 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Execution, FinishOutcome, Handled, LeaseOver, Ran, Report},
-    record::HANDLER_FAILED,
+    engine::{Execution, Handled, LeaseOver, Ran, Report},
+    record::{HANDLER_FAILED, Says},
     telemetry::Count,
+    time::Timestamp,
 };
 
 /// What the handler replies to the caller.
@@ -78,17 +79,22 @@ impl Guard {
         let handled = |execution: &Execution, answered: Result<_, LeaseOver>| {
             self.handled(execution, answered.unwrap_or(Err(LeaseOver::WHY)))
         };
-        match self.settings.executor.run(&request, handler, handled).await {
-            Ran::Instead(found) => self.instead(found, &request, &mount),
-            Ran::Ended(outcome, reply) => {
-                let attempts = reply.ended.attempts;
-                let mut response = self.ended(outcome, reply);
-                if let Some(ended) = response.extensions_mut().get_mut::<Ended>() {
-                    ended.attempts = attempts;
+        let Ran { says, reply } = self.settings.executor.run(&request, handler, handled).await;
+        let attempts = reply.as_ref().map_or(0, |reply| reply.ended.attempts);
+        let mut response = match (says, reply) {
+            (Says::Own { expires_at }, Some(reply)) => self.own(expires_at, reply),
+            (Says::Released, Some(mut reply)) => {
+                if reply.ended.became != Became::NotBegun {
+                    reply.ended.became = Became::NotExecuted;
                 }
-                response
+                self.own(None, reply)
             }
+            (says, _) => self.instead(says, &request, &mount),
+        };
+        if let Some(ended) = response.extensions_mut().get_mut::<Ended>() {
+            ended.attempts = attempts;
         }
+        response
     }
 
     /// What the handler's response, or its failure, means.
@@ -99,7 +105,7 @@ impl Guard {
                     Report::NotBegun if self.operation().asynchronous.is_some() => {
                         if is_passing(parts.status) {
                             // Another attempt may get further, such as that of the next deployment.
-                            Report::NotExecuted
+                            Report::NotExecuted(None)
                         } else {
                             // Its client has its answer already, and polls for this one.
                             Report::Completed(self.kept(&parts, &body))
@@ -110,7 +116,7 @@ impl Guard {
                 let became = match &report {
                     Report::Completed(_) => Became::Kept,
                     Report::NotBegun => Became::NotBegun,
-                    Report::NotExecuted => Became::NotExecuted,
+                    Report::NotExecuted(_) => Became::NotExecuted,
                     _ => Became::Perhaps,
                 };
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
@@ -133,32 +139,8 @@ impl Guard {
         }
     }
 
-    /// The answer after an execution.
-    fn ended(&self, outcome: FinishOutcome, Reply { mut ended, response }: Reply) -> HttpAnswer {
-        let expires_at = match outcome {
-            FinishOutcome::Superseded(kept) => return replay::response(kept, &self.settings.profile),
-            FinishOutcome::Unknown => return self.problem(ProblemType::OutcomeUnknown),
-            FinishOutcome::AnsweredElsewhere => return self.problem(ProblemType::AnsweredElsewhere),
-            FinishOutcome::Refused { answer, expires_at } => return replay::first(answer, expires_at),
-            FinishOutcome::Interrupted => return self.problem(ProblemType::Interrupted),
-            FinishOutcome::NotCommitted => {
-                let mut response = self.problem(ProblemType::StoreUnavailable);
-                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
-                return response;
-            }
-            FinishOutcome::Written { expires_at } => expires_at,
-            FinishOutcome::Released => {
-                if ended.became != Became::NotBegun {
-                    ended.became = Became::NotExecuted;
-                }
-                None
-            }
-            // Its key is not free yet: a corrected request would be refused as a mismatch.
-            FinishOutcome::Deferred | FinishOutcome::Unwritten if ended.became == Became::NotBegun => {
-                return self.problem(ProblemType::StoreUnavailable);
-            }
-            FinishOutcome::Fenced | FinishOutcome::Deferred | FinishOutcome::Unwritten => None,
-        };
+    /// The handler's own response, which is kept until then, if it is.
+    fn own(&self, expires_at: Option<Timestamp>, Reply { ended, response }: Reply) -> HttpAnswer {
         let Some((mut parts, body)) = response else {
             let mut response = self.unknown(StatusCode::INTERNAL_SERVER_ERROR);
             if ended.became == Became::NotExecuted {
@@ -175,9 +157,9 @@ impl Guard {
     fn report(&self, execution: &Execution, parts: &response::Parts, body: &Bytes) -> Report {
         match classify(parts, body, self.server_errors()) {
             Some(Outcome::Completed) => Report::Completed(self.kept(parts, body)),
-            Some(Outcome::NotExecuted) => Report::NotExecuted,
+            Some(Outcome::NotExecuted) => Report::NotExecuted(None),
             Some(Outcome::NotBegun) => Report::NotBegun,
-            Some(Outcome::PerhapsExecuted) => Report::PerhapsExecuted(HANDLER_FAILED),
+            Some(Outcome::PerhapsExecuted) => Report::perhaps(HANDLER_FAILED),
             None => {
                 let status = parts.status.as_u16();
                 tracing::warn!(
@@ -186,7 +168,7 @@ impl Guard {
                      layer that returns it outside the guard (in axum: route_layer), or put an Outcome into its response"
                 );
                 Count::Inconclusive.add(execution.operation());
-                Report::PerhapsExecuted(HANDLER_FAILED)
+                Report::perhaps(HANDLER_FAILED)
             }
         }
     }

@@ -14,9 +14,10 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Request, ReserveOutcome},
+    engine::{Replay, Request},
     key::RecordKey,
     operation::WhileInFlight,
+    record::Says,
 };
 
 /// Marks the response of a handler whose argument no guard provides.
@@ -26,36 +27,35 @@ pub(super) struct NoArgument;
 pub(super) type HttpAnswer = Response<Full<Bytes>>;
 
 impl Guard {
-    /// The answer to a request that may not run.
-    pub(super) fn instead(&self, found: ReserveOutcome, request: &Request, mount: &str) -> HttpAnswer {
-        match found {
-            ReserveOutcome::Replay(replay) => replay::response(replay, &self.settings.profile),
-            ReserveOutcome::InFlight { wait, lease_left, state } => {
-                let mut response = self.in_flight(&request.key, mount, state, wait);
+    /// What the client is told in place of its handler's response.
+    pub(super) fn instead(&self, says: Says<Replay>, request: &Request, mount: &str) -> HttpAnswer {
+        let became = |mut response: HttpAnswer, became| {
+            response.extensions_mut().insert(Ended::from(became));
+            response
+        };
+        match says {
+            Says::Replay(replay) => replay::response(replay, &self.settings.profile),
+            Says::Refused(Replay { answer, expires_at, .. }) => replay::first(answer, Some(expires_at)),
+            Says::InFlight { wait, lease_left, state } => {
                 let problem = ProblemType::InFlight;
-                response.extensions_mut().insert(Ended::from(Became::Problem { problem, wait, lease_left }));
-                response
+                let response = self.in_flight(&request.key, mount, state, wait);
+                became(response, Became::Problem { problem, wait, lease_left })
             }
             // Not 202: there may be no status yet.
-            ReserveOutcome::PerhapsInFlight => self.problem(ProblemType::InFlight),
-            ReserveOutcome::Mismatch => self.problem(ProblemType::KeyReused),
-            ReserveOutcome::Unknown { wait } => {
-                self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait)
+            Says::PerhapsInFlight => self.problem(ProblemType::InFlight),
+            Says::AnsweredElsewhere => self.problem(ProblemType::AnsweredElsewhere),
+            Says::Mismatch => self.problem(ProblemType::KeyReused),
+            Says::Unknown { wait } => self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait),
+            Says::Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
+            Says::MayNotBegin => self.retry_later(Problem::not_admitted(&request.admission), Duration::ZERO),
+            // A handler whose own answer counts has one.
+            Says::NotCommitted | Says::Own { .. } | Says::Released => {
+                became(self.problem(ProblemType::StoreUnavailable), Became::NotExecuted)
             }
-            ReserveOutcome::MayNotBegin => {
-                self.retry_later(Problem::not_admitted(&request.admission), Duration::ZERO)
-            }
-            // `Owned` never comes here.
-            ReserveOutcome::TooLate | ReserveOutcome::Unavailable | ReserveOutcome::Owned(_) => {
-                self.problem(ProblemType::StoreUnavailable)
-            }
-            ReserveOutcome::OtherPhases => self.problem(ProblemType::Interrupted),
-            ReserveOutcome::Unreadable => self.problem(ProblemType::RecordUnreadable),
-            ReserveOutcome::Gone => {
-                let mut response = self.problem(ProblemType::OperationExpired);
-                response.extensions_mut().insert(Ended::from(Became::Kept));
-                response
-            }
+            Says::TooLate | Says::Unavailable => self.problem(ProblemType::StoreUnavailable),
+            Says::Interrupted | Says::OtherPhases => self.problem(ProblemType::Interrupted),
+            Says::Unreadable => self.problem(ProblemType::RecordUnreadable),
+            Says::Gone => became(self.problem(ProblemType::OperationExpired), Became::Kept),
         }
     }
 

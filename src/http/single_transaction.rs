@@ -4,12 +4,12 @@ use std::{fmt, future::poll_fn};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Request, Response, StatusCode, response};
+use http::{Request, Response, response};
 use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome, ProblemType,
+    GuardedBody, Outcome,
     classify::classify,
     ended::{Became, Ended},
     replay,
@@ -19,7 +19,8 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{self, Computed, SingleTransaction, SingleTransactionOutcome},
+    engine::{self, Computed, Ran, SingleTransaction},
+    record::Says,
     telemetry,
     time::Instant,
     time_budget::plausible_deadline,
@@ -66,8 +67,8 @@ where
         }
     };
     let span = telemetry::request_span(&request.key);
-    let outcome = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
-    guard.respond(outcome, &request, &mount)
+    let ran = guard.settings.executor.run_single_transaction(&request, compute).instrument(span).await;
+    guard.respond(ran, &request, &mount)
 }
 
 impl Guard {
@@ -85,20 +86,14 @@ impl Guard {
         }
     }
 
-    fn respond(
-        &self,
-        outcome: SingleTransactionOutcome<Reply>,
-        request: &engine::Request,
-        mount: &str,
-    ) -> HttpAnswer {
-        use SingleTransactionOutcome::{Committed, Found, Nothing, Refused, Unconfirmed};
-        match outcome {
-            Committed { reply: Some((mut parts, body)), expires_at } => {
+    fn respond(&self, Ran { says, reply }: Ran<Reply>, request: &engine::Request, mount: &str) -> HttpAnswer {
+        match (says, reply.flatten()) {
+            (Says::Own { expires_at }, Some((mut parts, body))) => {
                 parts.extensions.insert(Ended::from(Became::Kept));
                 replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
-            Nothing(Some((mut parts, body))) => {
+            (Says::Released, Some((mut parts, body))) => {
                 // For a guard around this one. What the handler says of more than its writes stands.
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
@@ -106,14 +101,7 @@ impl Guard {
                 parts.extensions.insert(Ended::from(Became::NotExecuted));
                 Response::from_parts(parts, Full::new(body))
             }
-            Refused { answer, expires_at } => replay::first(answer, expires_at),
-            Found(found) => self.instead(found, request, mount),
-            Nothing(None) | Committed { reply: None, .. } => {
-                let mut response = self.problem(ProblemType::StoreUnavailable);
-                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
-                response
-            }
-            Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
+            (says, _) => self.instead(says, request, mount),
         }
     }
 }

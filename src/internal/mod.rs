@@ -17,9 +17,10 @@ pub use crate::{
     engine::{
         executor::{Executor, Request},
         ownership::Ownership,
-        report::{FinishOutcome, Report},
-        reserve::{Replay, ReserveOutcome},
-        single_transaction::{Computed, SingleTransactionOutcome},
+        report::Report,
+        reserve::Replay,
+        run::Ran,
+        single_transaction::Computed,
     },
     error_chain::error_chain,
     operator::{Correction, CorrectionError, Message, MessageSummary, Operator, PhaseCorrectionError},
@@ -30,3 +31,6 @@ pub use protocol::{
     key::Scope,
     record::{Admission, HoldError, Refusal, SettleError},
 };
+
+/// What the caller of a request is told.
+pub type Says = protocol::record::Says<Replay>;

@@ -14,8 +14,8 @@ pub use crate::{
     },
 };
 pub use protocol::record::{
-    Admission, Ended, Fate, Found, GONE, Next, NotTaken, Overtaken, Refusal, ReservationRequest, Safe,
-    Transition, WorkerReport, decide,
+    Admission, Counts, Deferred, Delivered, Ending, Found, Instead, Next, NotTaken, Refusal, Report,
+    ReservationRequest, Rows, Says, SoFar, Step, Told, Transition, Written, decide,
 };
 
 /// How this operation resumes, if it does.

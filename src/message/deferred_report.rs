@@ -2,12 +2,14 @@
 //!
 //! It holds the record's item, as its worker last saw it, with the worker's answer if it has one. The item has a version: see [`Item`].
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize, ser::Error};
 
 use crate::{
     domain::DomainWrite,
     queue::WorkError,
-    record::{Ended, KeptBody, Note, Record, SettledBy, State},
+    record::{KeptBody, Note, Record, Report, SettledBy, State},
     store::{Item, from_attributes},
     time::Timestamp,
 };
@@ -20,9 +22,9 @@ const MAX_BYTES: usize = 240 * 1024;
 pub(crate) struct DeferredReport {
     /// The record's partition key, for operators and their tools.
     pub(crate) key: String,
-    /// How it ended; `None` if the item has a phase that its record could not take.
+    /// How it ended, by the name of its [`Report`]; `None` if the item has a phase that its record could not take.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    ended: Option<How>,
+    ended: Option<Cow<'static, str>>,
     /// Why it has no answer, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     because: Option<String>,
@@ -33,19 +35,6 @@ pub(crate) struct DeferredReport {
     writes: Vec<DomainWrite>,
 }
 
-/// How an execution ended: the kinds of [`Ended`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum How {
-    Completed,
-    NotExecuted,
-    NotBegun,
-    NotStarted,
-    Interrupted,
-    PerhapsExecuted,
-    Uncommitted,
-}
-
 impl DeferredReport {
     /// The report of the worker that last saw this record. The body is left out if the message would be too long with it. The domain
     /// writes never are: without them, the record would be wrong.
@@ -54,26 +43,17 @@ impl DeferredReport {
     /// If its domain writes are too large for a message.
     pub(crate) fn of(
         seen: &Record,
-        ended: &Ended,
+        ended: &Report,
         writes: &[DomainWrite],
         now: Timestamp,
     ) -> Result<Self, serde_json::Error> {
-        let (how, because) = match ended {
-            Ended::Completed(_) => (How::Completed, None),
-            Ended::NotExecuted(because) => (How::NotExecuted, because.as_ref()),
-            Ended::NotBegun => (How::NotBegun, None),
-            Ended::NotStarted => (How::NotStarted, None),
-            Ended::Interrupted(because) => (How::Interrupted, because.as_ref()),
-            Ended::PerhapsExecuted(because) => (How::PerhapsExecuted, because.as_ref()),
-            Ended::Uncommitted => (How::Uncommitted, None),
-        };
-        let because = because.map(Note::to_string);
         let mut seen = seen.clone();
-        if let Ended::Completed(answer) = ended {
+        if let Report::Completed(answer) = ended {
             let (answer, by, expires_at) = (answer.clone(), SettledBy::Worker, now.plus(seen.retention));
             seen.state = State::Completed { answer, completed_at: now, by, expires_at };
         }
-        let mut report = Self { ended: Some(how), because, ..Self::whole(&seen, writes)? };
+        let (how, because) = (Some(ended.name().into()), ended.because().map(Note::to_string));
+        let mut report = Self { ended: how, because, ..Self::whole(&seen, writes)? };
         if report.is_too_long()?
             && let State::Completed { answer, .. } = &mut seen.state
         {
@@ -114,34 +94,32 @@ impl DeferredReport {
 
     /// The record that its worker last saw, and how the execution ended; `None` if the record has a phase to be kept. If it ended with
     /// an answer, the record is completed with it.
-    pub(crate) fn read(&self) -> Result<(Record, Option<Ended>), WorkError> {
+    pub(crate) fn read(&self) -> Result<(Record, Option<Report>), WorkError> {
         let record: Record = from_attributes(self.item.clone()).map_err(|_| WorkError::Malformed("item"))?;
         // Operators must see the key that is written.
         if record.key.partition_key() != self.key {
             return Err(WorkError::Malformed("key"));
         }
+        let Some(name) = self.ended.as_deref() else {
+            return match record.state {
+                State::InProgress { .. } => Ok((record, None)),
+                _ => Err(WorkError::Malformed("ended")),
+            };
+        };
         let because = self.because.as_deref().map(Note::new);
-        let ended = match (self.ended, &record.state) {
-            // Its worker's guard makes none, but every sender to the queue could have made it.
-            (Some(How::Completed), State::Completed { answer, .. })
-                if !record.answer_kind.takes(&answer.head) =>
-            {
-                return Err(WorkError::Malformed("head"));
+        let ended = match (Report::named(name, because), &record.state) {
+            (None, State::Completed { answer, .. }) if name == Report::COMPLETED => {
+                // Its worker's guard makes none, but every sender to the queue could have made it.
+                if !record.answer_kind.takes(&answer.head) {
+                    return Err(WorkError::Malformed("head"));
+                }
+                if !answer.head.is_final() {
+                    return Err(WorkError::Malformed("status"));
+                }
+                Report::Completed(answer.clone())
             }
-            (Some(How::Completed), State::Completed { answer, .. }) if answer.head.is_final() => {
-                Ended::Completed(answer.clone())
-            }
-            (Some(How::Completed), State::Completed { .. }) => return Err(WorkError::Malformed("status")),
-            (None, State::InProgress { .. }) => return Ok((record, None)),
-            (Some(How::Completed) | None, _) | (_, State::Completed { .. }) => {
-                return Err(WorkError::Malformed("ended"));
-            }
-            (Some(How::NotExecuted), _) => Ended::NotExecuted(because),
-            (Some(How::NotBegun), _) => Ended::NotBegun,
-            (Some(How::NotStarted), _) => Ended::NotStarted,
-            (Some(How::Interrupted), _) => Ended::Interrupted(because),
-            (Some(How::PerhapsExecuted), _) => Ended::PerhapsExecuted(because),
-            (Some(How::Uncommitted), _) => Ended::Uncommitted,
+            (None, _) | (Some(_), State::Completed { .. }) => return Err(WorkError::Malformed("ended")),
+            (Some(ended), _) => ended,
         };
         Ok((record, Some(ended)))
     }
@@ -173,12 +151,12 @@ mod tests {
         Record::reserve(&reservation("k"), Revision::mint(), NOW)
     }
 
-    fn message(ended: &Ended) -> String {
+    fn message(ended: &Report) -> String {
         let report = DeferredReport::of(&reserved(), ended, &[], NOW).unwrap();
         Message::DeferredReport(Box::new(report)).to_json()
     }
 
-    fn read(message: &str) -> Result<(Record, Option<Ended>), WorkError> {
+    fn read(message: &str) -> Result<(Record, Option<Report>), WorkError> {
         let Message::DeferredReport(report) = Message::read(message)? else { panic!("{message}") };
         report.read()
     }
@@ -216,17 +194,17 @@ mod tests {
             KeptBody::Inline { bytes: Bytes::from_static(b"\xff"), encoding: Encoding::Zlib, length: 9 };
         let because = || Some(Note::new("interrupted, status 503"));
         for ended in [
-            Ended::Completed(answer()),
-            Ended::Completed(KeptAnswer { head: Head::Payload, body }),
-            Ended::NotExecuted(because()),
-            Ended::NotBegun,
-            Ended::NotStarted,
-            Ended::Interrupted(because()),
-            Ended::PerhapsExecuted(None),
-            Ended::Uncommitted,
+            Report::Completed(answer()),
+            Report::Completed(KeptAnswer { head: Head::Payload, body }),
+            Report::NotExecuted(because()),
+            Report::NotBegun,
+            Report::NotStarted,
+            Report::Interrupted(because()),
+            Report::PerhapsExecuted(None),
+            Report::Uncommitted,
         ] {
             let answer_kind = match &ended {
-                Ended::Completed(KeptAnswer { head: Head::Payload, .. }) => AnswerKind::Function,
+                Report::Completed(KeptAnswer { head: Head::Payload, .. }) => AnswerKind::Function,
                 _ => AnswerKind::Http,
             };
             let seen = Record { answer_kind, ..seen.clone() };
@@ -243,17 +221,17 @@ mod tests {
     fn a_report_is_queued_without_a_body_too_large_for_it() {
         let bytes = Bytes::from(vec![0; MAX_BYTES]);
         let body = KeptBody::Inline { length: bytes.len() as u64, bytes, encoding: Encoding::Identity };
-        let message = message(&Ended::Completed(KeptAnswer { body, ..answer() }));
+        let message = message(&Report::Completed(KeptAnswer { body, ..answer() }));
         assert!(message.len() < 2_000);
-        let Some(Ended::Completed(answer)) = read(&message).unwrap().1 else { panic!("{message}") };
+        let Some(Report::Completed(answer)) = read(&message).unwrap().1 else { panic!("{message}") };
         assert_eq!(answer.body, KeptBody::Omitted { length: MAX_BYTES as u64 });
     }
 
     #[test]
     fn a_message_that_contradicts_itself_about_its_answer_is_refused() {
-        let answered = message(&Ended::Completed(answer()));
+        let answered = message(&Report::Completed(answer()));
         let other = answered.replacen(r#""ended":"completed""#, r#""ended":"not_executed""#, 1);
-        let none = message(&Ended::NotBegun).replacen(r#""ended":"not_begun""#, r#""ended":"completed""#, 1);
+        let none = message(&Report::NotBegun).replacen(r#""ended":"not_begun""#, r#""ended":"completed""#, 1);
         for wrong in [other, none] {
             assert_ne!(wrong, answered);
             assert!(matches!(read(&wrong), Err(WorkError::Malformed("ended"))), "{wrong}");
@@ -263,7 +241,7 @@ mod tests {
     // Every sender to the queue could have made it.
     #[test]
     fn an_answer_of_the_wrong_kind_is_refused() {
-        let message = message(&Ended::Completed(answer()));
+        let message = message(&Report::Completed(answer()));
         let other = message.replacen(r#""answer_kind":{"S":"http"}"#, r#""answer_kind":{"S":"function"}"#, 1);
         assert_ne!(message, other);
         assert!(matches!(read(&other), Err(WorkError::Malformed("head"))));
@@ -271,7 +249,7 @@ mod tests {
 
     #[test]
     fn a_message_that_names_another_record_than_its_item_is_refused() {
-        let message = message(&Ended::NotBegun);
+        let message = message(&Report::NotBegun);
         let other = message.replacen(r#""key":"tenant#pay#k""#, r#""key":"tenant#pay#other""#, 1);
         assert_ne!(message, other);
         assert!(matches!(read(&other), Err(WorkError::Malformed("key"))));
@@ -280,7 +258,7 @@ mod tests {
     // T36
     #[test]
     fn an_item_of_another_version_is_refused_and_not_guessed() {
-        let message = message(&Ended::NotBegun);
+        let message = message(&Report::NotBegun);
         for version in ["0", "2"] {
             let other = message.replace(r#""schema":{"N":"1"}"#, &format!(r#""schema":{{"N":"{version}"}}"#));
             assert_ne!(message, other);

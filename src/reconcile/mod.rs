@@ -155,7 +155,7 @@ pub(crate) mod tests {
         operation::Operation,
         queue::{MemoryQueue, WorkError, tests::Silent},
         record::{
-            Ended, KeptAnswer, ReservationRequest, Revision,
+            KeptAnswer, Report, ReservationRequest, Revision,
             tests::{Mint, RETAIN, Reports, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
@@ -253,7 +253,7 @@ pub(crate) mod tests {
             ..Record::reserve(&reservation("k"), Revision::mint(), NOW.minus(2 * RETAIN))
         };
         let gone =
-            DeferredReport::of(&old, &Ended::Completed(answer()), &[], old.began_at).expect("it is short");
+            DeferredReport::of(&old, &Report::Completed(answer()), &[], old.began_at).expect("it is short");
         let message = Message::DeferredReport(Box::new(gone)).to_json();
         let dead = world.passing(reconciliation.receive(&message)).await;
         assert!(matches!(dead, Err(WorkError::Queue(_))), "{dead:?}");
@@ -277,7 +277,7 @@ pub(crate) mod tests {
             (Record { key: reservation("another").key, ..unknown() }, MemoryQueue::new());
         let (_, reconciliation) = reconciliation_to(&others, dead_letters.clone(), Restless).await;
         let old = Record::reserve(&reservation("k"), Revision::mint(), NOW.minus(2 * RETAIN));
-        let ended = Ended::Completed(answer());
+        let ended = Report::Completed(answer());
         let report = DeferredReport::of(&old, &ended, &[], old.began_at).expect("it is short");
         reconciliation
             .receive(&Message::DeferredReport(Box::new(report)).to_json())

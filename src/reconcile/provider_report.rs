@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::record::SettledBy;
     use crate::record::{
-        Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict, phase_of,
+        Head, KeptAnswer, Report, ReservationRequest, Revision, Verdict, phase_of,
         tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 
@@ -335,7 +335,8 @@ mod tests {
     #[test]
     fn an_effect_without_a_record_of_its_request_is_escalated() {
         let begun = begun();
-        let never_began = Ended::NotBegun.of(&begun, &begun, Revision::mint(), START).expect("it is its own");
+        let never_began =
+            Report::NotBegun.of(&begun, &begun, Revision::mint(), START).expect("it is its own");
         let transactional = Record { transactional: true, ..begun.clone() };
         let lease_until = reservation("k").lease_until;
         let certain = transactional.expire(Revision::mint(), lease_until).expect("its lease has expired");

@@ -16,15 +16,15 @@ use crate::{
     backoff::Backoff,
     domain::{DomainWrite, Writes},
     engine::{
-        Applied, DOUBLE_EXECUTION, Effort, Engine, Escalation, Executor, Moment, Retries, Start, Step,
-        completing, double_execution,
+        Applied, Effort, Engine, Escalation, Executor, Moment, Retries, Start, Step, completing,
+        double_execution,
     },
     error_chain::error_chain,
     key::{OperationName, RecordKey},
     message::{Contradiction, DeferredReport, Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{KeptAnswer, Record, Safe, State, phase_of},
+    record::{KeptAnswer, Record, State, phase_of},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
@@ -212,15 +212,32 @@ impl Reconciliation {
     /// escalated before the report is applied, so that no trace of the other execution is overwritten.
     async fn apply(&self, key: &RecordKey, deferred: &DeferredReport) -> Result<(), WorkError> {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
-        let mut safe = Safe::Report;
-        while let Some(Escalation { reason, current }) = executor.apply(deferred, safe).await? {
-            let report = Some(Box::new(deferred.clone()));
-            let about = Contradiction::about(key, current.as_deref(), reason);
-            // Escalated first: twice is better than never. Counted once that has succeeded.
-            self.contradicted(key, Contradiction { report, ..about }).await?;
-            let Some(current) = current.filter(|_| reason == DOUBLE_EXECUTION) else { break };
-            double_execution(&current);
-            safe = Safe::Alarm(current.attempt);
+        let (seen, ended) = deferred.read()?;
+        let Some(ended) = ended else {
+            return match executor.deliver_phase(&seen).await? {
+                Some(escalation) => self.tell(key, deferred, &escalation).await,
+                None => Ok(()),
+            };
+        };
+        let mut delivery = executor.deliver(seen, ended, deferred.writes()).await?;
+        while let Some(escalation) = delivery.next().await? {
+            self.tell(key, deferred, &escalation).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells operators what is wrong with a deferred report. Twice is better than never, so it is counted once that has succeeded.
+    async fn tell(
+        &self,
+        key: &RecordKey,
+        deferred: &DeferredReport,
+        Escalation { reason, current, is_double }: &Escalation,
+    ) -> Result<(), WorkError> {
+        let report = Some(Box::new(deferred.clone()));
+        let about = Contradiction::about(key, current.as_deref(), reason);
+        self.contradicted(key, Contradiction { report, ..about }).await?;
+        if let (true, Some(current)) = (is_double, current) {
+            double_execution(current);
         }
         Ok(())
     }

@@ -10,9 +10,9 @@ pub use protocol::record::{
     UnknownCause, Work,
 };
 pub(crate) use protocol::record::{
-    Admission, Encoding, Ended, FORGOTTEN, Fate, Found, GONE, HANDLER_FAILED, HELD, HoldError, KeptBody,
-    NOT_EXECUTED, Next, NotTaken, Overtaken, Refusal, ReservationRequest, Safe, SettleError, Transition,
-    Verdict, WorkerReport, decide,
+    Admission, Counts, Deferred, Delivered, Encoding, Ending, Found, HANDLER_FAILED, HoldError, Instead,
+    KeptBody, NOT_EXECUTED, Next, NotTaken, Refusal, Report, ReservationRequest, Rows, Says, SettleError,
+    SoFar, Step, Told, Transition, Verdict, Written, decide,
 };
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};

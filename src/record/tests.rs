@@ -5,7 +5,7 @@ use std::{borrow::Borrow, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    Admission, AttemptId, Encoding, Ended, Head, KeptAnswer, KeptBody, Note, PhaseList, Record,
+    Admission, AttemptId, Encoding, Head, KeptAnswer, KeptBody, Note, PhaseList, Record, Report,
     ReservationRequest, Resumes, Revision, Transition,
 };
 use crate::{
@@ -72,16 +72,16 @@ pub(crate) trait Reports: Borrow<Record> {
         answer: KeptAnswer,
         now: Timestamp,
     ) -> Option<Transition> {
-        Ended::Completed(answer).of(self.borrow(), worker, revision, now)
+        Report::Completed(answer).of(self.borrow(), worker, revision, now)
     }
 
     fn release(&self, attempt: AttemptId, revision: Revision, now: Timestamp) -> Option<Transition> {
         let worker = Record { attempt, ..self.borrow().clone() };
-        Ended::NotExecuted(None).of(self.borrow(), &worker, revision, now)
+        Report::NotExecuted(None).of(self.borrow(), &worker, revision, now)
     }
 
     fn mark_unknown(&self, worker: &Record, revision: Revision, now: Timestamp) -> Option<Transition> {
-        Ended::PerhapsExecuted(None).of(self.borrow(), worker, revision, now)
+        Report::PerhapsExecuted(None).of(self.borrow(), worker, revision, now)
     }
 }
 

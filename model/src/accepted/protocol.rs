@@ -5,8 +5,7 @@ use std::{error::Error, time::Duration};
 use lambda_idempotency::{
     Operation,
     internal::steps::{
-        self, Asked, Asks, Ended, Fate, Learned, NotTaken, Overtaken, ReservationRequest, Safe, Schedule,
-        Transition, WorkerReport,
+        self, Asked, Asks, Learned, NotTaken, Report, ReservationRequest, Rows, Says, Schedule, Transition,
     },
     operation::OnLeaseExpiry,
     reconcile::ReconcileOutcome,
@@ -21,7 +20,10 @@ use super::{
     steps::Action,
     world::{Ending, Finding, With, World},
 };
-use crate::records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule};
+use crate::{
+    ending::{Command, Progress},
+    records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule},
+};
 
 pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE, tick};
 
@@ -53,7 +55,7 @@ pub enum Event {
         base: Id,
         ending: Ending,
         rows: bool,
-        safe: Safe,
+        progress: Progress,
     },
     Keep {
         base: Id,
@@ -83,14 +85,12 @@ pub enum Next {
     Written(Id),
     /// An execution begins, or work is accepted, with this record.
     Begins(Id),
-    /// Another execution's record is marked.
-    Contested(Id),
+    /// What is done about a report.
+    Does(Command),
     /// What the worker would claim is settled.
     Settled,
     /// Nothing changes. Whether the step contradicts the record.
     Stopped(bool),
-    /// Nothing changes, because the record has moved on: what the report needs, and whether the record lacks what is reported.
-    Fenced(Overtaken, bool),
     /// No record can take it.
     Gone,
 }
@@ -260,8 +260,8 @@ impl Protocol {
             Event::Claim { worker, life } => {
                 return self.begin(current, Work::Claimed(request_of(life)), WORKERS + worker, now);
             }
-            Event::Report { base, ending, rows, safe } => {
-                return self.report((base, ending, rows, safe), current, now);
+            Event::Report { base, ending, rows, progress } => {
+                return self.report((base, ending, rows), &progress, current, now);
             }
             Event::Keep { base } => {
                 let Some(current) = current else { return Next::Gone };
@@ -323,50 +323,43 @@ impl Protocol {
         };
         // The write that accepts gives the request its id.
         let revision: Revision = [number; 16].into();
-        // As the engine does: it ends what must be ended first.
-        let ended = match steps::decide(current, &request, revision, now) {
-            Ok(next) => return Next::Begins(self.number(next)),
-            Err(steps::Found::DeadWorker) => current.and_then(|dead| steps::expire(dead, revision, now)),
-            Err(steps::Found::Abandoned) => current.and_then(|over| steps::abandon(over, revision, now)),
-            Err(steps::Found::Completed | steps::Found::Gone) => return Next::Settled,
-            Err(_) => None,
-        };
-        ended.map_or(Next::Stopped(false), |ended| Next::Written(self.number(ended)))
+        match steps::decide(current, &request, revision, now) {
+            Ok(next) => Next::Begins(self.number(next)),
+            Err(steps::Found::Ends(ended)) => Next::Written(self.number(ended)),
+            Err(steps::Found::Says(Says::Replay(_) | Says::Gone)) => Next::Settled,
+            Err(_) => Next::Stopped(false),
+        }
     }
 
     fn report(
         &mut self,
-        (base, ending, has_writes, safe): (Id, Ending, bool, Safe),
+        (base, ending, rows): (Id, Ending, bool),
+        progress: &Progress,
         current: Option<&Record>,
         now: Timestamp,
     ) -> Next {
-        let base = self.record(base).clone();
-        let ended = match ending {
-            Ending::Effect(number) => Ended::Completed(steps::answer(201, number)),
-            Ending::Refusal(number) => Ended::Completed(steps::answer(402, number)),
-            Ending::NotExecuted => Ended::NotExecuted(None),
-            Ending::NotBegun => Ended::NotBegun,
-            Ending::NotStarted => Ended::NotStarted,
-            Ending::Perhaps => Ended::PerhapsExecuted(None),
-            Ending::Interrupted => Ended::Interrupted(None),
+        let report = match ending {
+            Ending::Effect(number) => Report::Completed(steps::answer(201, number)),
+            Ending::Refusal(number) => Report::Completed(steps::answer(402, number)),
+            Ending::NotExecuted => Report::NotExecuted(None),
+            Ending::NotBegun => Report::NotBegun,
+            Ending::NotStarted => Report::NotStarted,
+            Ending::Perhaps => Report::PerhapsExecuted(None),
+            Ending::Interrupted => Report::Interrupted(None),
         };
-        let may_run_again = self.may_run_again;
-        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, safe };
-        match reported.fate(current, NO_REVISION.into(), now) {
-            Fate::Written(mut next) => {
-                if (has_writes || self.publishes && matches!(ending, Ending::Effect(_))) && next.commits() {
-                    self.publish(&mut next);
-                    self.publish(&mut next);
-                }
-                Next::Written(self.number(next))
+        let ending = steps::Ending {
+            base: self.record(base).clone(),
+            report,
+            rows: if rows { Rows::Conditional } else { Rows::None },
+            may_run_again: self.may_run_again,
+        };
+        Next::Does(progress.next(&ending, current, now, |mut next, commits| {
+            if commits && next.commits() {
+                self.publish(&mut next);
+                self.publish(&mut next);
             }
-            Fate::Contested(next) => Next::Contested(self.number(next)),
-            Fate::Gone => Next::Gone,
-            Fate::Fenced => {
-                let current = current.unwrap_or(&base);
-                Next::Fenced(reported.overtaken_by(current, now), reported.is_missing_in(current, now))
-            }
-        }
+            self.number(next)
+        }))
     }
 
     fn number(&mut self, next: impl Into<Record>) -> Id {

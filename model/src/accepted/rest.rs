@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 
-use lambda_idempotency::internal::steps::Safe;
 use rustc_hash::FxBuildHasher;
 
 use super::{
@@ -13,6 +12,7 @@ use super::{
     steps::{Action, Steps, Successor},
     world::{At, Ending, Finding, Sent, World},
 };
+use crate::ending::{Command, Progress};
 
 /// How many steps it takes at most.
 const MAX_STEPS: usize = 120;
@@ -175,8 +175,8 @@ impl Steps<'_> {
         let state = &mut after.workers[index];
         (state.life, state.at, state.tried) = (life, At::Over, true);
         state.sent = if effect { Sent::Executed } else { Sent::Nothing };
-        let report = Event::Report { base, ending, rows, safe: Safe::Nothing };
-        if let Next::Written(id) = self.protocol.step(after.record, world.now, report) {
+        let report = Event::Report { base, ending, rows, progress: Progress::START };
+        if let Next::Does(Command::Writes(id)) = self.protocol.step(after.record, world.now, report) {
             let messages = self.protocol.messages(after.record, world.now, report);
             after.commit(id, messages);
             after.workers[index].commits += u8::from(!effect && self.protocol.facts(id).with_writes);

@@ -1,6 +1,6 @@
 //! What workers do: claim, run the handler, report; and what becomes of a report that waits in a queue.
 
-use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
+use lambda_idempotency::internal::steps::{Deferred as InQueue, Written};
 
 use super::{
     Handler, Violation,
@@ -9,6 +9,7 @@ use super::{
     steps::{Action, Steps},
     world::{At, Deferred, Ending, MAX_WORKERS, Sent, With, World},
 };
+use crate::ending::{By, Command, Progress};
 
 impl Steps<'_> {
     /// A message of the queue of work is delivered. Of each message that ever was, a copy may come at any time.
@@ -111,8 +112,8 @@ impl Steps<'_> {
         if !self.world.record.is_some_and(|current| attempt(current) == attempt(state.base)) {
             return;
         }
-        let event = self.event(worker, Ending::NotStarted, Safe::Nothing);
-        if let Next::Written(id) = self.step(self.world.now + state.clock, event) {
+        let event = self.event(worker, Ending::NotStarted, Progress::START);
+        if let Next::Does(Command::Writes(id)) = self.step(self.world.now + state.clock, event) {
             self.write(Action::TakesBack(worker), id, With::Nothing, |after| {
                 after.workers[usize::from(worker)].at = At::Over;
             });
@@ -220,63 +221,100 @@ impl Steps<'_> {
         matches!(event, Event::Report { rows: true, .. }) && self.protocol.facts(id).with_writes
     }
 
-    fn event(&self, worker: u8, ending: Ending, safe: Safe) -> Event {
+    fn event(&self, worker: u8, ending: Ending, progress: Progress) -> Event {
         let base = self.world.workers[usize::from(worker)].base;
-        Event::Report { base, ending, rows: self.has_rows(ending), safe }
+        Event::Report { base, ending, rows: self.has_rows(ending), progress }
     }
 
     fn report(&mut self, worker: u8, ending: Ending) {
-        let index = usize::from(worker);
-        let now = self.world.now + self.world.workers[index].clock;
-        let transactional = self.setting.handler == Handler::Commits;
-        let event = self.event(worker, ending, Safe::Nothing);
-        let next = self.step(now, event);
         let mut after = self.world;
-        after.workers[index].at = At::Over;
-        match next {
-            Next::Written(id) => {
-                after.commit(id, self.rows(worker, self.world.record, now, event, id));
-                after.hears(worker, ending);
-            }
-            // Its transaction can no longer commit.
-            _ if transactional => {}
-            Next::Gone | Next::Fenced(Overtaken::Escalated(GONE), _) => after.defers(worker, ending),
-            Next::Fenced(_, true) => {
-                after.defers(worker, ending);
+        after.workers[usize::from(worker)].at = At::Over;
+        let mut progress = Progress::START;
+        while self.carry_out(&mut after, worker, ending, &mut progress) {
+            if progress.deferred == InQueue::Sent && progress.write.is_none() {
                 self.push(Action::DefersAndCrashes(worker), after, None);
-                // Once its report is in the queue, it marks the record.
-                let event = self.event(worker, ending, Safe::Report);
-                if let Next::Written(id) | Next::Contested(id) = self.step(now, event) {
-                    after.commit(id, self.rows(worker, self.world.record, now, event, id));
-                    after.hears(worker, ending);
-                }
             }
-            // It has reached the record.
-            _ => after.workers[index].told |= matches!(ending, Ending::Effect(_)),
         }
         self.push(Action::Reports(worker), after, None);
         if self.setting.store_faults {
-            self.defer(worker, ending, event, next);
+            self.unanswered(worker, ending);
         }
     }
 
+    /// Does what is said next about a report. Whether there is more to do.
+    fn carry_out(&mut self, after: &mut World, worker: u8, ending: Ending, progress: &mut Progress) -> bool {
+        let clock = if progress.by == By::Worker { self.world.workers[usize::from(worker)].clock } else { 0 };
+        let (now, event) = (self.world.now + clock, self.event(worker, ending, *progress));
+        let Next::Does(command) = self.protocol.step(after.record, now, event) else { return false };
+        match command {
+            Command::Writes(id) => {
+                after.commit(id, self.rows(worker, after.record, now, event, id));
+                after.hears(worker, ending);
+                progress.write = Some(Written::Applied);
+            }
+            Command::Marks(id) => {
+                after.write(id);
+                after.hears(worker, ending);
+                progress.write = Some(Written::Marked);
+            }
+            Command::Defers => {
+                // The result of a phase says more.
+                if after.workers[usize::from(worker)].deferred.is_none() {
+                    after.defers(worker, ending);
+                }
+                progress.deferred = InQueue::Sent;
+            }
+            Command::Alarms => {
+                // A worker only counts it.
+                after.alarm |= progress.by == By::Message;
+                progress.alarmed = after.record.map(|id| self.protocol.record(id).attempt.as_bytes()[0]);
+            }
+            Command::Escalates => {
+                after.alarm = true;
+                progress.escalated = true;
+            }
+            Command::Compares => {
+                let answer = after.record.and_then(|id| self.protocol.facts(id).answer);
+                progress.differs = Some(match ending {
+                    Ending::Effect(number) => answer != Some(Kept::Effect(number)),
+                    Ending::Refusal(number) => answer != Some(Kept::Refusal(number)),
+                    _ => false,
+                });
+            }
+            Command::Tells(_) => {
+                // It has reached the record, unless its transaction can no longer commit.
+                let worker = &mut after.workers[usize::from(worker)];
+                worker.told |= self.setting.handler != Handler::Commits
+                    && progress.write.is_none()
+                    && matches!(ending, Ending::Effect(_));
+                return false;
+            }
+            Command::ComesAgain => {
+                after.workers[usize::from(worker)].deferred = Some(Deferred::Ended(ending));
+                return false;
+            }
+            Command::IsDone => return false,
+        }
+        true
+    }
+
     /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
-    fn defer(&mut self, worker: u8, ending: Ending, event: Event, next: Next) {
+    fn unanswered(&mut self, worker: u8, ending: Ending) {
         let index = usize::from(worker);
         let now = self.world.now + self.world.workers[index].clock;
-        let transactional = self.setting.handler == Handler::Commits;
-        let ends = |after: &mut World| {
-            after.workers[index].at = At::Over;
-            // The result of a phase says more.
-            if !transactional && after.workers[index].deferred.is_none() {
-                after.defers(worker, ending);
-            }
-        };
         let mut lost = self.world;
-        ends(&mut lost);
+        lost.workers[index].at = At::Over;
+        let mut progress = Progress::UNANSWERED;
+        while self.carry_out(&mut lost, worker, ending, &mut progress) {}
         self.push(Action::ReportsInVain(worker), lost, None);
-        if let Next::Written(id) = next {
+        let event = self.event(worker, ending, Progress::START);
+        if let Next::Does(Command::Writes(id)) = self.step(now, event) {
             let with = self.rows(worker, self.world.record, now, event, id);
+            let ends = |after: &mut World| {
+                let (state, lost) = (&mut after.workers[index], lost.workers[index]);
+                (state.at, state.deferred) = (lost.at, lost.deferred);
+                state.told |= lost.told;
+            };
             self.land_later(Action::ReportsLate(worker), id, with, ends);
             self.write(Action::ReportsUnheard(worker), id, with, |after| {
                 ends(after);
@@ -302,44 +340,10 @@ impl Steps<'_> {
 
     /// A deferred report is delivered.
     fn deliver(&mut self, worker: u8, ending: Ending) {
-        let (mut after, now, index) = (self.world, self.world.now, usize::from(worker));
-        let waits = after.workers[index].deferred.take();
-        let mut safe = Safe::Report;
-        loop {
-            let event = self.event(worker, ending, safe);
-            let mut next = self.protocol.step(after.record, now, event);
-            if let Next::Contested(id) = next {
-                after.write(id);
-                after.hears(worker, ending);
-                next = self.protocol.step(Some(id), now, event);
-            }
-            match next {
-                Next::Written(id) => {
-                    after.commit(id, self.rows(worker, after.record, now, event, id));
-                    after.hears(worker, ending);
-                }
-                Next::Gone => after.alarm |= matches!(ending, Ending::Effect(_) | Ending::Perhaps),
-                Next::Fenced(Overtaken::Waits, _) => after.workers[index].deferred = waits,
-                Next::Fenced(Overtaken::Double, _) => {
-                    let Some(id) = after.record else { break };
-                    after.alarm = true;
-                    safe = Safe::Alarm(self.protocol.record(id).attempt);
-                    continue;
-                }
-                Next::Fenced(Overtaken::Escalated(_), _) => after.alarm = true,
-                Next::Fenced(Overtaken::Compared, _) => {
-                    let answer = after.record.and_then(|id| self.protocol.facts(id).answer);
-                    let same = match ending {
-                        Ending::Effect(number) => answer == Some(Kept::Effect(number)),
-                        Ending::Refusal(number) => answer == Some(Kept::Refusal(number)),
-                        _ => true,
-                    };
-                    after.alarm |= !same;
-                }
-                _ => {}
-            }
-            break;
-        }
+        let mut after = self.world;
+        after.workers[usize::from(worker)].deferred = None;
+        let mut progress = Progress::DELIVERED;
+        while self.carry_out(&mut after, worker, ending, &mut progress) {}
         self.push(Action::Delivers(worker), after, None);
     }
 }

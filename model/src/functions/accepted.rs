@@ -99,7 +99,7 @@ fn response(report: Report) -> Response<Full<Bytes>> {
         Report::Completed(Answer { head, body }) => {
             (head.status().unwrap_or_default(), Outcome::Completed, body)
         }
-        Report::NotExecuted => (503, Outcome::NotExecuted, Bytes::new()),
+        Report::NotExecuted(None) => (503, Outcome::NotExecuted, Bytes::new()),
         _ => (500, Outcome::PerhapsExecuted, Bytes::new()),
     };
     let mut response = Response::new(Full::new(body));

@@ -6,10 +6,7 @@ use lambda_idempotency::{
     Execution, Operation,
     engine::{CallError, PhaseError},
     fingerprint::{Content, FingerprintRule},
-    internal::{
-        Admission, Computed, Executor, FinishOutcome, Replay, Report, Request, ReserveOutcome,
-        SingleTransactionOutcome, Stale,
-    },
+    internal::{Admission, Computed, Executor, Ran, Replay, Report, Request, Says, Stale},
     key::age::KeyTime,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Answer, AnswerKind, MAX_PHASE_RESULTS, Work},
@@ -149,16 +146,16 @@ pub async fn request(machine: Machine, deadline: Deadline) {
         return machine.replies(single_transaction(&machine, &executor, &request).await);
     }
     let received = match executor.reserve(&request).await {
-        ReserveOutcome::Owned(owned) => {
+        Ok(owned) => {
             machine.universe.lock().begins(machine.process, THE_KEY, owned.execution().attempt());
             let (report, answer) = handle(&machine, owned.execution()).await;
             if scenario.unheard {
                 return;
             }
             let finished = executor.finish(owned, report).await;
-            of_finished(finished, answer)
+            received(finished, answer)
         }
-        found => of_found(found),
+        Err(says) => received(says, None),
     };
     machine.replies(received);
 }
@@ -171,7 +168,7 @@ pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option
     }
     machine.call(Call::Handler).await;
     if scenario.looks && execution.is_lost() {
-        return (Report::NotExecuted, None);
+        return (Report::NotExecuted(None), None);
     }
     if let Guarded::Resumed(keys_live) = scenario.guarded {
         return phases(machine, execution, Duration::from_secs(keys_live)).await;
@@ -191,8 +188,8 @@ pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option
     let status = match effect {
         Effect::Executed => 201,
         Effect::Refused => 402,
-        Effect::NoAnswer => return (Report::PerhapsExecuted("handler_failed"), None),
-        Effect::NotSent => return (Report::NotExecuted, None),
+        Effect::NoAnswer => return (Report::perhaps("handler_failed"), None),
+        Effect::NotSent => return (Report::NotExecuted(None), None),
     };
     for place in 0..if status == 201 { scenario.messages } else { 0 } {
         let _ = execution.write(message(number, place));
@@ -236,7 +233,7 @@ async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -
     match ended.await {
         Ok(answer) => (Report::Completed(answer.clone()), Some(answer)),
         // As a handler that answers 500.
-        Err(_) => (Report::PerhapsExecuted("handler_failed"), None),
+        Err(_) => (Report::perhaps("handler_failed"), None),
     }
 }
 
@@ -254,22 +251,8 @@ async fn single_transaction(machine: &Machine, executor: &Executor, request: &Re
         };
         Box::pin(computed) as futures_util::future::BoxFuture<'static, Computed<Answer>>
     };
-    match executor.run_single_transaction(request, compute).await {
-        SingleTransactionOutcome::Committed { reply, .. } => Received::of(&reply),
-        SingleTransactionOutcome::Refused { answer, .. } => Received::of(&answer),
-        SingleTransactionOutcome::Found(found) => of_found(found),
-        _ => Received::Again,
-    }
-}
-
-/// What the guard answers, as in `http/respond.rs`.
-fn of_found(found: ReserveOutcome) -> Received {
-    match found {
-        ReserveOutcome::Replay(replay) => of_replay(&replay),
-        ReserveOutcome::MayNotBegin => Received::GivesUp(GivesUp::TooOld),
-        ReserveOutcome::Mismatch => Received::GivesUp(GivesUp::Reused),
-        _ => Received::Again,
-    }
+    let Ran { says, reply } = executor.run_single_transaction(request, compute).await;
+    received(says, reply)
 }
 
 fn of_replay(replay: &Replay) -> Received {
@@ -279,16 +262,14 @@ fn of_replay(replay: &Replay) -> Received {
     }
 }
 
-/// What the guard answers, as in `http/guard.rs`.
-fn of_finished(finished: FinishOutcome, answer: Option<Answer>) -> Received {
-    match finished {
-        FinishOutcome::Superseded(kept) => of_replay(&kept),
-        FinishOutcome::Refused { answer, .. } => Received::of(&answer),
-        FinishOutcome::Written { .. }
-        | FinishOutcome::Released
-        | FinishOutcome::Fenced
-        | FinishOutcome::Deferred
-        | FinishOutcome::Unwritten => answer.as_ref().map_or(Received::Again, Received::of),
+/// What the guard answers, as in `http/guard.rs` and `http/respond.rs`.
+fn received(says: Says, answer: Option<Answer>) -> Received {
+    match says {
+        Says::Replay(kept) => of_replay(&kept),
+        Says::Refused(Replay { answer, .. }) => Received::of(&answer),
+        Says::Own { .. } | Says::Released => answer.as_ref().map_or(Received::Again, Received::of),
+        Says::MayNotBegin => Received::GivesUp(GivesUp::TooOld),
+        Says::Mismatch => Received::GivesUp(GivesUp::Reused),
         _ => Received::Again,
     }
 }

@@ -7,12 +7,12 @@ use super::{
     steps::Action,
     world::{CALLS, Ending, World},
 };
+use crate::ending::{Command, Progress};
 use crate::records::{Records, TICK, at, not_found, request, schedule, too_old};
 use lambda_idempotency::{
     Operation,
     internal::steps::{
-        self, Admission, Asked, Asks, Ended, Fate, Learned, Next, NotTaken, ReservationRequest, Safe,
-        Schedule, WorkerReport,
+        self, Admission, Asked, Asks, Learned, Next, NotTaken, Report, ReservationRequest, Rows, Schedule,
     },
     record::{PhaseResult, Record, State},
     time::Timestamp,
@@ -212,17 +212,17 @@ impl Protocol {
     /// What the report of a worker makes of the record.
     pub fn report(&mut self, world: &World, base: Id, ending: Ending, now: u8) -> Option<Id> {
         let base = self.record(base).clone();
-        let ended = match ending {
-            Ending::Completed(1) => Ended::Completed(steps::answer(201, 1)),
-            Ending::Completed(number) => Ended::Completed(steps::answer(409, number)),
-            Ending::Outside => Ended::NotExecuted(None),
-            Ending::InCall => Ended::Interrupted(None),
-            Ending::Unknown => Ended::PerhapsExecuted(None),
+        let report = match ending {
+            Ending::Completed(1) => Report::Completed(steps::answer(201, 1)),
+            Ending::Completed(number) => Report::Completed(steps::answer(409, number)),
+            Ending::Outside => Report::NotExecuted(None),
+            Ending::InCall => Report::Interrupted(None),
+            Ending::Unknown => Report::PerhapsExecuted(None),
         };
-        let (has_writes, may_run_again, safe) = (false, false, Safe::Nothing);
-        let reported = WorkerReport { base: &base, ended: &ended, has_writes, may_run_again, safe };
-        match reported.fate(self.current(world).as_ref(), [0; 16].into(), at(now)) {
-            Fate::Written(next) => Some(self.number(next)),
+        let ending = steps::Ending { base, report, rows: Rows::None, may_run_again: false };
+        let current = self.current(world);
+        match Progress::START.next(&ending, current.as_ref(), at(now), |next, _| self.number(next)) {
+            Command::Writes(id) => Some(id),
             _ => None,
         }
     }

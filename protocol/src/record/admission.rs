@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Found;
+use super::Says;
 use crate::time::Timestamp;
 
 /// Whether a request may begin an execution. It counts only where one would begin: whatever its key's record says comes first (T43).
@@ -35,13 +35,13 @@ impl Admission {
     /// Whether an execution may begin now.
     ///
     /// # Errors
-    /// What its caller finds instead.
-    pub fn begins(&self, now: Timestamp) -> Result<(), Found> {
+    /// What its caller is told instead.
+    pub fn begins(&self, now: Timestamp) -> Result<(), Says> {
         match self {
             // Its client would be led to a new key, and that execution may begin all the same.
-            Self::Refused(Refusal { perhaps_in_flight: true, .. }) => Err(Found::PerhapsInFlight),
-            Self::Refused(_) => Err(Found::MayNotBegin),
-            Self::Admitted { .. } if self.is_over(now) => Err(Found::TooLate),
+            Self::Refused(Refusal { perhaps_in_flight: true, .. }) => Err(Says::PerhapsInFlight),
+            Self::Refused(_) => Err(Says::MayNotBegin),
+            Self::Admitted { .. } if self.is_over(now) => Err(Says::TooLate),
             Self::Admitted { .. } => Ok(()),
         }
     }
@@ -87,12 +87,12 @@ pub(crate) mod tests {
         let late = begin_by.plus(Duration::from_millis(1));
         let admitted = Admission::Admitted { begin_by: Some(begin_by) };
         assert_eq!((admitted.begins(begin_by), admitted.is_over(begin_by)), (Ok(()), false));
-        assert_eq!((admitted.begins(late), admitted.is_over(late)), (Err(Found::TooLate), true));
+        assert_eq!((admitted.begins(late), admitted.is_over(late)), (Err(Says::TooLate), true));
         assert_eq!(Admission::ALWAYS.begins(Timestamp::MAX), Ok(()));
         let Admission::Refused(refusal) = refused() else { unreachable!() };
         let lately = Admission::Refused(Refusal { perhaps_in_flight: true, ..refusal });
-        assert_eq!(refused().begins(late), Err(Found::MayNotBegin));
-        assert_eq!(lately.begins(late), Err(Found::PerhapsInFlight));
+        assert_eq!(refused().begins(late), Err(Says::MayNotBegin));
+        assert_eq!(lately.begins(late), Err(Says::PerhapsInFlight));
         // What it resumes is no beginning.
         assert!(!refused().is_over(late));
     }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AnswerKind, AttemptId, Evidence, Found, Note, Record, Resumes, Revision, State, Transition,
-    UnknownCause, Work,
+    Admission, AnswerKind, AttemptId, Evidence, Found, Note, Record, Resumes, Revision, Says, State,
+    Transition, UnknownCause, Work,
 };
 use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
@@ -86,8 +86,8 @@ pub fn decide(
     let begins = reservation.admission.begins(now);
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
         return match (reservation.work, begins) {
-            (Work::Claimed(_), _) => Err(Found::Gone),
-            (_, Err(found)) => Err(found),
+            (Work::Claimed(_), _) => Err(Says::Gone.into()),
+            (_, Err(says)) => Err(says.into()),
             (Work::Now, _) => Ok(Transition::to(Record::reserve(reservation, revision, now))),
             (Work::Later { claim_by, max_attempts }, _) => {
                 Ok(Transition::to(Record::accept(reservation, claim_by, max_attempts, revision, now)))
@@ -97,27 +97,26 @@ pub fn decide(
     match reservation.work {
         // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
         Work::Claimed(request) if existing.accepted.map(|accepted| accepted.request) != Some(request) => {
-            return Err(Found::Gone);
+            return Err(Says::Gone.into());
         }
         // The id says more than a fingerprint, which may be by a former rule.
         Work::Claimed(_) => {}
         Work::Now | Work::Later { .. } => match reservation.fingerprints.matches(&existing.fingerprint) {
             Some(true) => {}
-            Some(false) => return Err(Found::Mismatch),
-            None => return Err(Found::Incomparable),
+            Some(false) => return Err(Says::Mismatch.into()),
+            None => return Err(Says::Unreadable.into()),
         },
     }
+    let found = || Found::Says(Says::of(existing, now));
+    let unknown = || Found::Says(Says::Unknown { wait: existing.wait(now) });
+    let dead_worker = || existing.expire(revision, now).map_or_else(found, Found::Ends);
     // A custom rule may leave out what tells a function from a request. Neither could read the other's answer.
     if existing.answer_kind != reservation.answer_kind {
-        return Err(Found::Mismatch);
+        return Err(Says::Mismatch.into());
     }
     // What was accepted is executed by its worker alone.
     if matches!(reservation.work, Work::Now | Work::Later { .. }) && existing.accepted.is_some() {
-        return Err(match existing.state {
-            State::Completed { .. } => Found::Completed,
-            State::Unknown { .. } => Found::Unknown,
-            _ => Found::InFlight,
-        });
+        return Err(found());
     }
     // It was executed at once until now: only what is released is accepted, or is released by the write that accepts it.
     if let Work::Later { claim_by, max_attempts } = reservation.work {
@@ -125,11 +124,10 @@ pub fn decide(
         let released = undone.as_deref().unwrap_or(existing);
         let accepted = released.accept_again(claim_by, max_attempts, revision);
         return match (accepted, &existing.state) {
-            (_, State::Completed { .. }) => Err(Found::Completed),
-            (Some(accepted), _) => begins.map(|()| accepted),
-            (None, State::InProgress { lease_until }) if *lease_until <= now => Err(Found::DeadWorker),
-            (None, State::InProgress { .. }) => Err(Found::InFlight),
-            (None, _) => Err(Found::Unknown),
+            (_, State::Completed { .. }) => Err(found()),
+            (Some(accepted), _) => Ok(begins.map(|()| accepted)?),
+            (None, State::InProgress { .. }) => Err(dead_worker()),
+            (None, _) => Err(unknown()),
         };
     }
     let take_over = || Ok(Transition::to(existing.again(reservation, revision, now)));
@@ -142,20 +140,20 @@ pub fn decide(
     let resumes = reservation.resumes.is_some() && existing.phases.is_some();
     let declares_others = reservation.resumes.is_some_and(|resumes| existing.has_others_than(resumes.list));
     match &existing.state {
-        State::Completed { .. } => Err(Found::Completed),
-        State::FailedRetryable { .. } => begins.and_then(|()| take_over()),
+        State::Completed { .. } => Err(found()),
+        State::FailedRetryable { .. } => begins.map_err(Found::Says).and_then(|()| take_over()),
         // The stale function found the dead worker first: the operation's configuration still applies.
         State::Unknown { cause: UnknownCause::LeaseExpired, .. } if may_run_again => take_over(),
-        State::BetweenWorkers { .. } if declares_others => Err(Found::OtherPhases),
+        State::BetweenWorkers { .. } if declares_others => Err(Says::OtherPhases.into()),
         State::BetweenWorkers { .. } if resumes => take_over(),
-        State::Unknown { .. } | State::BetweenWorkers { .. } => Err(Found::Unknown),
+        State::Unknown { .. } | State::BetweenWorkers { .. } => Err(unknown()),
         State::Pending { .. } => match existing.abandon(revision, now) {
-            Some(_) => Err(Found::Abandoned),
+            Some(ended) => Err(Found::Ends(ended)),
             None => take_over(),
         },
-        State::InProgress { lease_until } if now < *lease_until => Err(Found::InFlight),
+        State::InProgress { lease_until } if now < *lease_until => Err(found()),
         State::InProgress { .. } if declares_others && existing.may_end_without_effect() => {
-            Err(Found::OtherPhases)
+            Err(Says::OtherPhases.into())
         }
         State::InProgress { .. } if may_run_again || resumes && existing.may_end_without_effect() => {
             take_over()
@@ -164,7 +162,7 @@ pub fn decide(
         State::InProgress { .. } if begins.is_ok() && !is_over && existing.is_undone_by_the_next_write() => {
             take_over()
         }
-        State::InProgress { .. } => Err(Found::DeadWorker),
+        State::InProgress { .. } => Err(dead_worker()),
     }
 }
 
@@ -181,6 +179,15 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(1_000_000);
+
+    /// What is decided, in one word.
+    fn word(decision: &Result<Transition, Found>) -> &'static str {
+        match decision {
+            Ok(_) => "begins",
+            Err(Found::Ends(_)) => "ends",
+            Err(Found::Says(says)) => says.name(),
+        }
+    }
 
     /// A retry of an operation that may, or may not, run again if its worker is dead.
     fn retry(may_run_again: bool) -> ReservationRequest {
@@ -215,12 +222,12 @@ mod tests {
     fn another_request_under_the_same_key_is_a_mismatch_in_every_state() {
         for record in in_each_state() {
             let decision = decide(Some(&record), &reservation_for("k", "other"), Revision::mint(), NOW);
-            assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
+            assert_eq!(word(&decision), "mismatch", "{}", record.state.name());
         }
         // Also once the lease has expired.
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let decision = decide(Some(&reserved), &reservation_for("k", "other"), Revision::mint(), LATER);
-        assert_eq!(decision, Err(Found::Mismatch));
+        assert_eq!(word(&decision), "mismatch");
     }
 
     #[test]
@@ -228,7 +235,7 @@ mod tests {
         let of_function = ReservationRequest { answer_kind: AnswerKind::Function, ..reservation("k") };
         for record in in_each_state() {
             let decision = decide(Some(&record), &of_function, Revision::mint(), NOW);
-            assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
+            assert_eq!(word(&decision), "mismatch", "{}", record.state.name());
         }
     }
 
@@ -262,7 +269,7 @@ mod tests {
     fn a_lease_that_is_over_is_treated_as_the_operation_chose() {
         let record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let decision = decide(Some(&record), &reservation("k"), Revision::mint(), LATER);
-        assert_eq!(decision, Err(Found::DeadWorker));
+        assert_eq!(word(&decision), "ends");
         let reservation = retry(true);
         // Whether this caller finds the dead worker, or the stale function did before.
         let found_stale = record.expire(Revision::mint(), LATER).unwrap();
@@ -278,14 +285,12 @@ mod tests {
     fn nothing_resumes_over_an_effect_of_another_execution() {
         let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
         let dead = Record::reserve(&resumes, Revision::mint(), NOW);
-        let begins = |record: &Record| {
-            decide(Some(record), &resumes, Revision::mint(), LATER).map(|next| next.attempts)
-        };
-        assert_eq!(begins(&dead), Ok(2));
+        let begins = |record: &Record| word(&decide(Some(record), &resumes, Revision::mint(), LATER));
+        assert_eq!(begins(&dead), "begins");
         for reported in Evidence::EACH.iter().copied() {
             let marked = Record { reported: Some(reported), ..dead.clone() };
-            assert_eq!(begins(&marked), Err(Found::DeadWorker));
-            assert_eq!(begins(&marked.expire(Revision::mint(), LATER).unwrap()), Err(Found::Unknown));
+            assert_eq!(begins(&marked), "ends");
+            assert_eq!(begins(&marked.expire(Revision::mint(), LATER).unwrap()), "unknown");
         }
     }
 
@@ -297,8 +302,8 @@ mod tests {
         let just_before = Timestamp::from_millis(lease_until.as_millis() - 1);
         for may_run_again in [false, true] {
             let at = |now| decide(Some(&record), &retry(may_run_again), Revision::mint(), now);
-            assert_eq!(at(just_before), Err(Found::InFlight));
-            assert_ne!(at(lease_until), Err(Found::InFlight));
+            assert_eq!(word(&at(just_before)), "in_flight");
+            assert_ne!(word(&at(lease_until)), "in_flight");
         }
     }
 
@@ -323,7 +328,7 @@ mod tests {
         let mut record = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         record.fingerprint = crate::fingerprint::Fingerprint::new(99, *record.fingerprint.digest());
         let decision = decide(Some(&record), &reservation("k"), Revision::mint(), NOW);
-        assert_eq!(decision, Err(Found::Incomparable));
+        assert_eq!(word(&decision), "unreadable");
     }
 
     #[test]
@@ -340,7 +345,7 @@ mod tests {
                 if cause == UnknownCause::LeaseExpired && may_run_again {
                     assert!(decision.is_ok(), "{cause:?} {may_run_again}");
                 } else {
-                    assert_eq!(decision, Err(Found::Unknown), "{cause:?} {may_run_again}");
+                    assert_eq!(word(&decision), "unknown", "{cause:?} {may_run_again}");
                 }
             }
         }
@@ -351,14 +356,7 @@ mod tests {
     fn an_old_key_gets_its_record_and_begins_nothing() {
         for may_run_again in [false, true] {
             let old = ReservationRequest { admission: refused(), ..retry(may_run_again) };
-            let decided = |record: &Record, now| match decide(Some(record), &old, Revision::mint(), now) {
-                Err(Found::Completed) => "replay",
-                Err(Found::InFlight) => "in flight",
-                Err(Found::Unknown) => "unknown",
-                Err(Found::MayNotBegin) => "may not begin",
-                Err(Found::DeadWorker) => "dead",
-                other => panic!("{other:?}"),
-            };
+            let decided = |record: &Record, now| word(&decide(Some(record), &old, Revision::mint(), now));
             let lease_expired = Record::reserve(&reservation("k"), Revision::mint(), NOW).unknown(
                 Revision::mint(),
                 UnknownCause::LeaseExpired,
@@ -367,10 +365,10 @@ mod tests {
             assert_eq!(decided(&lease_expired, LATER), "unknown", "{may_run_again}");
             for record in in_each_state() {
                 let (live, late) = match record.state {
-                    State::Pending { .. } => ("in flight", "in flight"),
-                    State::InProgress { .. } => ("in flight", "dead"),
-                    State::Completed { .. } => ("replay", "may not begin"),
-                    State::FailedRetryable { .. } => ("may not begin", "may not begin"),
+                    State::Pending { .. } => ("in_flight", "in_flight"),
+                    State::InProgress { .. } => ("in_flight", "ends"),
+                    State::Completed { .. } => ("replay", "too_old"),
+                    State::FailedRetryable { .. } => ("too_old", "too_old"),
                     State::Unknown { .. } | State::BetweenWorkers { .. } => ("unknown", "unknown"),
                 };
                 assert_eq!((decided(&record, NOW), decided(&record, LATER)), (live, late), "{may_run_again}");
@@ -379,7 +377,7 @@ mod tests {
         let other = ReservationRequest { admission: refused(), ..reservation_for("k", "other") };
         for record in in_each_state() {
             let decision = decide(Some(&record), &other, Revision::mint(), NOW);
-            assert_eq!(decision, Err(Found::Mismatch), "{}", record.state.name());
+            assert_eq!(word(&decision), "mismatch", "{}", record.state.name());
         }
     }
 
@@ -391,7 +389,7 @@ mod tests {
         for attempt in [AttemptId::mint(), record.attempt] {
             let redelivered = ReservationRequest { attempt, ..reservation("k") };
             let decision = decide(Some(&record), &redelivered, Revision::mint(), NOW);
-            assert_eq!(decision, Err(Found::InFlight));
+            assert_eq!(word(&decision), "in_flight");
         }
     }
 
@@ -402,8 +400,8 @@ mod tests {
         let reported = reserved.claim(Revision::mint(), NOW, NOW).unwrap();
         let expired = reported.expire(Revision::mint(), LATER).unwrap();
         let at_last = |record| decide(Some(record), &retry(true), Revision::mint(), LATER);
-        assert_eq!(at_last(&reported), Err(Found::DeadWorker));
-        assert_eq!(at_last(&expired), Err(Found::Unknown));
+        assert_eq!(word(&at_last(&reported)), "ends");
+        assert_eq!(word(&at_last(&expired)), "unknown");
     }
 
     // T43: the take-over would prove that nothing was done, but it would also begin.
@@ -416,8 +414,8 @@ mod tests {
             decide(Some(&record), &request, Revision::mint(), LATER)
         };
         assert!(decided(Admission::ALWAYS).is_ok());
-        assert_eq!(decided(refused()), Err(Found::DeadWorker));
-        assert_eq!(decided(Admission::Admitted { begin_by: Some(NOW) }), Err(Found::DeadWorker));
+        assert_eq!(word(&decided(refused())), "ends");
+        assert_eq!(word(&decided(Admission::Admitted { begin_by: Some(NOW) })), "ends");
     }
 
     // T43
@@ -428,21 +426,21 @@ mod tests {
         let at = |record: Option<&Record>, now| decide(record, &late, Revision::mint(), now);
         assert!(at(None, NOW).is_ok());
         let now = NOW.plus(Duration::from_millis(1));
-        assert_eq!(at(None, now), Err(Found::TooLate));
+        assert_eq!(word(&at(None, now)), "too_late");
         for record in in_each_state() {
             let found = match record.state {
-                State::Completed { .. } => Err(Found::Completed),
-                State::FailedRetryable { .. } => Err(Found::TooLate),
-                State::BetweenWorkers { .. } | State::Unknown { .. } => Err(Found::Unknown),
-                State::Pending { .. } | State::InProgress { .. } => Err(Found::InFlight),
+                State::Completed { .. } => "replay",
+                State::FailedRetryable { .. } => "too_late",
+                State::BetweenWorkers { .. } | State::Unknown { .. } => "unknown",
+                State::Pending { .. } | State::InProgress { .. } => "in_flight",
             };
-            assert_eq!(at(Some(&record), now), found, "{}", record.state.name());
+            assert_eq!(word(&at(Some(&record), now)), found, "{}", record.state.name());
         }
         // What is accepted begins too.
         let accepts = ReservationRequest { work: Work::Later { claim_by: LATER, max_attempts: 1 }, ..late };
         let released = in_each_state().remove(2);
         for record in [None, Some(&released)] {
-            assert_eq!(decide(record, &accepts, Revision::mint(), now), Err(Found::TooLate));
+            assert_eq!(word(&decide(record, &accepts, Revision::mint(), now)), "too_late");
         }
     }
 
@@ -454,7 +452,7 @@ mod tests {
         let old = ReservationRequest { admission: lately, ..reservation("k") };
         let released = in_each_state().remove(2);
         for record in [None, Some(&released)] {
-            assert_eq!(decide(record, &old, Revision::mint(), NOW), Err(Found::PerhapsInFlight));
+            assert_eq!(word(&decide(record, &old, Revision::mint(), NOW)), "in_flight");
         }
     }
 }

@@ -5,7 +5,9 @@
 //! 2. `decide` says what a caller may do if its key already has a record: replay, wait, take over, or be refused. `admission` says whether
 //!    an execution may begin at all.
 //! 3. `own` has the transitions of the execution that owns a record, fenced by its attempt.
-//! 4. `report` says what a worker's report does, even if its record has moved on: the one place that decides who wins.
+//! 4. `report` says how an execution ended, and which record that makes. `fate` says who wins if the record has moved on: the one place
+//!    that decides it. `step` puts the writes, messages and alarms of a report, an `ending`, in their order. `told` decides what its
+//!    caller is told, by the names of `says`.
 //! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer. `hold` has
 //!    an operator's hold on what was released.
@@ -19,6 +21,8 @@ mod accepted;
 mod admission;
 mod answer;
 mod decide;
+mod ending;
+mod fate;
 mod found;
 mod hold;
 mod id;
@@ -29,8 +33,11 @@ mod phase;
 mod reference;
 mod report;
 mod resume;
+mod says;
 mod settle;
 mod state;
+mod step;
+mod told;
 mod transition;
 mod work;
 
@@ -42,6 +49,7 @@ pub use accepted::{Accepted, Work};
 pub use admission::{Admission, Refusal};
 pub use answer::{AnswerKind, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place};
 pub use decide::{ReservationRequest, decide};
+pub use ending::{Deferred, Ending, Instead, Rows, SoFar, Written};
 pub use found::Found;
 pub use hold::HoldError;
 pub use id::{AttemptId, Revision};
@@ -49,10 +57,12 @@ pub use note::Note;
 pub use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Next, Phase, PhaseList, PhaseResult, Phases, Resumes};
 pub use reference::Reference;
-pub use report::{Ended, FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport};
+pub use report::Report;
 pub use resume::NotTaken;
+pub use says::Says;
 pub use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
+pub use step::{Counts, Delivered, Step, Told};
 pub use transition::Transition;
 
 /// Everything known about one operation.

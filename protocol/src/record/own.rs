@@ -219,7 +219,7 @@ impl Record {
         Transition::to(absent).failed(Some(Note::new(NOT_EXECUTED)))
     }
 
-    /// Ended within a call, which was perhaps made: the next retry decides whether it is made again.
+    /// Report within a call, which was perhaps made: the next retry decides whether it is made again.
     pub(super) fn interrupted(&self, revision: Revision, now: Timestamp) -> Transition {
         if !self.may_end_without_effect() {
             return Transition::to(self.contested(revision, now));
@@ -341,7 +341,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::tests::{RETAIN, accepted, answer, reservation, resuming};
-    use crate::record::{Ended, Phase};
+    use crate::record::{Phase, Report};
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
     const LATER: Timestamp = Timestamp::from_secs(2_000);
@@ -739,14 +739,14 @@ mod tests {
         let contested = contested.contest(other, Evidence::Perhaps, fresh(), LATER).unwrap();
         assert_eq!(contested.not_begun(fresh(), now).state.name(), "unknown");
         let another = &Record { attempt: AttemptId::mint(), ..again.clone() };
-        assert_eq!(Ended::NotBegun.of(&again, another, fresh(), now), None);
+        assert_eq!(Report::NotBegun.of(&again, another, fresh(), now), None);
     }
 
     // T17
     #[test]
     fn a_take_back_leaves_the_record_as_before_its_reservation() {
         let started =
-            |record: &Record| Ended::NotStarted.of(record, record, fresh(), LATER).map(Record::from);
+            |record: &Record| Report::NotStarted.of(record, record, fresh(), LATER).map(Record::from);
         // Also if others have counted its worker as dead.
         for first in [reserved(), reserved().unknown(fresh(), UnknownCause::LeaseExpired, NOW)] {
             let absent = started(&first).unwrap();
@@ -761,7 +761,7 @@ mod tests {
         let certain = started(&Record { transactional: true, ..second.clone() }).unwrap();
         assert_eq!(certain.state.settled_by(), Some(SettledBy::Certainty));
         // Nor another's.
-        assert_eq!(Ended::NotStarted.of(&second, &reserved(), fresh(), LATER), None);
+        assert_eq!(Report::NotStarted.of(&second, &reserved(), fresh(), LATER), None);
     }
 
     // T17, T68
@@ -770,7 +770,7 @@ mod tests {
         let pending = accepted("k", NOW);
         let claimed = again(&pending);
         assert_eq!(claimed.accepted.map(|work| (work.tries, work.perhaps)), Some((1, 1)));
-        let before = Record::from(Ended::NotStarted.of(&claimed, &claimed, fresh(), LATER).unwrap());
+        let before = Record::from(Report::NotStarted.of(&claimed, &claimed, fresh(), LATER).unwrap());
         assert_eq!(
             (before.attempts, before.accepted, before.state),
             (0, pending.accepted, State::Pending { released_by: None })
@@ -778,7 +778,7 @@ mod tests {
         // It was the last one that may begin, and an earlier one perhaps did something.
         let last = pending.accepted.map(|work| Accepted { max_attempts: 1, perhaps: 1, ..work });
         let last = again(&Record { attempts: 1, accepted: last, ..pending });
-        let waits = Record::from(Ended::NotStarted.of(&last, &last, fresh(), LATER).unwrap());
+        let waits = Record::from(Report::NotStarted.of(&last, &last, fresh(), LATER).unwrap());
         let released_by = Some(SettledBy::Worker);
         assert_eq!((waits.attempts, &waits.state), (1, &State::Pending { released_by }));
         assert_eq!(waits.accepted.map(|work| (work.tries, work.perhaps)), Some((0, 1)));
@@ -792,9 +792,9 @@ mod tests {
         let phase = Phase::new("charge".to_owned(), None, NOW);
         let noted = Record::reserve(&resumes, fresh(), NOW).note(&phase, fresh(), NOW).unwrap();
         for (known, state) in [(reported, "unknown"), (noted, "between_workers")] {
-            let back = Record::from(Ended::NotStarted.of(&known, &known, fresh(), LATER).unwrap());
+            let back = Record::from(Report::NotStarted.of(&known, &known, fresh(), LATER).unwrap());
             assert_eq!((back.state.name(), back.attempts), (state, 1));
-            assert_eq!(Ended::NotStarted.of(&back, &back, fresh(), LATER), None, "once is enough");
+            assert_eq!(Report::NotStarted.of(&back, &back, fresh(), LATER), None, "once is enough");
         }
     }
 
@@ -854,11 +854,11 @@ mod tests {
         let worker = &reserved();
         let unknown =
             again(&released(SettledBy::Assumption)).unknown(fresh(), UnknownCause::PerhapsExecuted, LATER);
-        let claimed = Ended::Uncommitted.of(&unknown, worker, fresh(), LATER).unwrap();
+        let claimed = Report::Uncommitted.of(&unknown, worker, fresh(), LATER).unwrap();
         assert_eq!((claimed.attempt, claimed.reported), (unknown.attempt, Some(Evidence::Effect)));
-        assert_eq!(Ended::Uncommitted.of(&claimed, worker, fresh(), LATER), None, "once is enough");
+        assert_eq!(Report::Uncommitted.of(&claimed, worker, fresh(), LATER), None, "once is enough");
         let later = Record { created_at: LATER, ..unknown };
-        assert_eq!(Ended::Uncommitted.of(&later, worker, fresh(), LATER), None);
+        assert_eq!(Report::Uncommitted.of(&later, worker, fresh(), LATER), None);
     }
 
     // T4, T7: any later write proved that its transaction did not commit.

@@ -239,9 +239,12 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, Ended, Evidence, FORGOTTEN, Fate, HELD, KeptAnswer, Next, Overtaken, PhaseResult,
-        ReservationRequest, Safe, SettleError, SettledBy, UnknownCause, Verdict, WorkerReport,
-        report::tests::{name, table},
+        AttemptId, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest, SettleError,
+        SettledBy, UnknownCause, Verdict,
+        fate::{
+            FORGOTTEN, Fate, HELD, Overtaken, Safe, WorkerReport,
+            tests::{name, table},
+        },
         tests::{answer, reservation, resuming},
     };
 
@@ -275,20 +278,20 @@ mod tests {
         charged().note(&phase("refund", "8"), fresh(), NOW).unwrap().into()
     }
 
-    fn ended(record: &Record, ended: &Ended) -> Record {
-        ended.of(record, record, fresh(), LATER).unwrap().into()
+    fn ended(record: &Record, report: &Report) -> Record {
+        report.of(record, record, fresh(), LATER).unwrap().into()
     }
 
     fn unknown() -> Record {
-        ended(&charged(), &Ended::PerhapsExecuted(None))
+        ended(&charged(), &Report::PerhapsExecuted(None))
     }
 
     fn between() -> Record {
-        ended(&charged(), &Ended::NotExecuted(None))
+        ended(&charged(), &Report::NotExecuted(None))
     }
 
     fn completed() -> Record {
-        ended(&charged(), &Ended::Completed(answer()))
+        ended(&charged(), &Report::Completed(answer()))
     }
 
     fn known(record: &Record) -> (Vec<&str>, Vec<&str>, bool) {
@@ -303,10 +306,13 @@ mod tests {
         let refusal =
             KeptAnswer { head: crate::record::Head::Http { status: 409, headers: [].into() }, ..answer() };
         let reports = [
-            ("its answer, also a refusal", vec![Ended::Completed(answer()), Ended::Completed(refusal)]),
-            ("it ended outside a call", vec![Ended::NotExecuted(None), Ended::NotBegun, Ended::NotStarted]),
-            ("it ended in a call", vec![Ended::Interrupted(None)]),
-            ("a call whose outcome is unknown", vec![Ended::PerhapsExecuted(None)]),
+            ("its answer, also a refusal", vec![Report::Completed(answer()), Report::Completed(refusal)]),
+            (
+                "it ended outside a call",
+                vec![Report::NotExecuted(None), Report::NotBegun, Report::NotStarted],
+            ),
+            ("it ended in a call", vec![Report::Interrupted(None)]),
+            ("a call whose outcome is unknown", vec![Report::PerhapsExecuted(None)]),
         ];
         let other = Record { attempt: AttemptId::mint(), ..charged() };
         let worker = charged();
@@ -332,7 +338,7 @@ mod tests {
                         ended,
                         current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
                     ) {
-                        (Ended::Completed(_) | Ended::PerhapsExecuted(_), true) => own(charged()),
+                        (Report::Completed(_) | Report::PerhapsExecuted(_), true) => own(charged()),
                         _ => current.clone(),
                     };
                     let worker = &if current.is_resumed() { worker.clone() } else { own(reserved()) };
@@ -345,27 +351,27 @@ mod tests {
 
     #[test]
     fn a_completion_over_a_phase_only_noted_is_not_the_end() {
-        let ended = ended(&noted(), &Ended::Completed(answer()));
+        let ended = ended(&noted(), &Report::Completed(answer()));
         assert_eq!(ended.state.name(), "between_workers");
         assert_eq!(known(&ended), (vec!["charge"], vec!["refund"], false));
         // What another execution reported may be that effect or another one: only an operator says so.
         let marked = Record { reported: Some(Evidence::Perhaps), ..noted() };
-        let contested = super::tests::ended(&marked, &Ended::Completed(answer()));
+        let contested = super::tests::ended(&marked, &Report::Completed(answer()));
         assert_eq!((contested.state.name(), contested.reported), ("unknown", marked.reported));
     }
 
-    fn reports<'a>(base: &'a Record, ended: &'a Ended) -> WorkerReport<'a> {
-        WorkerReport { base, ended, has_writes: false, may_run_again: false, safe: Safe::Report }
+    fn reports<'a>(base: &'a Record, ended: &'a Report) -> WorkerReport<'a> {
+        WorkerReport { base, report: ended, has_rows: false, may_run_again: false, safe: Safe::Report }
     }
 
     // T5: what it tells would be forgotten.
     #[test]
     fn a_report_with_any_trace_of_a_phase_matters() {
-        let not_executed = Ended::NotExecuted(None);
+        let not_executed = Report::NotExecuted(None);
         assert!(!reports(&reserved(), &not_executed).matters());
-        assert!(reports(&reserved(), &Ended::Interrupted(None)).matters());
+        assert!(reports(&reserved(), &Report::Interrupted(None)).matters());
         let only_noted = reserved().note(&phase("charge", "7"), fresh(), NOW).unwrap().into();
-        let only_begun = ended(&reserved(), &Ended::Interrupted(None));
+        let only_begun = ended(&reserved(), &Report::Interrupted(None));
         assert_eq!(known(&only_begun), (vec![], vec![], true));
         for base in [charged(), only_noted, only_begun] {
             assert!(reports(&base, &not_executed).matters(), "{base:?}");
@@ -377,12 +383,12 @@ mod tests {
         let base = charged();
         let held: Record = base.hold(fresh(), LATER).unwrap().into();
         for (ended, escalated) in [
-            (Ended::NotExecuted(None), Overtaken::Nothing),
-            (Ended::Interrupted(None), Overtaken::Escalated(HELD)),
+            (Report::NotExecuted(None), Overtaken::Nothing),
+            (Report::Interrupted(None), Overtaken::Escalated(HELD)),
         ] {
             assert_eq!(reports(&base, &ended).overtaken_by(&held, LATER), escalated);
         }
-        let not_executed = Ended::NotExecuted(None);
+        let not_executed = Report::NotExecuted(None);
         let forgotten = reports(&base, &not_executed).overtaken_by(&Record { phases: None, ..held }, LATER);
         assert_eq!(forgotten, Overtaken::Escalated(FORGOTTEN));
     }
@@ -471,7 +477,7 @@ mod tests {
         // Another execution has it, and asks too.
         let other = Record { attempt: AttemptId::mint(), ..worker.clone() };
         assert_eq!(other.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
-        let settled = ended(&worker, &Ended::Completed(answer()));
+        let settled = ended(&worker, &Report::Completed(answer()));
         assert_eq!(
             settled.note(&phase("charge", "7"), fresh(), NOW),
             Err(NotTaken::Known),
@@ -481,7 +487,7 @@ mod tests {
 
     #[test]
     fn an_effect_that_is_reported_of_a_released_operation_is_resumed() {
-        let released = ended(&reserved(), &Ended::NotExecuted(None));
+        let released = ended(&reserved(), &Report::NotExecuted(None));
         assert_eq!(released.state.name(), "failed_retryable");
         let noted = released.note(&phase("charge", "7"), fresh(), LATER).unwrap();
         assert_eq!((noted.state.name(), known(&noted).1), ("between_workers", vec!["charge"]));
@@ -491,7 +497,7 @@ mod tests {
     fn an_answer_ends_only_what_its_handler_knows() {
         let worker = reserved();
         let late: Record = worker.keep(&worker, 0, &phase("charge", "7"), fresh(), NOW).unwrap().into();
-        let ended = Ended::Completed(answer()).of(&late, &worker, fresh(), LATER).unwrap();
+        let ended = Report::Completed(answer()).of(&late, &worker, fresh(), LATER).unwrap();
         assert_eq!((ended.state.name(), known(&ended).0), ("between_workers", vec!["charge"]));
     }
 
@@ -536,7 +542,7 @@ mod tests {
         // A retry that fails does not take that back.
         let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
         let retry = again.again(&resumes, fresh(), LATER);
-        let failed = ended(&retry, &Ended::NotExecuted(None));
+        let failed = ended(&retry, &Report::NotExecuted(None));
         assert_eq!(at(&failed), LATER.plus(WITHIN));
         // Nor is it granted twice.
         let late = LATER.plus(WITHIN * 2);
@@ -548,7 +554,7 @@ mod tests {
 
     #[test]
     fn what_was_denied_is_made_by_the_next_retry() {
-        for open in [unknown(), ended(&charged(), &Ended::Interrupted(None))] {
+        for open in [unknown(), ended(&charged(), &Report::Interrupted(None))] {
             assert!(known(&open).2);
             let denied = open.nothing_follows(fresh(), LATER).unwrap();
             assert_eq!((denied.state.name(), known(&denied).2), ("between_workers", false));
@@ -577,10 +583,10 @@ mod tests {
     #[test]
     fn a_report_over_a_forgotten_phase_goes_to_operators() {
         let worker = charged();
-        let (effect, nothing) = (Ended::Completed(answer()), Ended::NotExecuted(None));
+        let (effect, nothing) = (Report::Completed(answer()), Report::NotExecuted(None));
         let overtaken = |current: &Record, ended| {
             let (base, safe) = (&worker, Safe::Report);
-            let report = WorkerReport { base, ended, has_writes: false, may_run_again: false, safe };
+            let report = WorkerReport { base, report: ended, has_rows: false, may_run_again: false, safe };
             assert_eq!(report.fate(Some(current), fresh(), LATER), Fate::Fenced);
             report.overtaken_by(current, LATER)
         };
@@ -605,11 +611,11 @@ mod tests {
     #[test]
     fn an_answer_beside_another_noted_result_is_not_the_end() {
         let restored = reserved().note(&phase("charge", "8"), fresh(), NOW).unwrap();
-        let ended = Ended::Completed(answer()).of(&restored, &charged(), fresh(), LATER);
+        let ended = Report::Completed(answer()).of(&restored, &charged(), fresh(), LATER);
         assert_eq!(ended.map(|ended| ended.state.name()), None);
         let restored = Record { attempt: charged().attempt, ..restored.into() };
         let worker = Record { attempt: restored.attempt, ..charged() };
-        let ended = Ended::Completed(answer()).of(&restored, &worker, fresh(), LATER).unwrap();
+        let ended = Report::Completed(answer()).of(&restored, &worker, fresh(), LATER).unwrap();
         assert_eq!((ended.state.name(), known(&ended).1), ("between_workers", vec!["charge"]));
     }
 

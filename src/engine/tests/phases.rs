@@ -99,8 +99,8 @@ async fn charging(executor: &Executor, provider: &Provider) -> Ownership {
 }
 
 /// Fails unless the execution left its operation to the next retry.
-async fn assert_interrupted(store: &Faulty, ended: FinishOutcome) {
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+async fn assert_interrupted(store: &Faulty, ended: Says<Replay>) {
+    assert!(matches!(ended, Says::Interrupted), "{ended:?}");
     assert_eq!(store.state().await, "between_workers");
 }
 

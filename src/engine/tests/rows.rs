@@ -15,7 +15,7 @@ async fn a_computation_of_rows_that_never_ends_is_left_in_time() {
     let ours = owned(executor.reserve(&request()).await);
     ours.execution().write_computed(pending::<Computed>);
     let ended = store.passing(executor.finish(ours, charged())).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     let record = store.record().await.unwrap();
     assert_eq!((record.state.name(), record.reported), ("unknown", Some(Evidence::Effect)));
     assert!(store.world.running() < 8 * SECOND, "{:?}", store.world.running());
@@ -39,7 +39,7 @@ async fn rows_refused_as_the_time_ends_are_deferred_with_their_effect() {
         }
     });
     let ended = store.passing(executor.finish(ours, charged())).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
     let Message::DeferredReport(report) = Message::read(message).unwrap() else { panic!("{message}") };
     assert_eq!(report.writes().len(), 1);

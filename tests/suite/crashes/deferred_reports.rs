@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     async_trait,
-    internal::{Executor, FinishOutcome, Report, Request},
+    internal::{Executor, Report, Request, Says},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     record::Evidence,
@@ -67,8 +67,16 @@ impl Lost {
         let executor = self.executor();
         let ours = owned(executor.reserve(request).await);
         self.guarded.faults.for_all(ANY, Fault::DropRequest);
+        // Its key is not free yet: no corrected request may follow.
+        let is_not_begun = matches!(report, Report::NotBegun);
         let ended = self.guarded.clock.passing(executor.finish(ours, report)).await;
-        assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+        assert!(
+            matches!(
+                (&ended, is_not_begun),
+                (Says::Own { expires_at: None }, false) | (Says::NotCommitted, true)
+            ),
+            "{ended:?}"
+        );
         self.guarded.faults.clear();
     }
 
@@ -101,8 +109,8 @@ async fn a_report_that_cannot_be_written_is_deferred_and_applied(endpoint: &str)
     let lost = Lost::on(endpoint).await;
     for (report, before, after) in [
         (completed("mine"), "in flight", "replay"),
-        (Report::NotExecuted, "in flight", "owned"),
-        (Report::PerhapsExecuted("panicked"), "in flight", "unknown"),
+        (Report::NotExecuted(None), "in flight", "owned"),
+        (Report::perhaps("panicked"), "in flight", "unknown"),
     ] {
         let request = request();
         lost.lose(&request, report).await;
@@ -167,8 +175,8 @@ async fn a_report_overrides_only_sources_that_know_less(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, after) in [
         (completed("mine"), "replay"),
-        (Report::NotExecuted, "owned"),
-        (Report::PerhapsExecuted("panicked"), "owned"),
+        (Report::NotExecuted(None), "owned"),
+        (Report::perhaps("panicked"), "owned"),
     ] {
         let request = request();
         lost.lose(&request, report).await;
@@ -187,7 +195,7 @@ async fn a_report_overrides_only_sources_that_know_less(endpoint: &str) {
 async fn a_report_whose_record_has_expired_is_escalated(endpoint: &str) {
     let lost = Lost::on(endpoint).await;
     for (report, dead_letters) in
-        [(completed("mine"), 1), (Report::NotExecuted, 0), (Report::PerhapsExecuted("panicked"), 1)]
+        [(completed("mine"), 1), (Report::NotExecuted(None), 0), (Report::perhaps("panicked"), 1)]
     {
         let request = request();
         lost.lose(&request, report).await;
@@ -221,7 +229,7 @@ async fn a_body_that_waited_is_stored_again_or_reported_gone(endpoint: &str) {
         // The body is stored, and then the store goes away.
         lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
         let ended = executor.finish(ours, completed(body.clone())).await;
-        assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+        assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
         let message = lost.message();
         if deleted {
             lost.delete_body(&request).await;
@@ -280,7 +288,7 @@ async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
     let (executor, request) = (lost.executor(), request());
     // A second attempt. The time of the first does not count.
     let first = owned(executor.reserve(&request).await);
-    executor.finish(first, Report::NotExecuted).await;
+    executor.finish(first, Report::NotExecuted(None)).await;
     lost.guarded.clock.advance(RETENTION / 2);
     // Clocks may differ.
     let kept = RETENTION - CLOCK_SKEW;
@@ -291,7 +299,7 @@ async fn a_worker_whose_record_has_expired_defers_its_report(endpoint: &str) {
         let ended = executor.finish(ours, completed("late")).await;
         assert_eq!(lost.guarded.state(&request).await, state, "{ended:?}");
         if state == "absent" {
-            assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+            assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
             lost.reconciliation.receive(&lost.message()).await.unwrap();
             assert_eq!(lost.dead_letters.take().len(), 1);
         } else {
@@ -331,7 +339,7 @@ async fn a_report_whose_write_landed_is_recognised(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.for_all("PutItem", Fault::DropAnswer);
     let ended = executor.finish(ours, completed("mine")).await;
-    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
     lost.guarded.faults.clear();
     let landed = lost.guarded.item(&request.key).await;
     lost.reconciliation.receive(&lost.message()).await.unwrap();
@@ -367,7 +375,7 @@ async fn a_body_goes_with_its_report_as_far_as_it_fits(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     lost.guarded.faults.script("PutItem", [Fault::Pass, Fault::DropRequest]);
     let ended = executor.finish(ours, completed(body.clone())).await;
-    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
     lost.reconciliation.receive(&lost.message()).await.unwrap();
     assert!(body_of(&replayed(lost.guarded.executor().reserve(&request).await)) == Some(&body));
 }
@@ -408,7 +416,7 @@ async fn a_report_that_no_queue_accepts_ends_as_unwritten(endpoint: &str) {
     let ours = owned(executor.reserve(&request()).await);
     lost.guarded.faults.for_all(ANY, Fault::DropRequest);
     let ended = executor.finish(ours, completed("mine")).await;
-    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
 }
 
 /// A queue that never answers.
@@ -441,7 +449,7 @@ async fn deferring_leaves_time_for_the_answer(endpoint: &str) {
         }
         tokio::task::yield_now().await;
     }
-    assert!(matches!(report.await.unwrap(), FinishOutcome::Unwritten));
+    assert!(matches!(report.await.unwrap(), Says::Own { expires_at: None }));
     assert!(lost.guarded.now() < deadline, "{:?} before {deadline:?}", lost.guarded.now());
 }
 

@@ -1,7 +1,7 @@
 //! An operator holds a record, and its worker reports later (T53).
 
 use lambda_idempotency::{
-    internal::{Correction, FinishOutcome, Operator, Ownership, Report, Request},
+    internal::{Correction, Operator, Ownership, Report, Request, Says},
     queue::MemoryQueue,
     record::Answer,
 };
@@ -29,8 +29,8 @@ async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (report, dead_letters) in [
         (completed("late"), 1),
-        (Report::PerhapsExecuted("panicked"), 1),
-        (Report::NotExecuted, 0),
+        (Report::perhaps("panicked"), 1),
+        (Report::NotExecuted(None), 0),
         (Report::NotBegun, 0),
     ] {
         let (request, queue) = (request(), MemoryQueue::new());
@@ -38,7 +38,7 @@ async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
         let before = guarded.item(&request.key).await;
         let executor = guarded.executor().defer_reports_to(queue.clone());
         let ended = executor.finish(late, report).await;
-        assert!(matches!(ended, FinishOutcome::Unknown), "no retry gets another answer: {ended:?}");
+        assert!(matches!(ended, Says::Unknown { .. }), "no retry gets another answer: {ended:?}");
         let delivered = deliver(&guarded, &queue).await;
         assert_eq!(delivered.len(), dead_letters);
         for dead_letter in delivered {
@@ -82,7 +82,7 @@ async fn a_refusal_of_a_held_record_reaches_no_caller(endpoint: &str) {
     let before = guarded.item(&request.key).await;
     let executor = guarded.executor().defer_reports_to(MemoryQueue::new());
     let ended = executor.finish(late, Report::Completed(Answer::json(402, "{}"))).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     assert_eq!(guarded.item(&request.key).await, before);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
 }

@@ -204,7 +204,7 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
         async move { executor.reserve(&request).await }
     });
     guarded.clock.slept(FIRST_BACKOFF, 1).await;
-    written(first.finish(ours, Report::NotExecuted).await);
+    written(first.finish(ours, Report::NotExecuted(None)).await);
     let before = guarded.item(&request.key).await;
     guarded.clock.advance(20 * SECOND - 2 * SECOND + Duration::from_millis(1));
     assert_eq!(outcome_of(&in_time(waiting).await.expect("it ends")), "too late");
@@ -215,7 +215,7 @@ async fn a_waiter_with_too_little_time_left_takes_nothing_over(endpoint: &str) {
 async fn held_take_over(guarded: &Guarded) -> (Request, Late) {
     let (executor, request, late) = (guarded.executor(), request(), Late::timing_out());
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Report::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted(None)).await);
     guarded.faults.script("PutItem", [Fault::Pass, late.fault()]);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
     (request, late)

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
     fingerprint::{Content, FingerprintRule},
-    internal::{Correction, Executor, FinishOutcome, MessageSummary, Operator, Ownership, Report, Request},
+    internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Says},
     operation::OnLeaseExpiry,
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -41,8 +41,8 @@ async fn lease_expired(guarded: &Guarded, request: &Request) -> Ownership {
 fn reports() -> [(Report, &'static str); 3] {
     [
         (completed("late"), "completed"),
-        (Report::NotExecuted, "failed_retryable"),
-        (Report::PerhapsExecuted("panicked"), "unknown"),
+        (Report::NotExecuted(None), "failed_retryable"),
+        (Report::perhaps("panicked"), "unknown"),
     ]
 }
 
@@ -83,7 +83,7 @@ async fn a_worker_that_completes_after_reconciliation_gets_the_kept_answer(endpo
         let before = guarded.item(&request.key).await;
 
         let ended = guarded.executor().finish(late, report).await;
-        let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
+        let Says::Replay(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"reconciled"[..]));
         assert_eq!(guarded.item(&request.key).await, before);
     }
@@ -93,9 +93,11 @@ async fn a_worker_that_completes_after_reconciliation_gets_the_kept_answer(endpo
 #[apply(on_each_store)]
 async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    for (report, dead_letters) in
-        [(completed("late"), 1), (Report::Completed(Answer::json(409, "{}")), 0), (Report::NotExecuted, 0)]
-    {
+    for (report, dead_letters) in [
+        (completed("late"), 1),
+        (Report::Completed(Answer::json(409, "{}")), 0),
+        (Report::NotExecuted(None), 0),
+    ] {
         let (request, queue) = (request(), MemoryQueue::new());
         let late = lease_expired(&guarded, &request).await;
         settle(&guarded, &request, |record| {
@@ -104,7 +106,7 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
         .await;
         let executor = guarded.executor().defer_reports_to(queue.clone());
         let ended = executor.finish(late, report).await;
-        let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
+        let Says::Replay(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(replay.answer.head.status(), Some(402), "everybody gets one answer");
         let (delivered, counted) = counting(deliver(&guarded, &queue)).await;
         assert_eq!(
@@ -135,7 +137,7 @@ async fn an_effect_that_cannot_be_escalated_is_counted_for_an_alarm(endpoint: &s
         })
         .await;
         let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
-        assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+        assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
         assert_eq!(counted.get(CONTRADICTION_UNSENT), Some(&1), "{counted:?}");
     }
 }
@@ -202,7 +204,7 @@ async fn a_workers_unknown_overrides_an_assumption_but_no_report(endpoint: &str)
         let request = request();
         let late = lease_expired(&guarded, &request).await;
         release(&guarded, &request, by).await;
-        let ended = guarded.executor().finish(late, Report::PerhapsExecuted("panicked")).await;
+        let ended = guarded.executor().finish(late, Report::perhaps("panicked")).await;
         let later_outcome = outcome_of(&guarded.executor().reserve(&request).await);
         match by {
             SettledBy::Assumption => {
@@ -210,7 +212,7 @@ async fn a_workers_unknown_overrides_an_assumption_but_no_report(endpoint: &str)
                 assert_eq!(later_outcome, "unknown");
             }
             _ => {
-                assert!(matches!(ended, FinishOutcome::Fenced), "{by:?}: {ended:?}");
+                assert!(matches!(ended, Says::Own { expires_at: None }), "{by:?}: {ended:?}");
                 assert_eq!(later_outcome, "owned", "{by:?}");
             }
         }
@@ -225,7 +227,7 @@ async fn a_workers_effect_overrides_the_next_executions_release(endpoint: &str) 
     let first = lease_expired(&guarded, &request).await;
     release(&guarded, &request, SettledBy::Assumption).await;
     let second = owned(executor.reserve(&request).await);
-    written(executor.finish(second, Report::NotExecuted).await);
+    written(executor.finish(second, Report::NotExecuted(None)).await);
     written(executor.finish(first, completed("first")).await);
     assert_eq!(replayed_text(executor.reserve(&request).await), "first");
 }
@@ -315,7 +317,7 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
     let queue = MemoryQueue::new();
     for through_the_queue in [false, true] {
         for (second_ends, answered, dead_letters_then) in [
-            (Report::NotExecuted, false, 0),
+            (Report::NotExecuted(None), false, 0),
             (completed("second"), true, 1),
             (Report::Completed(Answer::json(402, "second")), false, 0),
         ] {
@@ -333,7 +335,7 @@ async fn a_workers_effect_waits_until_the_next_execution_has_ended(endpoint: &st
             } else {
                 executor.finish(late, completed("late")).await
             });
-            assert_eq!(what, if through_the_queue { "deferred" } else { "answered elsewhere" });
+            assert_eq!(what, if through_the_queue { "not written" } else { "answered elsewhere" });
             assert_eq!(deliver(&guarded, &queue).await.len(), 0, "it waits");
             assert_eq!(guarded.state(&request).await, "in_progress");
 
@@ -364,7 +366,7 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
     let (request, late, second) = overtaken(&guarded, &executor).await;
-    written(executor.finish(second, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(second, Report::perhaps("handler_failed")).await);
     assert_eq!(finish_outcome(&executor.finish(late, completed("late")).await), "unknown");
     // Until the report is delivered, nothing runs, and no denial releases the record.
     let record = guarded.record(&request.key).await.unwrap();
@@ -381,11 +383,11 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    let unknown = || Report::PerhapsExecuted("handler_failed");
+    let unknown = || Report::perhaps("handler_failed");
     for (second_ends, later_outcome, dead_letters_then) in [
         (completed("second"), "replay", 1),
         // The second execution's report covers only that execution.
-        (Report::NotExecuted, "unknown", 0),
+        (Report::NotExecuted(None), "unknown", 0),
         (Report::NotBegun, "unknown", 0),
     ] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
@@ -400,7 +402,7 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     let (request, late, second) = overtaken(&guarded, &executor).await;
     assert_eq!(finish_outcome(&executor.finish(late, unknown()).await), "answered elsewhere");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
-    assert_eq!(finish_outcome(&executor.finish(second, Report::NotExecuted).await), "unknown");
+    assert_eq!(finish_outcome(&executor.finish(second, Report::NotExecuted(None)).await), "unknown");
     assert_eq!(deliver(&guarded, &queue).await.len(), 0);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     // A second execution that did not even begin does not free the key either, and contradicts no report.
@@ -442,7 +444,7 @@ async fn an_answer_that_differs_from_the_records_is_escalated(endpoint: &str) {
         let hasty = guarded.executor_of(operation().completion_timeout(Duration::ZERO));
         let hasty = hasty.defer_reports_to(queue.clone());
         let ended = guarded.clock.passing(hasty.finish(late, completed("late"))).await;
-        assert_eq!(finish_outcome(&ended), "deferred");
+        assert_eq!(finish_outcome(&ended), "not written");
         guarded.faults.clear();
         guarded.clock.advance(LEASE + GRACE);
         let Report::Completed(answer) = completed(theirs) else { panic!("no answer") };
@@ -459,15 +461,14 @@ async fn an_answer_that_differs_from_the_records_is_escalated(endpoint: &str) {
     }
 }
 
-fn finish_outcome(ended: &FinishOutcome) -> &'static str {
+fn finish_outcome(ended: &Says) -> &'static str {
     match ended {
-        FinishOutcome::Written { .. } | FinishOutcome::Released => "written",
-        FinishOutcome::Superseded(_) => "superseded",
-        FinishOutcome::AnsweredElsewhere => "answered elsewhere",
-        FinishOutcome::Unknown => "unknown",
-        FinishOutcome::Fenced => "fenced",
-        FinishOutcome::Deferred => "deferred",
-        _ => "unwritten",
+        Says::Own { expires_at: Some(_) } | Says::Released => "written",
+        Says::Replay(_) => "superseded",
+        Says::AnsweredElsewhere => "answered elsewhere",
+        Says::Unknown { .. } => "unknown",
+        Says::Own { expires_at: None } => "not written",
+        _ => "other",
     }
 }
 
@@ -526,14 +527,14 @@ async fn a_late_worker_changes_nothing_in_the_next_executions_record(endpoint: &
         let before = guarded.record(&request.key).await.expect("a record");
 
         let ended = executor.finish(first, late_report).await;
-        assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+        assert!(matches!(ended, Says::AnsweredElsewhere), "{ended:?}");
         let after = guarded.record(&request.key).await.expect("a record");
         assert_eq!((&after.state, after.attempt), (&before.state, before.attempt));
 
         written(executor.finish(third, completed("third")).await);
         // Once there is an answer, the late worker gets it too.
-        let ended = executor.finish(second, Report::NotExecuted).await;
-        let FinishOutcome::Superseded(replay) = ended else { panic!("{ended:?}") };
+        let ended = executor.finish(second, Report::NotExecuted(None)).await;
+        let Says::Replay(replay) = ended else { panic!("{ended:?}") };
         assert_eq!(body_of(&replay).map(|body| &body[..]), Some(&b"third"[..]));
         assert_eq!(replayed_text(executor.reserve(&request).await), "third");
     }
@@ -556,7 +557,7 @@ async fn a_late_worker_whose_record_was_deleted_still_reports_its_effect(endpoin
     written(executor.finish(late_free, completed("done")).await);
     assert_eq!(replayed_text(executor.reserve(&free).await), "done");
     let ended = executor.finish(late_used, completed("late")).await;
-    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert!(matches!(ended, Says::AnsweredElsewhere), "{ended:?}");
     // The record stays with the next execution but is marked as contested. If that execution did nothing, a retry must not run.
     let mut contested = before.clone();
     let current = guarded.record(&used.key).await.expect("a record");
@@ -565,7 +566,7 @@ async fn a_late_worker_whose_record_was_deleted_still_reports_its_effect(endpoin
     (contested.revision, contested.began_at) = (current.revision, began_at);
     contested.reported = Some(Evidence::Effect);
     assert_eq!(current, contested);
-    assert_eq!(finish_outcome(&executor.finish(next, Report::NotExecuted).await), "unknown");
+    assert_eq!(finish_outcome(&executor.finish(next, Report::NotExecuted(None)).await), "unknown");
     assert_eq!(outcome_of(&executor.reserve(&used).await), "unknown");
 }
 
@@ -604,8 +605,8 @@ async fn simultaneous_completion_and_take_over_have_one_winner(endpoint: &str) {
         let (ended, taken) =
             tokio::join!(worker.finish(ours, completed("first")), duplicate.reserve(&request));
         match (ended, outcome_of(&taken)) {
-            (FinishOutcome::Written { .. }, "replay") => assert_eq!(replayed_text(taken), "first"),
-            (FinishOutcome::AnsweredElsewhere, "owned") => {
+            (Says::Own { expires_at: Some(_) }, "replay") => assert_eq!(replayed_text(taken), "first"),
+            (Says::AnsweredElsewhere, "owned") => {
                 assert_eq!(guarded.state(&request).await, "in_progress");
                 written(duplicate.finish(owned(taken), completed("second")).await);
                 assert_eq!(replayed_text(worker.reserve(&request).await), "second");
@@ -660,7 +661,7 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Report::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted(None)).await);
 
     let executors: Vec<_> = std::iter::repeat_with(|| guarded.executor()).take(100).collect();
     let reserved = join_all(executors.iter().map(|executor| executor.reserve(&request))).await;
@@ -673,7 +674,7 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
 
     // Another request under the released key takes nothing over.
     guarded.clock.advance(Duration::from_secs(1));
-    written(executor.finish(winner, Report::NotExecuted).await);
+    written(executor.finish(winner, Report::NotExecuted(None)).await);
     let other = Request { fingerprints: crate::support::guarded::fingerprints("{}"), ..request };
     assert_eq!(outcome_of(&executor.reserve(&other).await), "mismatch");
 }
@@ -683,9 +684,7 @@ async fn of_a_hundred_retries_of_a_released_key_one_takes_over(endpoint: &str) {
 async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
-    for (report, state) in
-        [(completed("late"), "completed"), (Report::PerhapsExecuted("panicked"), "unknown")]
-    {
+    for (report, state) in [(completed("late"), "completed"), (Report::perhaps("panicked"), "unknown")] {
         let request = request();
         let late = owned(executor.reserve(&request).await);
         guarded.delete(&request.key).await;
@@ -705,7 +704,7 @@ async fn a_request_that_never_began_hides_no_earlier_workers_effect(endpoint: &s
     let other = owned(executor.reserve(&request).await);
     written(executor.finish(other, Report::NotBegun).await);
     let before = guarded.item(&request.key).await;
-    executor.finish(late, Report::NotExecuted).await;
+    executor.finish(late, Report::NotExecuted(None)).await;
     assert_eq!(guarded.item(&request.key).await, before);
 }
 
@@ -727,7 +726,7 @@ async fn a_refusal_is_not_answered_with_the_answer_to_another_request(endpoint: 
         let next = owned(executor.reserve(&Request { fingerprints: next, ..request.clone() }).await);
         written(executor.finish(next, completed("the corrected one")).await);
         let (ended, counted) = counting(executor.finish(ours, Report::NotBegun)).await;
-        assert_eq!(finish_outcome(&ended), if same { "superseded" } else { "fenced" });
+        assert_eq!(finish_outcome(&ended), if same { "superseded" } else { "not written" });
         assert_eq!(counted.get(DOUBLE), None);
     }
 }
@@ -758,8 +757,8 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
     let guarded = Guarded::on(endpoint).await;
     let queue = MemoryQueue::new();
     let executor = guarded.executor().defer_reports_to(queue.clone());
-    for their_report in [None, Some(completed("theirs")), Some(Report::NotExecuted)] {
-        for report in [completed("ours"), Report::PerhapsExecuted("panicked")] {
+    for their_report in [None, Some(completed("theirs")), Some(Report::NotExecuted(None))] {
+        for report in [completed("ours"), Report::perhaps("panicked")] {
             let request = request();
             let late = owned(executor.reserve(&request).await);
             guarded.delete(&request.key).await;
@@ -776,7 +775,7 @@ async fn an_effect_under_a_key_now_held_by_another_request_is_escalated(endpoint
             };
             let before = guarded.item(&request.key).await;
             // The caller gets the answer to its request.
-            assert_eq!(finish_outcome(&executor.finish(late, report).await), "deferred");
+            assert_eq!(finish_outcome(&executor.finish(late, report).await), "not written");
             let dead_letters = deliver(&guarded, &queue).await;
             assert_eq!((dead_letters.len(), &dead_letters[0]["kind"]), (1, &json!("contradiction")));
             assert_eq!(guarded.item(&request.key).await, before);

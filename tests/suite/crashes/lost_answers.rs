@@ -38,7 +38,7 @@ async fn a_take_over_whose_answer_was_lost_is_owned_and_runs_once(endpoint: &str
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Report::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted(None)).await);
 
     guarded.faults.script("PutItem", [Fault::Pass, Fault::DropAnswer]);
     let second = owned(executor.reserve(&request).await);
@@ -99,8 +99,8 @@ async fn a_report_that_the_executor_itself_retries_is_written_once(endpoint: &st
 fn reports() -> [(Report, &'static str); 3] {
     [
         (completed("{}"), "completed"),
-        (Report::NotExecuted, "failed_retryable"),
-        (Report::PerhapsExecuted("handler_failed"), "unknown"),
+        (Report::NotExecuted(None), "failed_retryable"),
+        (Report::perhaps("handler_failed"), "unknown"),
     ]
 }
 
@@ -112,7 +112,7 @@ async fn writes_that_arrive_twice_count_once(endpoint: &str) {
     guarded.faults.for_all("PutItem", Fault::Twice);
 
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Report::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted(None)).await);
     let second = owned(executor.reserve(&request).await);
     assert_eq!(second.execution().attempts(), 2);
     written(executor.finish(second, completed("{}")).await);

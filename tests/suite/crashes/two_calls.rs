@@ -73,7 +73,7 @@ async fn two_phases_that_charge_make_two_charges_and_no_third(endpoint: &str) {
 async fn two_calls_under_their_own_keys_take_effect_once_each(endpoint: &str) {
     let (guarded, ledger, request) = (Guarded::on(endpoint).await, Ledger::default(), request());
     let executor = guarded.executor();
-    for ends in [Report::NotExecuted, completed("{}")] {
+    for ends in [Report::NotExecuted(None), completed("{}")] {
         let ours = owned(executor.reserve(&request).await);
         for (name, cents) in [DEPOSIT, REST] {
             assert_eq!(ledger.charge(&ours.execution().downstream_key(name), cents), cents);

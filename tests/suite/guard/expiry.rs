@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    internal::{Executor, FinishOutcome, Report, Request},
+    internal::{Executor, Report, Request, Says},
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
@@ -50,8 +50,8 @@ async fn in_state(guarded: &Guarded, state: &str) -> Request {
         }
         "in_progress" => None,
         "completed" => Some(completed("{}")),
-        "failed_retryable" => Some(Report::NotExecuted),
-        "unknown" => Some(Report::PerhapsExecuted("handler_failed")),
+        "failed_retryable" => Some(Report::NotExecuted(None)),
+        "unknown" => Some(Report::perhaps("handler_failed")),
         other => panic!("{other} is no state"),
     };
     let ours = owned(executor.reserve(&request).await);
@@ -104,9 +104,7 @@ async fn an_answer_is_kept_for_the_retention_from_completion_and_not_longer(endp
     let ours = owned(executor.reserve(&request).await);
     guarded.clock.advance(Duration::from_secs(50));
     let completed_at = guarded.now();
-    let FinishOutcome::Written { expires_at: Some(expires_at) } =
-        executor.finish(ours, completed("{}")).await
-    else {
+    let Says::Own { expires_at: Some(expires_at) } = executor.finish(ours, completed("{}")).await else {
         panic!("not written");
     };
     assert_eq!(expires_at, completed_at.plus(retention).rounded_up_to_second());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::{Executor, FinishOutcome, Report},
+    internal::{Executor, Report, Says},
     operation::OnLeaseExpiry,
     record::{Record, State},
     time::Timestamp,
@@ -49,7 +49,7 @@ async fn an_outcome_the_handler_left_unknown_stays_unknown(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(ours, Report::perhaps("handler_failed")).await);
     let before = guarded.item(&request.key).await;
 
     for choice in [OnLeaseExpiry::Unknown, OnLeaseExpiry::RunAgain] {
@@ -128,9 +128,7 @@ async fn a_live_lease_outlasts_a_shorter_retention(endpoint: &str) {
     guarded.clock.advance(lease + GRACE - MILLISECOND);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     assert!(!guarded.item(&request.key).await.unwrap().contains_key("expires_at"));
-    let FinishOutcome::Written { expires_at: Some(expires_at) } =
-        executor.finish(slow, completed("{}")).await
-    else {
+    let Says::Own { expires_at: Some(expires_at) } = executor.finish(slow, completed("{}")).await else {
         panic!("not written");
     };
     // Counted from completion, not from reservation.

@@ -6,7 +6,7 @@ use lambda_idempotency::{
     Answer, Execution, Failure, Finding, Guard, Operation, Question, Reconciler, RunError, async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
     engine::SingleTransaction,
-    internal::{FinishOutcome, Report},
+    internal::{Report, Says},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     queue::MemoryQueue,
     reconcile::Reconciliation,
@@ -146,7 +146,7 @@ async fn a_finding_publishes_with_the_completion(endpoint: &str) {
     let (guarded, request) = (Guarded::on(endpoint).await, request());
     let ours = owned(guarded.executor().reserve(&request).await);
     ours.execution().publish(&topic(), &"placed").expect("it is a message");
-    written(guarded.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(guarded.executor().finish(ours, Report::perhaps("handler_failed")).await);
     assert_eq!(bodies(&guarded, &request.key).await, [""; 0]);
     for _ in 0..2 {
         reconciliation(&guarded).ask(&request.key).await.expect("an outcome");
@@ -164,7 +164,7 @@ async fn a_deferred_report_publishes_once_it_is_applied(endpoint: &str) {
     ours.execution().publish(&topic(), &"placed").expect("it is a message");
     guarded.faults.for_all(ANY, Fault::DropRequest);
     let ended = guarded.clock.passing(executor.finish(ours, completed("done"))).await;
-    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
     guarded.faults.clear();
     let [(report, _)] = &queue.take()[..] else { panic!("not one report") };
     assert_eq!(bodies(&guarded, &request.key).await, [""; 0]);
@@ -210,7 +210,7 @@ async fn a_message_that_cannot_be_published_is_refused_at_once(endpoint: &str) {
     assert!(refused(topic().message(&not_json)).contains("key must be a string"));
     // Nothing of what its handler wants is committed.
     let ended = executor.finish(ours, completed("done")).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     assert_eq!(bodies(&guarded, &request.key).await, [""; 0]);
     let late = execution.publish(&topic(), &Value::Null);
     assert_eq!(late, Err(DomainWriteError::Ended));

@@ -13,7 +13,7 @@ use aws_sdk_dynamodb::types::{
 use compare::{Compared, Comparison, Failure, Reports};
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
-    internal::FinishOutcome,
+    internal::Says,
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -370,12 +370,7 @@ async fn an_invalid_input_is_named_in_its_error() {
 }
 
 /// Completes an operation that records this payment.
-pub async fn recorded(
-    guarded: &Guarded,
-    ledger: &Ledger,
-    payment: &Payment,
-    charged_at: Timestamp,
-) -> FinishOutcome {
+pub async fn recorded(guarded: &Guarded, ledger: &Ledger, payment: &Payment, charged_at: Timestamp) -> Says {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(ledger.recording("acme", payment, charged_at)).expect("a write");

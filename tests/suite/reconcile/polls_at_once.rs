@@ -90,7 +90,7 @@ async fn of_two_polls_at_once_one_settles_each_outcome(endpoint: &str) {
     for _ in 0..OUTCOMES {
         let request = request();
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+        written(executor.finish(ours, Report::perhaps("handler_failed")).await);
         requests.push(request);
     }
     let (polled, dead_letters) = polled_at_once(&guarded, &provider, [Some("first"), Some("second")]).await;
@@ -115,7 +115,7 @@ async fn two_polls_at_once_ask_one_question(endpoint: &str) {
     let (guarded, provider) = (Guarded::on(endpoint).await, Provider::default());
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(ours, Report::perhaps("handler_failed")).await);
     for number in 1..=3 {
         let (polled, dead_letters) = polled_at_once(&guarded, &provider, [None, None]).await;
         assert_eq!(polled.each_ref().map(|polled| (polled.due, polled.failed)), [(1, 0); 2]);

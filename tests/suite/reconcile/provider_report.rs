@@ -11,7 +11,7 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    internal::{Executor, FinishOutcome, MessageSummary, Ownership, Report, Request, ReserveOutcome},
+    internal::{Executor, MessageSummary, Ownership, Report, Request, Says},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -84,7 +84,7 @@ impl Listening {
         Self { guarded, dead_letters, questions, provider, reconciliation }
     }
 
-    async fn reserve(&self, request: &Request) -> ReserveOutcome {
+    async fn reserve(&self, request: &Request) -> Result<Ownership, Says> {
         self.guarded.executor().reserve(request).await
     }
 
@@ -171,8 +171,8 @@ async fn the_providers_report_during_a_lease_overturns_the_workers_release(endpo
     let request = request();
     let ours = owned(listening.reserve(&request).await);
     listening.report(&request, ProviderReport::executed(201, charged())).await;
-    let ended = listening.guarded.executor().finish(ours, Report::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    let ended = listening.guarded.executor().finish(ours, Report::NotExecuted(None)).await;
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     assert_eq!(
         outcome_of(&listening.reserve(&request).await),
         "unknown",
@@ -192,7 +192,7 @@ async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
         listening.guarded.faults.script("PutItem", [fault]);
         let outcome = listening.report(&request, ProviderReport::executed(201, charged())).await;
         assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
-        drop(listening.guarded.executor().finish(ours, Report::NotExecuted).await);
+        drop(listening.guarded.executor().finish(ours, Report::NotExecuted(None)).await);
         assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
     }
 }
@@ -209,7 +209,7 @@ async fn the_providers_report_overturns_a_simultaneous_release(endpoint: &str) {
         let executor = listening.guarded.executor();
         let (outcome, _) = tokio::join!(
             listening.report(&request, ProviderReport::executed(201, charged())),
-            executor.finish(ours, Report::NotExecuted)
+            executor.finish(ours, Report::NotExecuted(None))
         );
         assert_eq!(listening.guarded.faults.left(), 0);
         // In either order.
@@ -228,7 +228,7 @@ async fn a_claim_that_its_own_source_denies_releases_nothing(endpoint: &str) {
     let refused = Ok(Finding::Executed(Answer::json(402, "{}")));
     let guarded = Guarded::on(endpoint).await;
     for source in [Ok(Finding::NotFound), Ok(Finding::NotExecuted), refused, Err("away")] {
-        for report in [Report::NotExecuted, Report::PerhapsExecuted("panicked")] {
+        for report in [Report::NotExecuted(None), Report::perhaps("panicked")] {
             let listening = Listening::with(guarded.clone(), charged());
             let request = listening.ended(report).await;
             listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
@@ -270,7 +270,7 @@ async fn a_workers_refusal_does_not_answer_a_claimed_effect(endpoint: &str) {
         // The charge's answer cannot be fetched now.
         listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
         let ended = listening.guarded.executor().finish(ours, refusal()).await;
-        assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+        assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
         assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
         let outcome = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
         assert_eq!(outcome, ReconcileOutcome::Resolved("completed"));
@@ -292,7 +292,7 @@ impl Reconciler for Retried {
 // T46: fetching the answer takes time, and the function can be killed meanwhile.
 #[apply(on_each_store)]
 async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str) {
-    let ended = [Report::NotExecuted, Report::PerhapsExecuted("panicked")];
+    let ended = [Report::NotExecuted(None), Report::perhaps("panicked")];
     for report in ended {
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(report).await;
@@ -314,7 +314,7 @@ async fn no_retry_runs_while_a_claimed_effects_answer_is_fetched(endpoint: &str)
 #[apply(on_each_store)]
 async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::NotExecuted))).await;
-    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
+    let request = listening.ended(Report::perhaps("panicked")).await;
     let effect = |source| ProviderReport::executed(201, Fixed::new(source));
     assert_eq!(listening.report(&request, effect(Err("away"))).await, ReconcileOutcome::NotDue);
     let asked = listening.reconciliation.ask(&request.key).await.unwrap();
@@ -344,10 +344,10 @@ async fn a_late_refusal_of_a_worker_is_no_answer_either(endpoint: &str) {
         .operation(operation(), Fixed::new(Ok(Finding::NotFound)));
     assert_eq!(forgets.ask(&request.key).await.unwrap(), ReconcileOutcome::Resolved("failed_retryable"));
     let second = owned(listening.reserve(&request).await);
-    written(executor.finish(second, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(second, Report::perhaps("handler_failed")).await);
     listening.report(&request, ProviderReport::executed(201, Fixed::new(Err("away")))).await;
     let ended = executor.finish(late, refusal()).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
 }
 
@@ -363,7 +363,7 @@ async fn a_queued_refusal_settles_nothing_once_an_effect_is_claimed(endpoint: &s
     let ended = listening.guarded.clock.passing(executor.finish(ours, refusal())).await;
     listening.guarded.faults.clear();
     // The worker has not seen the report.
-    assert!(matches!(ended, FinishOutcome::Deferred), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
     let [(report, _)] = &reports.take()[..] else { panic!("not one report") };
     listening.reconciliation.receive(report).await.unwrap();
     assert_eq!(listening.state(&request).await, "unknown");
@@ -392,13 +392,13 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
     let refused = || Fixed::new(Ok(Finding::Executed(Answer::json(402, "{}"))));
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, refused())] {
         let listening = Listening::on(endpoint, refused()).await;
-        let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
+        let request = listening.ended(Report::perhaps("panicked")).await;
         assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Resolved("completed"));
         assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(402));
         assert_eq!((listening.provider.asked(), listening.reasons().len()), (1, 0));
     }
     let listening = Listening::on(endpoint, charged()).await;
-    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
+    let request = listening.ended(Report::perhaps("panicked")).await;
     listening.report(&request, ProviderReport::not_executed()).await;
     assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
 }
@@ -407,7 +407,7 @@ async fn a_refusal_is_confirmed_before_it_counts(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_reported_refusal_begins_no_questions_anew(endpoint: &str) {
     let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::AskAgain(None)))).await;
-    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
+    let request = listening.ended(Report::perhaps("panicked")).await;
     for asked in 1..=2 {
         let outcome = listening.report(&request, ProviderReport::not_executed()).await;
         assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
@@ -436,7 +436,7 @@ async fn a_queued_effect_about_an_escalated_record_stays_in_its_queue(endpoint: 
     let ours = owned(listening.reserve(&request).await);
     listening.report(&request, ProviderReport::executed(201, charged())).await;
     let (message, _) = listening.waiting();
-    listening.guarded.executor().finish(ours, Report::PerhapsExecuted("panicked")).await;
+    listening.guarded.executor().finish(ours, Report::perhaps("panicked")).await;
     let escalated = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
         .world(listening.guarded.clock.clone())
         .backoff(LEASE, LEASE, 1)
@@ -449,7 +449,7 @@ async fn a_queued_effect_about_an_escalated_record_stays_in_its_queue(endpoint: 
 #[apply(on_each_store)]
 async fn a_refusal_of_an_unregistered_operation_is_not_dead_lettered(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
-    let request = listening.ended(Report::PerhapsExecuted("panicked")).await;
+    let request = listening.ended(Report::perhaps("panicked")).await;
     let unregistered = Reconciliation::new(listening.guarded.store(), listening.dead_letters.clone())
         .world(listening.guarded.clock.clone());
     for (reported, outcome, dead_letters) in [
@@ -487,9 +487,9 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for provider in [not_found.clone(), denied.clone(), refused, Ok(Finding::AskAgain(None)), Err("away")] {
         for (report, late) in [
-            (Some(Report::NotExecuted), Duration::ZERO),
-            (Some(Report::PerhapsExecuted("panicked")), Duration::ZERO),
-            (Some(Report::PerhapsExecuted("panicked")), grace),
+            (Some(Report::NotExecuted(None)), Duration::ZERO),
+            (Some(Report::perhaps("panicked")), Duration::ZERO),
+            (Some(Report::perhaps("panicked")), grace),
             (None, Duration::ZERO),
             (None, grace),
         ] {
@@ -545,9 +545,9 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
 #[apply(on_each_store)]
 async fn an_earlier_attempts_late_refusal_does_not_settle_a_later_one(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
-    let request = listening.ended(Report::NotExecuted).await;
+    let request = listening.ended(Report::NotExecuted(None)).await;
     let again = owned(listening.reserve(&request).await);
-    let unknown = Report::PerhapsExecuted("handler_failed");
+    let unknown = Report::perhaps("handler_failed");
     written(listening.guarded.executor().finish(again, unknown).await);
     for reported in [ProviderReport::not_executed(), ProviderReport::executed(402, charged())] {
         let outcome = listening.report(&request, reported).await;
@@ -588,7 +588,7 @@ async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint:
         (completed("mine"), ProviderReport::executed(201, charged())),
         (refusal(), ProviderReport::executed(402, charged())),
         (refusal(), ProviderReport::not_executed()),
-        (Report::NotExecuted, ProviderReport::not_executed()),
+        (Report::NotExecuted(None), ProviderReport::not_executed()),
     ] {
         let listening = Listening::on(endpoint, charged()).await;
         let request = listening.ended(report).await;
@@ -608,7 +608,7 @@ async fn a_found_refusal_never_completes_a_record_with_a_reported_effect(endpoin
         (Answer::json(201, "{}"), "completed", ReconcileOutcome::Resolved("completed")),
     ] {
         let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::Executed(answer)))).await;
-        let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;
+        let request = listening.ended(Report::perhaps("handler_failed")).await;
         let mut marked = listening.guarded.record(&request.key).await.expect("a record");
         let seen = marked.revision;
         (marked.revision, marked.reported) = (fresh(), Some(Evidence::Effect));
@@ -647,7 +647,7 @@ async fn an_effect_without_a_record_is_escalated_unless_it_is_old(endpoint: &str
 async fn a_provider_report_under_another_requests_key_settles_nothing_and_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
     let source = charged();
-    let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;
+    let request = listening.ended(Report::perhaps("handler_failed")).await;
     let effect = || ProviderReport::executed(201, source.clone());
     assert_eq!(
         listening.report(&request, effect().under(PHASE, "forged")).await,
@@ -700,7 +700,7 @@ async fn a_finding_that_contradicts_a_completion_meanwhile_is_escalated(endpoint
 #[apply(on_each_store)]
 async fn a_reported_effect_whose_record_is_unreadable_is_escalated(endpoint: &str) {
     let listening = Listening::on(endpoint, charged()).await;
-    let request = listening.ended(Report::PerhapsExecuted("handler_failed")).await;
+    let request = listening.ended(Report::perhaps("handler_failed")).await;
     let mut newer = listening.guarded.item(&request.key).await.expect("a record");
     newer.insert("schema".to_owned(), AttributeValue::N("99".to_owned()));
     listening.guarded.write_raw(newer.clone()).await;

@@ -13,8 +13,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
     internal::{
-        Correction, CorrectionError, Executor, FinishOutcome, MessageSummary, Operator, Ownership, Replay,
-        Report, Request, ReserveOutcome,
+        Correction, CorrectionError, Executor, MessageSummary, Operator, Ownership, Replay, Report, Request,
+        Says,
     },
     operation::Operation,
     queue::{MemoryQueue, WorkError},
@@ -108,7 +108,7 @@ impl Reconciling {
     async fn unknown(&self) -> Request {
         let (executor, request) = (self.guarded.executor(), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+        written(executor.finish(ours, Report::perhaps("handler_failed")).await);
         request
     }
 
@@ -116,7 +116,7 @@ impl Reconciling {
         self.reconciliation.ask_if_due(&request.key).await.expect("store and queue answer")
     }
 
-    async fn reserve(&self, request: &Request) -> ReserveOutcome {
+    async fn reserve(&self, request: &Request) -> Result<Ownership, Says> {
         self.guarded.executor().reserve(request).await
     }
 
@@ -460,8 +460,8 @@ async fn proof_keeps_the_next_execution_from_releasing_the_key(endpoint: &str) {
     let outcome = poller.ask_if_due(&request.key).await.unwrap();
     assert!(matches!(outcome, ReconcileOutcome::InFlight(_)), "{outcome:?}");
     let second = second.lock().unwrap().take().expect("the key was taken over");
-    let ended = executor.finish(second, Report::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    let ended = executor.finish(second, Report::NotExecuted(None)).await;
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     assert_eq!(poller.ask_if_due(&request.key).await.unwrap(), ReconcileOutcome::Resolved("completed"));
     assert_eq!(replayed_text(executor.reserve(&request).await), r#"{"id":"pay_1"}"#);
@@ -667,10 +667,10 @@ async fn not_found_after_the_provider_forgot_is_escalated(endpoint: &str) {
         let (executor, request) = (guarded.executor_of(operation), request());
         // Released once, so that the second attempt begins later than the first.
         let first = owned(executor.reserve(&request).await);
-        written(executor.finish(first, Report::NotExecuted).await);
+        written(executor.finish(first, Report::NotExecuted(None)).await);
         guarded.clock.advance(HOUR);
         let second = owned(executor.reserve(&request).await);
-        written(executor.finish(second, Report::PerhapsExecuted("handler_failed")).await);
+        written(executor.finish(second, Report::perhaps("handler_failed")).await);
         guarded.clock.advance(after);
         let asked = reconciliation.ask_if_due(&request.key).await.expect("an answer");
         assert_eq!(asked, outcome, "{why_not_at_once}");
@@ -703,7 +703,7 @@ async fn a_late_report_begins_the_grace_anew(endpoint: &str) {
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
     // The worker's last request may still be under way.
-    written(executor.finish(slow, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(slow, Report::perhaps("handler_failed")).await);
     guarded.clock.advance(Duration::from_secs(1));
     assert!(matches!(reconciling.poll(&request).await, ReconcileOutcome::Scheduled(_)));
     guarded.clock.advance(NOT_FOUND_GRACE - Duration::from_secs(1));
@@ -720,7 +720,7 @@ async fn every_settlement_keeps_the_answer_for_the_records_retention(endpoint: &
     let unknown = async || {
         let (executor, request) = (guarded.executor_of(operation().retain(week)), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+        written(executor.finish(ours, Report::perhaps("handler_failed")).await);
         request
     };
     let kept_for = async |request: &Request| {
@@ -779,7 +779,7 @@ async fn a_reconcilers_or_operators_answer_keeps_the_same_headers_as_a_handlers(
     for (by_operator, expected) in [(false, vec!["location", "x-request-id"]), (true, vec!["location"])] {
         let (executor, request) = (guarded.executor_of(operation()), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+        written(executor.finish(ours, Report::perhaps("handler_failed")).await);
         if by_operator {
             let seen = guarded.record(&request.key).await.expect("a record");
             let correction = Correction::Executed { answer: answer(), retain: None, messages: Vec::new() };
@@ -831,7 +831,7 @@ async fn not_found_counts_from_the_time_of_the_question(endpoint: &str) {
         .operation(operation(), Slow(guarded.clock.clone()));
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(ours, Report::perhaps("handler_failed")).await);
     let asked = reconciliation.ask(&request.key).await.expect("an answer");
     assert!(matches!(asked, ReconcileOutcome::Scheduled(_)), "{asked:?}");
 }
@@ -878,7 +878,7 @@ async fn only_proof_or_an_operator_ends_what_an_operator_holds(endpoint: &str) {
     let (guarded, request) = (&reconciling.guarded, request());
     let executor = guarded.executor();
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::NotExecuted).await);
+    written(executor.finish(ours, Report::NotExecuted(None)).await);
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
     let seen = guarded.record(&request.key).await.expect("a record");
     let hold = async || operator.correct(&seen, &Correction::Hold, "olga", "a bad deployment").await;
@@ -904,7 +904,7 @@ async fn what_a_retry_has_taken_over_is_not_held(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::NotExecuted).await);
+    written(executor.finish(ours, Report::NotExecuted(None)).await);
     let seen = guarded.record(&request.key).await.expect("a record");
     let ours = owned(executor.reserve(&request).await);
     let operator = Operator::new(guarded.store()).world(guarded.clock.clone());

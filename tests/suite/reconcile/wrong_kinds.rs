@@ -201,7 +201,7 @@ async fn a_functions_answer_never_completes_the_record_of_a_request(endpoint: &s
         let shipping = Shipping::on(endpoint, [wrong, Finding::NotExecuted, http()]).await;
         let (executor, request) = (shipping.guarded.executor(), request());
         let ours = owned(executor.reserve(&request).await);
-        written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+        written(executor.finish(ours, Report::perhaps("handler_failed")).await);
         assert_eq!(shipping.poll(&request.key).await, ReconcileOutcome::Escalated);
         assert_eq!(shipping.reasons("ask"), [FUNCTION_OVER_HTTP]);
         assert_escalated(&shipping.guarded.record(&request.key).await.expect("a record"), EFFECT);

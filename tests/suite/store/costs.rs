@@ -6,7 +6,7 @@ use axum::{body::Bytes, http::Response};
 use lambda_idempotency::{
     domain::Table,
     engine::{Committed, Execution},
-    internal::{FinishOutcome, Report, Request},
+    internal::{Report, Request, Says},
     operation::Operation,
     outbox::Topics,
     queue::MemoryQueue,
@@ -54,8 +54,8 @@ async fn a_fresh_execution_costs_two_round_trips_and_two_write_units(endpoint: &
     // Only unknown outcomes are in an index.
     for (report, write_units) in [
         (completed(PAYMENT), 2.0),
-        (Report::NotExecuted, 2.0),
-        (Report::PerhapsExecuted("handler_failed"), 3.0),
+        (Report::NotExecuted(None), 2.0),
+        (Report::perhaps("handler_failed"), 3.0),
     ] {
         ended(&guarded, report).await;
         assert_eq!(cost(&guarded), (2, write_units, 0.0));
@@ -101,7 +101,7 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
     let _ours = owned(executor.reserve(&in_flight).await);
     let mut mismatch = ended(&guarded, completed(PAYMENT)).await;
     mismatch.fingerprints = fingerprints("{}");
-    let unknown = ended(&guarded, Report::PerhapsExecuted("panicked")).await;
+    let unknown = ended(&guarded, Report::perhaps("panicked")).await;
     cost(&guarded);
     for (request, answer) in [(in_flight, "in flight"), (mismatch, "mismatch"), (unknown, "unknown")] {
         assert_eq!(outcome_of(&executor.reserve(&request).await), answer);
@@ -114,7 +114,7 @@ async fn a_duplicate_a_mismatch_and_an_unknown_cost_one_write_each(endpoint: &st
 async fn a_take_over_costs_two_round_trips_and_its_completion(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executor = guarded.executor();
-    let released = ended(&guarded, Report::NotExecuted).await;
+    let released = ended(&guarded, Report::NotExecuted(None)).await;
     cost(&guarded);
     let ours = owned(executor.reserve(&released).await);
     assert_eq!(cost(&guarded), (2, 2.0, 0.0));
@@ -171,8 +171,8 @@ async fn a_phase_costs_one_round_trip_and_a_kept_one_nothing(endpoint: &str) {
     assert_eq!(cost(&guarded), (1, 1.0, 0.0));
     call(ours.execution(), "long", 1_450).await;
     assert_eq!(cost(&guarded), (1, 2.0, 0.0));
-    let ended = executor.finish(ours, Report::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    let ended = executor.finish(ours, Report::NotExecuted(None)).await;
+    assert!(matches!(ended, Says::Interrupted), "{ended:?}");
     cost(&guarded);
 
     let again = owned(executor.reserve(&request).await);

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
     config::{Builder, timeout::TimeoutConfig},
 };
 use lambda_idempotency::{
-    internal::{Executor, FinishOutcome, Report},
+    internal::{Executor, Report, Says},
     operation::WhileInFlight,
     store::dynamodb::DynamoDbStore,
 };
@@ -140,7 +140,7 @@ async fn a_reservation_that_meets_a_transaction_is_in_flight(endpoint: &str) {
         assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     }
     let first = owned(executor.reserve(&request).await);
-    written(executor.finish(first, Report::NotExecuted).await);
+    written(executor.finish(first, Report::NotExecuted(None)).await);
     // A take-over that meets the conflict does not cause a second run either.
     guarded.faults.script("PutItem", [Fault::Pass, Fault::TransactionConflict]);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
@@ -215,7 +215,7 @@ async fn a_completion_that_cannot_be_written_becomes_unknown_and_never_reruns(en
         guarded.faults.for_all(ANY, fault.clone());
         let started = guarded.now();
         let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
-        assert!(matches!(ended, FinishOutcome::Unwritten), "{fault:?}: {ended:?}");
+        assert!(matches!(ended, Says::Own { expires_at: None }), "{fault:?}: {ended:?}");
         let tried = guarded.now().since(started);
         assert!(
             tried < completion_timeout && tried + Duration::from_secs(1) >= completion_timeout,
@@ -244,7 +244,7 @@ async fn a_completion_leaves_time_for_the_answer(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     guarded.faults.for_all(ANY, Fault::Status(500));
     let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
-    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
     assert!(guarded.now().plus(ANSWER_TIME) <= deadline, "{:?}", guarded.now());
 }
 
@@ -268,7 +268,7 @@ async fn a_store_that_hangs_leaves_time_for_the_answer(endpoint: &str) {
     let ours = owned(executor.reserve(&completing).await);
     guarded.faults.script("PutItem", [late.fault()]);
     let ended = in_time(async { tokio::join!(executor.finish(ours, completed("{}")), hangs(2)).0 }).await;
-    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
 }
 
 // Reads fail, writes do not.

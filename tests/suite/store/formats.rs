@@ -199,7 +199,7 @@ async fn charge(ours: &Ownership) -> Result<Value, PhaseError> {
 }
 
 fn unsure() -> Report {
-    Report::PerhapsExecuted("handler_failed")
+    Report::perhaps("handler_failed")
 }
 
 fn paid() -> Answer {
@@ -296,7 +296,7 @@ async fn items_are_written_as_in_the_fixtures() {
     writer.correct("completed_and_forgotten", Correction::ForgetAnswer).await;
     writer.keep_items("completed_and_forgotten").await;
 
-    writer.end("released", Report::NotExecuted).await;
+    writer.end("released", Report::NotExecuted(None)).await;
     writer.keep_items("released").await;
     writer.end("not_begun", Report::NotBegun).await;
     writer.keep_items("not_begun").await;
@@ -316,7 +316,7 @@ async fn items_are_written_as_in_the_fixtures() {
     writer.keep_items("unknown_lease_over").await;
     let (late, other) = writer.overtaken("unknown_contested").await;
     writer.executor_of(operation()).finish(late, completed("{}")).await;
-    writer.executor_of(operation()).finish(other, Report::NotExecuted).await;
+    writer.executor_of(operation()).finish(other, Report::NotExecuted(None)).await;
     writer.keep_items("unknown_contested").await;
     writer.end("unknown_escalated", unsure()).await;
     let unregistered = Reconciliation::new(writer.store(), MemoryQueue::new()).world(writer.world.clone());
@@ -357,7 +357,7 @@ async fn items_are_written_as_in_the_fixtures() {
     let reconciliation = writer.reconciliation(Finding::NotFound);
     let noted = reconciliation.reported(&keyed("between_workers_escalated"), &reported).await;
     noted.expect("noted");
-    writer.executor_of(resuming()).finish(ours, Report::NotExecuted).await;
+    writer.executor_of(resuming()).finish(ours, Report::NotExecuted(None)).await;
     writer.world.clock.advance(HOUR);
     reconciliation.ask_if_due(&keyed("between_workers_escalated")).await.expect("escalated");
     writer.keep_items("between_workers_escalated").await;

@@ -29,7 +29,7 @@ fn number(number: u64) -> AttributeValue {
 async fn unknown(guarded: &Guarded) -> (RecordKey, Item) {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
-    written(executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(executor.finish(ours, Report::perhaps("handler_failed")).await);
     let item = guarded.item(&request.key).await.expect("a record");
     (request.key, item)
 }

@@ -1,7 +1,7 @@
 //! Items that this version cannot read as a record. They are never guessed at, never run, never overwritten.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
-use lambda_idempotency::internal::{FinishOutcome, Report, Request};
+use lambda_idempotency::internal::{Report, Request, Says};
 use macro_rules_attribute::apply;
 
 use crate::support::{
@@ -28,7 +28,7 @@ fn bytes(bytes: impl Into<Vec<u8>>) -> AttributeValue {
 async fn in_each_state(guarded: &Guarded) -> Vec<(Request, Item)> {
     let executor = guarded.executor();
     let reports =
-        [None, Some(completed("{}")), Some(Report::NotExecuted), Some(Report::PerhapsExecuted("panicked"))];
+        [None, Some(completed("{}")), Some(Report::NotExecuted(None)), Some(Report::perhaps("panicked"))];
     let mut records = Vec::new();
     for report in reports {
         let request = request();
@@ -111,7 +111,7 @@ async fn a_completion_does_not_overwrite_an_unreadable_record(endpoint: &str) {
     guarded.write_raw(item.clone()).await;
 
     let ended = guarded.clock.passing(executor.finish(ours, completed("{}"))).await;
-    assert!(matches!(ended, FinishOutcome::Unwritten), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: None }), "{ended:?}");
     assert_eq!(guarded.item(&request.key).await, Some(item));
 }
 

@@ -9,9 +9,7 @@ use super::tables::idempotency_table;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
-use lambda_idempotency::internal::{
-    Executor, FinishOutcome, Ownership, Replay, Report, Request, ReserveOutcome,
-};
+use lambda_idempotency::internal::{Executor, Ownership, Replay, Report, Request, Says};
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 use lambda_idempotency::operation::Operation;
 use lambda_idempotency::record::{Answer, AnswerKind, Record, Work};
@@ -255,17 +253,17 @@ pub fn fresh<T: From<[u8; 16]>>() -> T {
 }
 
 #[track_caller]
-pub fn owned(reserved: ReserveOutcome) -> Ownership {
+pub fn owned(reserved: Result<Ownership, Says>) -> Ownership {
     match reserved {
-        ReserveOutcome::Owned(owned) => owned,
+        Ok(owned) => owned,
         other => panic!("not ours but {other:?}"),
     }
 }
 
 #[track_caller]
-pub fn replayed(reserved: ReserveOutcome) -> Replay {
+pub fn replayed(reserved: Result<Ownership, Says>) -> Replay {
     match reserved {
-        ReserveOutcome::Replay(replay) => replay,
+        Err(Says::Replay(replay)) => replay,
         other => panic!("no replay but {other:?}"),
     }
 }
@@ -278,30 +276,29 @@ pub fn body_of(replay: &Replay) -> Option<&Bytes> {
 
 /// The replayed body as text.
 #[track_caller]
-pub fn replayed_text(reserved: ReserveOutcome) -> String {
+pub fn replayed_text(reserved: Result<Ownership, Says>) -> String {
     let replay = replayed(reserved);
     let body = body_of(&replay).expect("the body was kept");
     String::from_utf8(body.to_vec()).expect("the body is text")
 }
 
 /// The outcome of a reservation as the caller sees it, as short text.
-pub fn outcome_of(reserved: &ReserveOutcome) -> &'static str {
-    match reserved {
-        ReserveOutcome::Owned(_) => "owned",
-        ReserveOutcome::Replay(_) => "replay",
-        ReserveOutcome::InFlight { .. } => "in flight",
-        ReserveOutcome::Mismatch => "mismatch",
-        ReserveOutcome::Unknown { .. } => "unknown",
-        ReserveOutcome::MayNotBegin => "may not begin",
-        ReserveOutcome::PerhapsInFlight => "perhaps in flight",
-        ReserveOutcome::TooLate => "too late",
-        ReserveOutcome::Unavailable => "unavailable",
-        ReserveOutcome::Unreadable => "unreadable",
-        _ => "something new",
+pub fn outcome_of(reserved: &Result<Ownership, Says>) -> &'static str {
+    reserved.as_ref().map_or_else(told, |_| "owned")
+}
+
+/// What a caller is told, as short text.
+pub fn told(says: &Says) -> &'static str {
+    match says {
+        Says::InFlight { .. } => "in flight",
+        Says::MayNotBegin => "may not begin",
+        Says::PerhapsInFlight => "perhaps in flight",
+        Says::TooLate => "too late",
+        says => says.name(),
     }
 }
 
 #[track_caller]
-pub fn written(ended: FinishOutcome) {
-    assert!(matches!(ended, FinishOutcome::Written { .. } | FinishOutcome::Released), "{ended:?}");
+pub fn written(ended: Says) {
+    assert!(matches!(ended, Says::Own { .. } | Says::Released), "{ended:?}");
 }

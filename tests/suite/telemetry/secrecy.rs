@@ -7,7 +7,7 @@ use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
     fingerprint::{Content, FingerprintRule},
-    internal::{Executor, Report, Request, ReserveOutcome},
+    internal::{Executor, Report, Request},
     key::RecordKey,
     operation::Operation,
     record::{Answer, AnswerKind, UnknownCause},
@@ -428,7 +428,7 @@ async fn debug_output_shows_no_caller_data() {
     };
     let mut printed = vec![format!("{request:?} {:?}", request.key.tenant())];
 
-    let ReserveOutcome::Owned(owned) = executor.reserve(&request).await else { panic!("not reserved") };
+    let Ok(owned) = executor.reserve(&request).await else { panic!("not reserved") };
     printed.push(format!("{:?} {owned:?} {:?}", owned.execution(), owned.execution().idempotency_key()));
     let headers = vec![("location".to_owned(), "/payments/1".to_owned())];
     let report = Report::Completed(Answer::http(201, headers, order));

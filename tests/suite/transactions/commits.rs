@@ -11,7 +11,7 @@ use std::{
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    internal::{Executor, FinishOutcome, Ownership, Report, Request, Stale},
+    internal::{Executor, Ownership, Report, Request, Says, Stale},
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
@@ -42,11 +42,7 @@ impl Bank {
     }
 
     /// The store goes away between the effect and its completion.
-    pub async fn lose(
-        &self,
-        request: &Request,
-        writes: impl IntoIterator<Item = DomainWrite>,
-    ) -> FinishOutcome {
+    pub async fn lose(&self, request: &Request, writes: impl IntoIterator<Item = DomainWrite>) -> Says {
         let executor = self.deferring();
         let ours = owned(executor.reserve(request).await);
         writes.into_iter().for_each(|write| ours.execution().write(write).unwrap());
@@ -67,15 +63,15 @@ impl Reconciler for NeverAsked {
     }
 }
 
-fn refused(ended: FinishOutcome) -> Answer {
+fn refused(ended: Says) -> Answer {
     match ended {
-        FinishOutcome::Refused { answer, expires_at: Some(_) } => answer,
+        Says::Refused(replay) => replay.answer,
         other => panic!("not refused: {other:?}"),
     }
 }
 
-fn unknown(ended: &FinishOutcome) {
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+fn unknown(ended: &Says) {
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
 }
 
 #[apply(on_each_store)]
@@ -105,7 +101,7 @@ async fn a_completion_with_writes_costs_two_round_trips(endpoint: &str) {
 
 #[apply(on_each_store)]
 async fn writes_of_an_execution_without_an_answer_are_dropped(endpoint: &str) {
-    for report in [Report::NotExecuted, Report::NotBegun] {
+    for report in [Report::NotExecuted(None), Report::NotBegun] {
         let (bank, request) = (Bank::on(endpoint).await, request());
         let ours = bank.begin(&request).await;
         ours.execution().write(bank.take(30)).unwrap();
@@ -323,7 +319,7 @@ async fn a_late_worker_commits_only_if_no_other_execution_owns_its_record(endpoi
             let reconciler = bank.guarded.executor_of(operation());
             let next = bank.release_and_take_over(&reconciler, &request).await;
             let ended = bank.executor().finish(late, completed("late")).await;
-            assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+            assert!(matches!(ended, Says::AnsweredElsewhere), "{ended:?}");
             assert_eq!(bank.cents("a").await, Some(100));
             next.execution().write(bank.take(7)).unwrap();
             written(bank.executor().finish(next, completed("next")).await);
@@ -385,8 +381,8 @@ async fn a_report_is_deferred_with_its_writes(endpoint: &str) {
         let ended = bank.lose(&request, [write]).await;
         // The caller gets the true answer only if nothing can refuse it any more. An attribute may be gone.
         let can_be_refused = what != "a put";
-        let expected = if can_be_refused { "Unknown" } else { "Deferred" };
-        assert_eq!(format!("{ended:?}"), expected, "{what}");
+        let expected = if can_be_refused { "unknown" } else { "own" };
+        assert_eq!(ended.name(), expected, "{what}");
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         assert_eq!(serde_json::from_str::<Value>(message).unwrap()["kind"], "deferred_report");
         let reconciliation = bank.reconciliation(&dead_letters);
@@ -562,7 +558,7 @@ async fn a_commit_that_lands_after_its_refusal_answers_every_request(endpoint: &
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(bank.take(30).or_answer(too_little())).unwrap();
     let ended = executor.finish(ours, completed("taken")).await;
-    assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+    assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
     assert_eq!(
         (bank.cents("a").await, replayed_text(bank.executor().reserve(&request).await)),
         (Some(70), "taken".into())
@@ -573,8 +569,8 @@ fn transfer() -> Operation {
     operation().effects_in_transaction()
 }
 
-fn not_committed(ended: &FinishOutcome) {
-    assert!(matches!(ended, FinishOutcome::NotCommitted), "{ended:?}");
+fn not_committed(ended: &Says) {
+    assert!(matches!(ended, Says::NotCommitted), "{ended:?}");
 }
 
 // T18
@@ -583,7 +579,7 @@ async fn a_transactional_operation_is_never_unknown(endpoint: &str) {
     let bank = Bank::on(endpoint).await;
     let executor = bank.guarded.executor_of(transfer());
     let request = request();
-    for report in [Report::PerhapsExecuted("panicked"), Report::NotExecuted] {
+    for report in [Report::perhaps("panicked"), Report::NotExecuted(None)] {
         let ours = owned(executor.reserve(&request).await);
         ours.execution().write(bank.take(30)).unwrap();
         written(executor.finish(ours, report).await);
@@ -646,7 +642,7 @@ async fn a_dead_transactional_worker_gets_the_next_ones_answer(endpoint: &str) {
     next.execution().write(bank.take(7)).unwrap();
     written(executor.finish(next, completed("next")).await);
     match executor.finish(dead, completed("late")).await {
-        FinishOutcome::Superseded(replay) => assert_eq!(replay.answer.body, "next"),
+        Says::Replay(replay) => assert_eq!(replay.answer.body, "next"),
         other => panic!("{other:?}"),
     }
     assert_eq!((bank.cents("a").await, bank.queue.take()), (Some(93), vec![]));
@@ -726,7 +722,7 @@ async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
         let ours = bank.begin(&request).await;
-        written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+        written(bank.executor().finish(ours, Report::perhaps("handler_failed")).await);
         let write = if refused { bank.take(101) } else { bank.take(30) };
         let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
             .world(bank.guarded.clock.clone())
@@ -757,7 +753,7 @@ async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
 async fn a_reconcilers_write_into_the_table_of_records_is_not_made(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(bank.executor().finish(ours, Report::perhaps("handler_failed")).await);
     let records = Table::new(bank.guarded.table.as_str(), "pk").sort_key("sk");
     // Not the record: DynamoDB refuses two writes to one item.
     let write = records.put(json!({ "pk": request.key.partition_key(), "sk": "other" }));
@@ -782,7 +778,7 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
             settled.ask(&request.key).await.unwrap();
         };
         if from_the_queue {
-            assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
+            assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, Says::Own { expires_at: None }));
             settle().await;
         } else {
             let executor = bank.deferring();
@@ -790,7 +786,7 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
             ours.execution().write(bank.book("b-1")).unwrap();
             settle().await;
             let ended = executor.finish(ours, completed("ok")).await;
-            assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+            assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
         }
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         bank.reconciliation(&dead_letters).receive(message).await.unwrap();
@@ -826,7 +822,7 @@ async fn writes_that_a_settled_record_has_are_not_made_again(endpoint: &str) {
             ours.execution().write(bank.take(30)).unwrap();
             settle().await;
             let ended = executor.finish(ours, completed("ok")).await;
-            assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+            assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
             assert_eq!(bank.queue.take(), []);
         }
         assert_eq!((bank.cents("a").await, dead_letters.take()), (Some(70), vec![]));
@@ -930,7 +926,7 @@ async fn a_passing_refusal_proves_nothing_about_earlier_tries(endpoint: &str) {
         bank.guarded.faults.script(TRANSACTION, [Fault::DropAnswer]);
         bank.guarded.faults.for_all(TRANSACTION, fault.clone());
         let ended = bank.guarded.clock.passing(executor.finish(ours, completed("ok"))).await;
-        assert!(matches!(ended, FinishOutcome::Deferred), "{fault:?}: {ended:?}");
+        assert!(matches!(ended, Says::Own { expires_at: None }), "{fault:?}: {ended:?}");
         assert_eq!((bank.cents("b-1").await, bank.queue.take().len()), (Some(1), 1), "{fault:?}");
     }
 }
@@ -957,7 +953,7 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
 async fn a_proven_effect_whose_writes_the_store_does_not_take_is_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(bank.executor().finish(ours, Report::perhaps("handler_failed")).await);
     let asking = |reconciler: Confirms| {
         Reconciliation::new(bank.guarded.store(), dead_letters.clone())
             .world(bank.guarded.clock.clone())

@@ -7,7 +7,7 @@ use futures_util::{FutureExt, future::join};
 use lambda_idempotency::{
     async_trait,
     engine::SingleTransaction,
-    internal::{Computed, FinishOutcome, Report, Request, ReserveOutcome, SingleTransactionOutcome},
+    internal::{Computed, Ran, Report, Request, Says},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -67,7 +67,7 @@ impl Bank {
 async fn an_effect_whose_queued_writes_are_refused_claims_its_record(endpoint: &str) {
     for released in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-        assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::Unknown));
+        assert!(matches!(bank.lose(&request, [bank.take(101)]).await, Says::Unknown { .. }));
         if released {
             bank.settle(&request, Finding::NotExecuted).await;
             assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
@@ -94,7 +94,7 @@ async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str
     bank.settle(&request, Finding::NotExecuted).await;
     assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
     let ended = bank.executor().finish(late, completed("charged")).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     bank.is_claimed(&request).await;
 }
 
@@ -102,7 +102,7 @@ async fn a_late_worker_whose_writes_are_refused_claims_its_record(endpoint: &str
 #[apply(on_each_store)]
 async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-    assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
+    assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, Says::Own { expires_at: None }));
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
     let runs_again = || operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
@@ -113,8 +113,8 @@ async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint:
     let second = owned(executor.reserve(&request).await);
     assert!(reconciliation.receive(message).await.is_err());
     // It did nothing, but the first one reports an effect.
-    let ended = executor.finish(second, Report::NotExecuted).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    let ended = executor.finish(second, Report::NotExecuted(None)).await;
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     reconciliation.receive(message).await.unwrap();
     assert_eq!((bank.cents("b-1").await, dead_letters.take()), (Some(1), vec![]));
     assert_eq!(replayed_text(executor.reserve(&request).await), "ok");
@@ -124,7 +124,7 @@ async fn a_deferred_report_with_writes_waits_for_its_records_execution(endpoint:
 async fn a_queued_report_from_an_earlier_generation_with_writes_is_escalated(endpoint: &str) {
     for completes in [false, true] {
         let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-        assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, FinishOutcome::Deferred));
+        assert!(matches!(bank.lose(&request, [bank.book("b-1")]).await, Says::Own { expires_at: None }));
         bank.settle(&request, Finding::Executed(Answer::json(201, "{}"))).await;
         bank.guarded.clock.advance(RETENTION + Duration::from_secs(301));
         let next = bank.begin(&request).await;
@@ -158,9 +158,9 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
     };
     let executor = bank.executor();
     let other = executor.run_single_transaction(&request, take("the other's", false)).await;
-    assert!(matches!(other, SingleTransactionOutcome::Committed { .. }), "{other:?}");
+    assert!(matches!(other, Ran { says: Says::Own { .. }, .. }), "{other:?}");
     let resumed = executor.run_single_transaction(&request, take("late", true)).await;
-    assert!(matches!(resumed, SingleTransactionOutcome::Unconfirmed), "{resumed:?}");
+    assert!(matches!(resumed, Ran { says: Says::Unconfirmed, .. }), "{resumed:?}");
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
@@ -189,7 +189,7 @@ async fn a_process_frozen_between_two_sends_sends_its_transaction_no_more(endpoi
             }
         };
         let (outcome, ()) = join(in_time(transacted), freezes).await;
-        assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+        assert!(matches!(outcome, Ran { says: Says::Unconfirmed, .. }), "{outcome:?}");
         assert_eq!(bank.guarded.faults.asked(TRANSACTION), sent, "{frozen_for:?}");
     }
 }
@@ -206,7 +206,7 @@ async fn the_client_of_the_store_does_not_resend_a_single_transaction(endpoint: 
         async { Computed::Answer(Answer::http(201, Vec::new(), "put"), ()) }.boxed()
     };
     let outcome = executor.run_single_transaction(&request, compute).await;
-    assert!(matches!(outcome, SingleTransactionOutcome::Unconfirmed), "{outcome:?}");
+    assert!(matches!(outcome, Ran { says: Says::Unconfirmed, .. }), "{outcome:?}");
     assert_eq!(guarded.faults.asked(TRANSACTION), 1);
 }
 
@@ -222,11 +222,11 @@ async fn a_double_execution_is_reported_although_its_writes_are_refused(endpoint
         bank.settle(&request, Finding::NotExecuted).await;
         let second = bank.begin(&request).await;
         if unknown {
-            let unknown = Report::PerhapsExecuted("handler_failed");
+            let unknown = Report::perhaps("handler_failed");
             written(bank.executor().finish(second, unknown).await);
         }
         let ended = executor.finish(late, completed("charged")).await;
-        assert!(matches!(ended, FinishOutcome::Unknown | FinishOutcome::AnsweredElsewhere), "{ended:?}");
+        assert!(matches!(ended, Says::Unknown { .. } | Says::AnsweredElsewhere), "{ended:?}");
         let dead_letters = MemoryQueue::new();
         let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
         let (received, counted) = counting(bank.reconciliation(&dead_letters).receive(message)).await;
@@ -250,10 +250,10 @@ async fn a_single_transaction_duplicate_is_replayed_although_its_write_is_refuse
         }
     };
     let outcome = bank.executor().run_single_transaction(&request, computed(vec![first.clone()])).await;
-    assert!(matches!(outcome, SingleTransactionOutcome::Committed { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Ran { says: Says::Own { .. }, .. }), "{outcome:?}");
     let twice = computed(vec![first.clone(), first]);
     let outcome = bank.executor().run_single_transaction(&request, twice).await;
-    assert!(matches!(outcome, SingleTransactionOutcome::Found(ReserveOutcome::Replay(_))), "{outcome:?}");
+    assert!(matches!(outcome, Ran { says: Says::Replay(_), .. }), "{outcome:?}");
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
@@ -262,7 +262,7 @@ async fn a_single_transaction_duplicate_is_replayed_although_its_write_is_refuse
 async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     let ours = bank.begin(&request).await;
-    written(bank.executor().finish(ours, Report::PerhapsExecuted("handler_failed")).await);
+    written(bank.executor().finish(ours, Report::perhaps("handler_failed")).await);
     for (status, claimed) in [(402, false), (201, true)] {
         let answer = Answer::json(status, "{}");
         bank.settle(&request, Finding::ExecutedWith(answer, vec![bank.take(1), bank.take(2)])).await;
@@ -275,7 +275,7 @@ async fn a_refusal_whose_writes_can_never_be_made_claims_nothing(endpoint: &str)
 #[apply(on_each_store)]
 async fn an_operation_that_may_run_again_is_not_claimed(endpoint: &str) {
     let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
-    assert!(matches!(bank.lose(&request, [bank.take(101)]).await, FinishOutcome::Unknown));
+    assert!(matches!(bank.lose(&request, [bank.take(101)]).await, Says::Unknown { .. }));
     let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
     let runs_again = || operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
     let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())

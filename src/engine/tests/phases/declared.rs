@@ -61,7 +61,7 @@ async fn a_call_that_was_perhaps_made_is_left_to_who_declares_it() {
             let seen = store.record().await;
             let changed = store.executor(operation().resumes(other.iter().copied(), WITHIN));
             let found = changed.reserve(&request()).await;
-            assert!(matches!(found, ReserveOutcome::OtherPhases), "{dies:?}, {other:?}: {found:?}");
+            assert!(matches!(found, Err(Says::OtherPhases)), "{dies:?}, {other:?}: {found:?}");
             assert_eq!(store.record().await, seen);
             // The older version still resumes it.
             let executor = store.executor(old());
@@ -70,7 +70,7 @@ async fn a_call_that_was_perhaps_made_is_left_to_who_declares_it() {
             executor.finish(ours, charged()).await;
             assert_eq!((store.state().await, provider.effects()), ("completed", 2));
             let replay = changed.reserve(&request()).await;
-            assert!(matches!(replay, ReserveOutcome::Replay(_)), "{replay:?}");
+            assert!(matches!(replay, Err(Says::Replay(_))), "{replay:?}");
         }
     }
 }
@@ -80,14 +80,14 @@ async fn a_call_that_was_perhaps_made_is_left_to_who_declares_it() {
 async fn what_certainly_did_nothing_begins_with_other_phases() {
     let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(old());
-    executor.finish(begin(&executor).await, Report::NotExecuted).await;
+    executor.finish(begin(&executor).await, Report::NotExecuted(None)).await;
     let changed = store.executor(operation().resumes(["capture-card"], WITHIN));
     let ours = begin(&changed).await;
     call(ours.execution(), "capture-card", &provider).await.unwrap();
     drop(ours);
     store.lease_ends();
     let found = executor.reserve(&request()).await;
-    assert!(matches!(found, ReserveOutcome::OtherPhases), "it is the other's now: {found:?}");
+    assert!(matches!(found, Err(Says::OtherPhases)), "it is the other's now: {found:?}");
 }
 
 // T61: nothing is open any more, and what is kept is compared by its name.
@@ -108,11 +108,11 @@ async fn an_operators_word_about_the_open_call_lets_any_deployment_resume() {
         store.inner.put(Some(record.revision), &denied, &[]).await.unwrap();
         let changed = store.executor(operation().resumes(["charge", "capture-card"], WITHIN));
         match (noted, changed.reserve(&request()).await) {
-            (false, ReserveOutcome::Owned(ours)) => {
+            (false, Ok(ours)) => {
                 call(ours.execution(), "charge", &provider).await.unwrap();
                 call(ours.execution(), "capture-card", &provider).await.unwrap();
             }
-            (true, ReserveOutcome::OtherPhases) => {}
+            (true, Err(Says::OtherPhases)) => {}
             (_, found) => panic!("{noted}: {found:?}"),
         }
     }

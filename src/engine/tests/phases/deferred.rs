@@ -3,7 +3,7 @@
 use super::*;
 
 /// An execution that has charged loses its store, and ends with this row. How, and its report in the queue.
-async fn lost(store: &Faulty, row: Option<crate::domain::DomainWrite>) -> (FinishOutcome, DeferredReport) {
+async fn lost(store: &Faulty, row: Option<crate::domain::DomainWrite>) -> (Says<Replay>, DeferredReport) {
     let (provider, queue) = (Provider::default(), MemoryQueue::new());
     let executor = store.executor(resuming()).defer_reports_to(queue.clone());
     let ours = charging(&executor, &provider).await;
@@ -20,8 +20,8 @@ async fn lost(store: &Faulty, row: Option<crate::domain::DomainWrite>) -> (Finis
 async fn an_answer_over_kept_phases_counts_only_once_it_is_written() {
     let store = Faulty::new();
     let (ended, report) = lost(&store, None).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
-    assert!(store.executor(resuming()).apply(&report, Safe::Report).await.unwrap().is_none());
+    assert!(matches!(ended, Says::Interrupted), "{ended:?}");
+    assert_eq!(delivered(&store.executor(resuming()), &report).await.unwrap(), NOTHING);
     assert_eq!(store.state().await, "completed");
 }
 
@@ -30,8 +30,8 @@ async fn an_answer_over_kept_phases_counts_only_once_it_is_written() {
 async fn a_row_refused_from_the_queue_ends_nothing_over_kept_phases() {
     let store = stocked(0);
     let (ended, report) = lost(&store, Some(take().or_answer(Answer::json(409, "{}")))).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
-    let applied = store.executor(resuming()).apply(&report, Safe::Report).await.unwrap();
-    assert!(applied.is_none(), "nobody has to look at it");
+    assert!(matches!(ended, Says::Interrupted), "{ended:?}");
+    let applied = delivered(&store.executor(resuming()), &report).await.unwrap();
+    assert_eq!(applied, NOTHING, "nobody has to look at it");
     assert_eq!((store.state().await, names(&store).await), ("between_workers", vec!["charge".to_owned()]));
 }

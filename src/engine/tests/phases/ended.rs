@@ -7,9 +7,9 @@ use crate::record::tests::Mint;
 async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
     let not_executed = || CallError::not_executed("refused");
     for (report, failure) in [
-        (Report::NotExecuted, None),
+        (Report::NotExecuted(None), None),
         (Report::NotBegun, None),
-        (Report::PerhapsExecuted("panicked"), None),
+        (Report::perhaps("panicked"), None),
         (charged(), Some(not_executed())),
         (charged(), Some(CallError::Perhaps("time-out".into()))),
     ] {
@@ -26,7 +26,7 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
         }
         let ended = executor.finish(ours, report.clone()).await;
         // T43: parts of it are done, so its caller gets no answer that leads to a new key.
-        assert!(matches!(ended, FinishOutcome::Interrupted), "{report:?}: {ended:?}");
+        assert!(matches!(ended, Says::Interrupted), "{report:?}: {ended:?}");
         let record = store.record().await.unwrap();
         let State::BetweenWorkers { reconcile_at, .. } = record.state else {
             panic!("{report:?}: {record:?}")
@@ -47,7 +47,7 @@ async fn retries_that_fail_escalate_nothing_anew() {
     let executor = store.executor(resuming());
     let asks = crate::reconcile::Reconciliation::new(store.inner.clone(), dead_letters.clone())
         .world(store.world.clone());
-    executor.finish(charging(&executor, &provider).await, Report::NotExecuted).await;
+    executor.finish(charging(&executor, &provider).await, Report::NotExecuted(None)).await;
     let poll = async || {
         let record = store.record().await.unwrap();
         asks.ask_if_due(&record.key).await.unwrap();
@@ -62,14 +62,14 @@ async fn retries_that_fail_escalate_nothing_anew() {
             drop(retry);
             store.lease_ends();
         } else {
-            executor.finish(retry, Report::NotExecuted).await;
+            executor.finish(retry, Report::NotExecuted(None)).await;
         }
         assert_eq!(poll().await, 0, "{dies}");
     }
     // What a retry achieves is a new recovery point, and time for the next one.
     let retry = charging(&executor, &provider).await;
     call(retry.execution(), "ship", &provider).await.unwrap();
-    executor.finish(retry, Report::NotExecuted).await;
+    executor.finish(retry, Report::NotExecuted(None)).await;
     assert_eq!(poll().await, 0);
     store.world.advance(WITHIN);
     assert_eq!(poll().await, 1);
@@ -83,7 +83,7 @@ async fn an_execution_that_did_nothing_is_released_as_ever() {
     let failed =
         ours.execution().phase::<()>("charge").call(async |_| Err(CallError::not_executed("no"))).await;
     assert!(failed.is_err());
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
     assert_eq!(store.state().await, "failed_retryable");
     let refused = begin(&executor).await;
     executor.finish(refused, Report::NotBegun).await;
@@ -111,7 +111,7 @@ async fn a_call_that_is_dropped_or_still_runs_was_perhaps_made() {
             Some(charge)
         };
         let ended = executor.finish(ours, charged()).await;
-        assert!(matches!(ended, FinishOutcome::Interrupted), "{drops}: {ended:?}");
+        assert!(matches!(ended, Says::Interrupted), "{drops}: {ended:?}");
         assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
         drop(charge);
     }
@@ -149,7 +149,7 @@ async fn a_fenced_workers_result_counts_while_its_phase_is_open() {
     assert!(matches!(late, Err(PhaseError::Lost)), "only the owner goes on");
     assert_eq!((names(&store).await, store.state().await), (vec!["charge".to_owned()], "in_progress"));
     let ended = executor.finish(frozen, charged()).await;
-    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert!(matches!(ended, Says::AnsweredElsewhere), "{ended:?}");
     assert_eq!(store.state().await, "in_progress");
 }
 
@@ -170,7 +170,7 @@ async fn two_workers_in_one_call_keep_one_result() {
     assert!(matches!(late, Err(PhaseError::Lost)), "{late:?}");
     assert_eq!((provider.effects(), store.state().await), (1, "completed"));
     let ended = executor.finish(slow, refused()).await;
-    assert!(matches!(ended, FinishOutcome::Superseded(_)), "{ended:?}");
+    assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn an_outdated_completion_of_an_operation_that_resumes_answers_nobody() {
     store.lease_ends();
     let next = begin(&executor).await;
     let ended = executor.finish(slow, charged()).await;
-    assert!(matches!(ended, FinishOutcome::AnsweredElsewhere), "{ended:?}");
+    assert!(matches!(ended, Says::AnsweredElsewhere), "{ended:?}");
     let record = store.record().await.unwrap();
     assert_eq!((record.state.name(), record.reported), ("in_progress", None));
     next.execution().commit("stock", Vec::new()).await.unwrap();
@@ -199,7 +199,7 @@ async fn a_deployment_that_does_not_resume_takes_nothing_over() {
         store.lease_ends();
         let other = store.executor(operation().on_lease_expiry(choice));
         let found = other.reserve(&request()).await;
-        assert!(matches!(found, ReserveOutcome::Unknown { .. }), "{choice:?}: {found:?}");
+        assert!(matches!(found, Err(Says::Unknown { .. })), "{choice:?}: {found:?}");
         assert_eq!(store.state().await, "between_workers");
         assert_eq!(begin(&resumes).await.execution().attempts(), 2);
     }
@@ -208,7 +208,7 @@ async fn a_deployment_that_does_not_resume_takes_nothing_over() {
     drop(begin(&store.executor(operation())).await);
     store.lease_ends();
     let found = store.executor(resuming()).reserve(&request()).await;
-    assert!(matches!(found, ReserveOutcome::Unknown { .. }), "{found:?}");
+    assert!(matches!(found, Err(Says::Unknown { .. })), "{found:?}");
     assert_eq!(store.state().await, "unknown");
 }
 
@@ -253,7 +253,7 @@ async fn the_worst_failure_of_an_execution_counts() {
     assert!(futures_util::poll!(&mut charge).is_pending());
     assert!(call(ours.execution(), "ship", &provider).await.is_err(), "two at once");
     drop(charge);
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
 }
 
@@ -262,7 +262,7 @@ async fn an_answer_before_the_kept_phases_is_not_the_operations() {
     let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(resuming());
     let ours = charging(&executor, &provider).await;
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
     // The price has expired meanwhile.
     let early = begin(&executor).await;
     assert_interrupted(&store, executor.finish(early, refused()).await).await;
@@ -274,7 +274,7 @@ async fn an_answer_before_the_kept_phases_is_not_the_operations() {
     drop(begin(&executor).await);
     store.lease_ends();
     let ended = executor.finish(begin(&executor).await, refused()).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
     assert_eq!(store.state().await, "unknown");
 }
 
@@ -293,7 +293,7 @@ async fn deferred_release() -> (Faulty, DeferredReport) {
     let executor = store.executor(resuming()).defer_reports_to(queue.clone());
     let ours = charging(&executor, &provider).await;
     store.is_away.store(true, Ordering::SeqCst);
-    store.passing(executor.finish(ours, Report::NotExecuted)).await;
+    store.passing(executor.finish(ours, Report::NotExecuted(None))).await;
     store.is_away.store(false, Ordering::SeqCst);
     let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
     (store, deferred(message))
@@ -302,7 +302,7 @@ async fn deferred_release() -> (Faulty, DeferredReport) {
 #[tokio::test]
 async fn a_deferred_release_leaves_no_call_open() {
     let (store, report) = deferred_release().await;
-    assert!(store.executor(resuming()).apply(&report, Safe::Report).await.unwrap().is_none());
+    assert_eq!(delivered(&store.executor(resuming()), &report).await.unwrap(), NOTHING);
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", None));
 }
 
@@ -315,6 +315,6 @@ async fn a_kept_phase_is_escalated_if_its_record_is_gone() {
     assert_eq!(seen.phases, store.record().await.unwrap().phases);
     let restored = Faulty::new();
     restored.world.advance(DAY * 8);
-    let applied = restored.executor(resuming()).apply(&report, Safe::Report).await.unwrap();
-    assert_eq!(applied.expect("it is escalated").reason, crate::record::GONE);
+    let applied = delivered(&restored.executor(resuming()), &report).await.unwrap();
+    assert!(applied[0].starts_with("its record is gone"), "{applied:?}");
 }

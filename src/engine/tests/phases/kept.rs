@@ -18,7 +18,7 @@ async fn a_kept_phase_answers_at_once_in_the_next_execution() {
     assert_eq!(ours.execution().commit("stock", vec![take()]).await.unwrap(), Committed::Written);
     assert_eq!((provider.calls(), available(&store)), (1, 8));
     let ended = executor.finish(ours, charged()).await;
-    assert!(matches!(ended, FinishOutcome::Written { expires_at: Some(_) }), "{ended:?}");
+    assert!(matches!(ended, Says::Own { expires_at: Some(_) }), "{ended:?}");
     let kept = phases(&store).await.kept;
     let digested = |phase: &Phase| phase.result.as_ref().is_some_and(|it| it.text().starts_with("sha256:"));
     assert!(kept.iter().all(digested), "{kept:?}");
@@ -65,7 +65,7 @@ async fn a_call_whose_key_is_forgotten_is_not_repeated() {
         let ended = executor.finish(ours, charged()).await;
         let state = store.state().await;
         if late && !asks {
-            assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+            assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
             assert_eq!(state, "unknown");
         } else {
             assert_eq!(state, "completed");
@@ -93,7 +93,7 @@ async fn asking_says_that_nothing_was_done_or_nothing_at_all() {
             }
             Err(_) => {
                 assert!(matches!(result, Err(PhaseError::Perhaps(_))), "{result:?}");
-                assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+                assert!(matches!(ended, Says::Interrupted), "{ended:?}");
                 assert_eq!((provider.calls(), store.state().await), (0, "between_workers"));
             }
         }
@@ -158,7 +158,7 @@ async fn phases_that_are_used_wrongly_keep_nothing() {
     let ours = begin(&executor).await;
     let refused = call(ours.execution(), "charge", &provider).await;
     assert!(matches!(refused, Err(PhaseError::Misused(_))), "the operation does not resume");
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
 
     for wrong in ["", "a b", &"x".repeat(65)] {
         let store = Faulty::new();
@@ -219,7 +219,7 @@ async fn a_phase_that_is_not_declared_next_is_not_called() {
 async fn a_handler_that_does_not_fit_what_is_kept_makes_no_call() {
     let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(resuming());
-    executor.finish(charging(&executor, &provider).await, Report::NotExecuted).await;
+    executor.finish(charging(&executor, &provider).await, Report::NotExecuted(None)).await;
     let new = begin(&executor).await;
     let misfit = call(new.execution(), "check-fraud", &provider).await;
     assert!(matches!(misfit, Err(PhaseError::Mismatch)), "{misfit:?}");
@@ -244,13 +244,13 @@ async fn a_result_that_cannot_be_kept_is_deferred_and_applied_later() {
     let unkept = store.passing(call(ours.execution(), "charge", &provider)).await;
     assert!(matches!(unkept, Err(PhaseError::NotKept)), "{unkept:?}");
     let ended = store.passing(executor.finish(ours, charged())).await;
-    assert!(matches!(ended, FinishOutcome::Interrupted), "{ended:?}");
+    assert!(matches!(ended, Says::Interrupted), "{ended:?}");
     store.is_away.store(false, Ordering::SeqCst);
     let messages = queue.take();
     assert_eq!(messages.len(), 2, "the phase, and how the execution ended");
     // In the other order, and twice.
     for (message, _) in messages.iter().rev().chain(&messages) {
-        assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_none());
+        assert_eq!(delivered(&executor, &deferred(message)).await.unwrap().len(), 0);
     }
     let kept = phases(&store).await;
     assert_eq!((kept.kept.len(), kept.begun, store.state().await), (1, None, "between_workers"));
@@ -270,7 +270,7 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
     let kept = execution.phase("report").call(async |_| Ok(long.clone())).await.unwrap();
     assert_eq!(kept, long, "this execution has it");
     execution.phase("next").call(async |_| Ok(2)).await.unwrap();
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
     let results: Vec<_> = phases(&store).await.kept.into_iter().map(|phase| phase.result.is_some()).collect();
     assert_eq!(results, [true, false, true]);
     // A question that fails says nothing of the call that follows.
@@ -280,7 +280,7 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
         ours.execution().phase::<String>("report").ask(async |_| Err(CallError::Perhaps("no answer".into())));
     let failed = asking.call(async |_| panic!("it was made")).await;
     assert!(matches!(failed, Err(PhaseError::Perhaps(_))), "{failed:?}");
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
     assert_eq!(phases(&store).await.begun, None);
     for asks in [false, true] {
         let ours = begin(&executor).await;
@@ -293,7 +293,7 @@ async fn a_result_that_is_too_long_is_asked_for_again() {
             Ok(report) => assert_eq!((report.as_str(), asks), ("asked", true)),
             Err(error) => assert!(matches!(error, PhaseError::ResultMissing) && !asks, "{error:?}"),
         }
-        executor.finish(ours, Report::NotExecuted).await;
+        executor.finish(ours, Report::NotExecuted(None)).await;
     }
     assert_eq!(store.state().await, "between_workers", "it is known that the call was made");
 }
@@ -307,7 +307,7 @@ async fn what_was_asked_for_is_not_deferred_as_another_phase() {
     let ours = begin(&executor).await;
     ours.execution().phase("report").call(async |_| Ok(long)).await.unwrap();
     ours.execution().phase("next").call(async |_| Ok(2)).await.unwrap();
-    executor.finish(ours, Report::NotExecuted).await;
+    executor.finish(ours, Report::NotExecuted(None)).await;
     let ours = begin(&executor).await;
     let asks = ours.execution().phase("report").ask(async |_| Ok(Some("asked".to_owned())));
     store.is_away.store(true, Ordering::SeqCst);

@@ -18,7 +18,7 @@ async fn another_result_of_a_kept_phase_is_escalated() {
     });
     assert!(matches!(late.await, Err(PhaseError::Lost)));
     let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-    assert!(executor.apply(&deferred(message), Safe::Report).await.unwrap().is_some());
+    assert_eq!(delivered(&executor, &deferred(message)).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -108,7 +108,7 @@ async fn a_call_that_is_known_meanwhile_is_not_unknown() {
         });
         assert!(late.await.is_err(), "it has lost its record");
         let ended = executor.finish(ours.unwrap(), charged()).await;
-        assert!(matches!(ended, FinishOutcome::Interrupted), "{kept}: {ended:?}");
+        assert!(matches!(ended, Says::Interrupted), "{kept}: {ended:?}");
         let phases = phases(&store).await;
         assert_eq!(
             (phases.kept.len(), phases.noted.len(), phases.begun.is_none()),
@@ -153,7 +153,7 @@ async fn a_call_without_keys_or_a_question_is_unknown_at_once() {
     let perhaps =
         ours.execution().phase::<()>("charge").call(async |_| Err(CallError::Perhaps("time-out".into())));
     assert!(matches!(perhaps.await, Err(PhaseError::Unknown)));
-    executor.finish(ours, Report::PerhapsExecuted("handler_failed")).await;
+    executor.finish(ours, Report::perhaps("handler_failed")).await;
     assert_eq!(store.state().await, "unknown");
 }
 

@@ -1,7 +1,7 @@
 //! The correlation from the provider's charge to its payment.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::{internal::FinishOutcome, record::Answer, time::Timestamp};
+use lambda_idempotency::{internal::Says, record::Answer, time::Timestamp};
 use macro_rules_attribute::apply;
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
@@ -29,7 +29,7 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     // Another charge under its id is not a real payment. An operator has to look.
     let other = Payment { charge_id: "ch_2".to_owned(), ..first.clone() };
     let ended = recorded(&guarded, &ledger, &other, charged_at).await;
-    assert!(matches!(ended, FinishOutcome::Unknown), "{ended:?}");
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
 
     let items = client.scan().table_name(&table).send().await.unwrap().items.unwrap();
     assert_eq!(items.len(), 1);

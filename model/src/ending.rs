@@ -1,0 +1,140 @@
+//! A report's way, one command at a time: production code decides, and each world does what it says.
+
+use lambda_idempotency::{
+    internal::steps::{
+        Deferred, Delivered, Ending, Instead, Says, SoFar, Step, Told, Transition, Written, answer,
+    },
+    record::{Record, Revision},
+    time::Timestamp,
+};
+
+use crate::records::{Id, NO_REVISION};
+
+/// What a report has led to until now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Progress {
+    pub by: By,
+    pub write: Option<Written>,
+    pub instead: Replaced,
+    pub deferred: Deferred,
+    /// The worker of the other execution of which operators have been told.
+    pub alarmed: Option<u8>,
+    pub escalated: bool,
+    pub differs: Option<bool>,
+    pub is_lost: bool,
+    pub is_overruled: bool,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum By {
+    /// The worker itself.
+    #[default]
+    Worker,
+    /// Its message.
+    Message,
+    /// Its message, whose body cannot be stored yet.
+    HandedBack,
+}
+
+/// What is reported in place of the handler's report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Replaced {
+    #[default]
+    No,
+    /// Its rows are refused, with the refusal of this number as its answer.
+    Answer(u8),
+    /// Its rows are refused.
+    Refused,
+}
+
+/// The next command of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The record becomes this one.
+    Writes(Id),
+    /// Another execution's record is marked.
+    Marks(Id),
+    Defers,
+    Alarms,
+    Escalates,
+    Compares,
+    /// The worker's caller is told this, and it is over.
+    Tells(Says),
+    /// The message is done with.
+    IsDone,
+    ComesAgain,
+}
+
+impl Progress {
+    pub const DELIVERED: Self = Self { by: By::Message, ..Self::START };
+    pub const HANDED_BACK: Self = Self { by: By::HandedBack, ..Self::START };
+    pub const START: Self = Self {
+        by: By::Worker,
+        write: None,
+        instead: Replaced::No,
+        deferred: Deferred::NotYet,
+        alarmed: None,
+        escalated: false,
+        differs: None,
+        is_lost: false,
+        is_overruled: false,
+    };
+    /// The store does not answer.
+    pub const UNANSWERED: Self = Self { write: Some(Written::Perhaps { passing: true }), ..Self::START };
+
+    fn so_far(&self) -> SoFar {
+        SoFar {
+            write: self.write,
+            instead: match self.instead {
+                Replaced::No => Instead::Nothing,
+                Replaced::Answer(number) => Instead::Answer(answer(402, number)),
+                Replaced::Refused => Instead::Refused,
+            },
+            deferred: self.deferred,
+            alarmed: self.alarmed.map(|worker| [worker; 16].into()),
+            escalated: self.escalated,
+            differs: self.differs,
+            is_lost: self.is_lost,
+            is_overruled: self.is_overruled,
+        }
+    }
+
+    /// The next command. `number` numbers the record that is written, and with which the rows commit if it is told so.
+    pub fn next(
+        &self,
+        ending: &Ending,
+        current: Option<&Record>,
+        now: Timestamp,
+        number: impl FnMut(Transition, bool) -> Id,
+    ) -> Command {
+        let (so_far, revision): (_, Revision) = (self.so_far(), NO_REVISION.into());
+        let of_message = |end| match end {
+            Delivered::Done | Delivered::TooLate => Command::IsDone,
+            Delivered::ComesAgain | Delivered::Waits => Command::ComesAgain,
+        };
+        match self.by {
+            By::Worker => command(ending.step(current, &so_far, revision, now), number, |told: Told| {
+                Command::Tells(told.says)
+            }),
+            By::Message => command(ending.deliver(current, &so_far, revision, now), number, of_message),
+            By::HandedBack => command(ending.hand_back(current, &so_far, revision, now), number, of_message),
+        }
+    }
+}
+
+fn command<E>(
+    step: Step<E>,
+    mut number: impl FnMut(Transition, bool) -> Id,
+    end: impl Fn(E) -> Command,
+) -> Command {
+    match step {
+        Step::Write { next, commits } => Command::Writes(number(next, commits)),
+        Step::Mark(next) => Command::Marks(number(next, false)),
+        Step::Defer(_) => Command::Defers,
+        Step::Alarm => Command::Alarms,
+        Step::Escalate(_) => Command::Escalates,
+        Step::Compare => Command::Compares,
+        Step::End(told) => end(told),
+    }
+}

@@ -1,0 +1,418 @@
+//! What is done about a worker's report until it is safe, and what the worker's caller is told: pure, one command at a time.
+//!
+//! A driver asks for a [`Step`], carries it out, notes in [`SoFar`] what happened, and asks again until it is the end. It may die between
+//! any two commands. So their order is decided here:
+//!
+//! 1. Who finds its record lost to another execution sends its whole report to the queue before it marks that record.
+//! 2. From the queue, a second execution is escalated before the report overwrites what the other one left.
+//! 3. An effect whose domain writes were refused is in the queue, with them, before the record says that it lacks them.
+
+use super::{
+    Deferred, Ending, Instead, Record, Report, Revision, Rows, Says, SoFar, State, Transition, Written,
+    fate::{FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport},
+    told::Stands,
+};
+use crate::time::Timestamp;
+
+/// Why a report is escalated whose domain writes are refused when it is delivered.
+const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
+/// Why a report is escalated whose record has another answer.
+const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
+
+/// The next command of a report. The driver carries it out, and notes its result in [`SoFar`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step<E> {
+    /// Write this record, and with it the domain writes if it `commits`.
+    Write {
+        /// The record.
+        next: Transition,
+        /// Whether the domain writes of the report commit with it, if it is completed.
+        commits: bool,
+    },
+    /// Write this mark into another execution's record.
+    Mark(Transition),
+    /// Send the report to the queue of deferred reports. If that fails, it is counted as this.
+    Defer(Counts),
+    /// Tell operators that the record's execution, and this one, certainly or possibly ran the operation.
+    Alarm,
+    /// Tell operators that the report cannot be applied, for this reason.
+    Escalate(&'static str),
+    /// Compare the report's answer with the record's.
+    Compare,
+    /// Nothing is left to do.
+    End(E),
+}
+
+/// What is counted, for an alarm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Counts {
+    /// A report is neither written nor deferred: its lease ends the record.
+    Unwritten,
+    /// A report that contradicts its record is not deferred: only a log line has it.
+    ContradictionUnsent,
+}
+
+/// What a worker does once its report is safe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// What its caller is told.
+    pub says: Says,
+    /// What is counted.
+    pub counts: Option<Counts>,
+}
+
+/// What becomes of the message of a deferred report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// It is done with.
+    Done,
+    /// It comes again: the store has not answered.
+    ComesAgain,
+    /// It comes again once the other execution of its record is over.
+    Waits,
+    /// It is done with: the record has moved on without it.
+    TooLate,
+}
+
+impl Ending {
+    /// The next command of the worker itself. Its caller is waiting.
+    pub fn step(
+        &self,
+        current: Option<&Record>,
+        so_far: &SoFar,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Step<Told> {
+        let instead = self.instead(&so_far.instead);
+        let report = instead.as_ref().unwrap_or(&self.report);
+        let end = |stands| Step::End(Told { says: self.says(report, so_far, &stands), counts: None });
+        let defer_or = |counts, stands| match so_far.deferred {
+            Deferred::NotYet => Step::Defer(counts),
+            _ => end(stands),
+        };
+        // From the queue, its domain writes are tried once more.
+        if so_far.instead == Instead::Refused
+            && *report == Report::Uncommitted
+            && so_far.deferred == Deferred::NotYet
+        {
+            return Step::Defer(Counts::ContradictionUnsent);
+        }
+        let seen = current.unwrap_or(&self.base);
+        match so_far.write {
+            Some(Written::Applied) => return end(Stands::Written(seen)),
+            // Once the lease is over, it is known whether the transaction has committed. No message knows more.
+            Some(Written::Perhaps { passing }) if self.base.transactional => {
+                let says = self.says(report, so_far, &Stands::Unwritten { passing });
+                let counts = (!report.did_nothing()).then_some(Counts::Unwritten);
+                return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
+            }
+            Some(Written::Perhaps { passing }) => {
+                return defer_or(Counts::Unwritten, Stands::Unwritten { passing });
+            }
+            Some(Written::Marked) | None => {}
+        }
+        let safe = match so_far.deferred {
+            Deferred::NotYet => Safe::Nothing,
+            // A queue that did not answer may have it nevertheless.
+            Deferred::Sent | Deferred::Perhaps => Safe::Report,
+            Deferred::NoQueue => so_far.alarmed.map_or(Safe::Report, Safe::Alarm),
+        };
+        let told = self.told(instead.as_ref(), safe);
+        if so_far.deferred != Deferred::NotYet
+            && so_far.alarmed != Some(seen.attempt)
+            && told.is_double(seen, now)
+        {
+            return Step::Alarm;
+        }
+        match told.fate(current, revision, now) {
+            Fate::Written(next) => Step::Write { next, commits: told.has_rows },
+            Fate::Contested(next) => Step::Mark(next),
+            // An earlier try may have committed, and the record been deleted since.
+            Fate::Gone if self.base.transactional => Step::End(Told { says: Says::UNKNOWN, counts: None }),
+            Fate::Gone => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
+            // Its transaction can no longer commit: nothing was done, and there is nothing to report.
+            Fate::Fenced if self.base.transactional && !report.did_nothing() => {
+                let says = match seen.state {
+                    State::Completed { expires_at, .. } if self.base.is_same_request(seen) => {
+                        Says::Replay(expires_at)
+                    }
+                    _ => Says::NotCommitted,
+                };
+                Step::End(Told { says, counts: None })
+            }
+            Fate::Fenced if !told.matters() && !self.base.is_same_request(seen) => end(Stands::Nowhere),
+            Fate::Fenced => match told.overtaken_by(seen, now) {
+                // The key is another request's, or of a later generation, now. That answer is not for this caller.
+                Overtaken::Escalated(GONE) => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
+                // Who holds the record settles it, by the report.
+                Overtaken::Escalated(HELD | FORGOTTEN) => {
+                    defer_or(Counts::ContradictionUnsent, Stands::Lost(seen))
+                }
+                // Once the other execution is over, it is escalated from the queue.
+                _ if told.is_missing_in(seen, now) => {
+                    defer_or(Counts::ContradictionUnsent, Stands::Lost(seen))
+                }
+                _ => end(Stands::Lost(seen)),
+            },
+        }
+    }
+
+    /// The next command for its message, which comes from the queue. No caller waits.
+    pub fn deliver(
+        &self,
+        current: Option<&Record>,
+        so_far: &SoFar,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Step<Delivered> {
+        let escalate = |reason| match so_far.escalated {
+            true => Step::End(Delivered::Done),
+            false => Step::Escalate(reason),
+        };
+        match so_far.write {
+            Some(Written::Applied) => return Step::End(Delivered::Done),
+            Some(Written::Perhaps { .. }) => return Step::End(Delivered::ComesAgain),
+            Some(Written::Marked) | None => {}
+        }
+        if so_far.instead == Instead::Refused && self.base.phases.is_none() {
+            let mark = self.mark(current, revision, now);
+            return mark.map_or_else(|| escalate(REFUSED), Step::Mark);
+        }
+        let instead = self.instead(&so_far.instead);
+        let told = self.told(instead.as_ref(), so_far.alarmed.map_or(Safe::Report, Safe::Alarm));
+        match told.fate(current, revision, now) {
+            Fate::Written(next) => return Step::Write { next, commits: told.has_rows },
+            Fate::Contested(next) => return Step::Mark(next),
+            // Nothing was done: a retry may run.
+            Fate::Gone if !told.matters() => return Step::End(Delivered::Done),
+            Fate::Gone => {
+                // Its rows are lost with its generation, but the effect is not.
+                let mark = if told.has_rows { self.mark(current, revision, now) } else { None };
+                return mark.map_or_else(|| escalate(GONE), Step::Mark);
+            }
+            Fate::Fenced => {}
+        }
+        match told.overtaken_by(current.unwrap_or(&self.base), now) {
+            Overtaken::Waits => Step::End(Delivered::Waits),
+            Overtaken::Double => Step::Alarm,
+            Overtaken::Escalated(reason) => escalate(reason),
+            // If its domain writes could be refused, its caller got no answer.
+            Overtaken::Compared if self.rows != Rows::Conditional => match so_far.differs {
+                None => Step::Compare,
+                Some(true) => escalate(TWO_ANSWERS),
+                Some(false) => Step::End(Delivered::TooLate),
+            },
+            Overtaken::Nothing | Overtaken::Compared => Step::End(Delivered::TooLate),
+        }
+    }
+
+    /// The next command for a message that comes again, because the body of its answer cannot be stored yet.
+    pub fn hand_back(
+        &self,
+        current: Option<&Record>,
+        so_far: &SoFar,
+        revision: Revision,
+        now: Timestamp,
+    ) -> Step<Delivered> {
+        let mark = if so_far.write.is_none() { self.mark(current, revision, now) } else { None };
+        mark.map_or(Step::End(Delivered::ComesAgain), Step::Mark)
+    }
+
+    /// The mark of its effect, if it reports one that the record does not show: until the report can be applied, no retry runs. `None` for
+    /// an operation that may run again, because its next run repairs it.
+    fn mark(&self, current: Option<&Record>, revision: Revision, now: Timestamp) -> Option<Transition> {
+        if self.may_run_again || !self.report.reports_an_effect() {
+            return None;
+        }
+        // With its rows: a record that is gone, perhaps together with them, is not written anew.
+        match self.told(Some(&Report::Uncommitted), Safe::Report).fate(current, revision, now) {
+            Fate::Written(mark) | Fate::Contested(mark) => Some(mark),
+            Fate::Fenced | Fate::Gone => None,
+        }
+    }
+
+    /// What is told to the record: its report, or another one instead.
+    fn told<'r>(&'r self, instead: Option<&'r Report>, safe: Safe) -> WorkerReport<'r> {
+        // That they are not committed belongs to the record that they were to commit with.
+        let is_about_rows = instead.is_none_or(|instead| *instead == Report::Uncommitted);
+        WorkerReport {
+            base: &self.base,
+            report: instead.unwrap_or(&self.report),
+            has_rows: is_about_rows && self.rows != Rows::None,
+            may_run_again: self.may_run_again,
+            safe,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{
+        AttemptId, Evidence, Head, KeptAnswer, SettledBy, Verdict,
+        fate::tests::table,
+        tests::{answer, reservation, reservation_for},
+    };
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000);
+
+    fn fresh() -> Revision {
+        Revision::mint()
+    }
+
+    fn effect() -> Report {
+        Report::Completed(answer())
+    }
+
+    fn refusal() -> Report {
+        let head = Head::Http { status: 402, headers: [].into() };
+        Report::Completed(KeptAnswer { head, ..answer() })
+    }
+
+    fn ending(base: &Record, report: Report) -> Ending {
+        Ending { base: base.clone(), report, rows: Rows::None, may_run_again: false }
+    }
+
+    /// What a worker does about its report, and what its caller is told.
+    fn story(ending: &Ending, current: Option<&Record>, mut so_far: SoFar) -> (String, Option<Record>) {
+        let (mut done, mut current) = (String::new(), current.cloned());
+        loop {
+            let (word, next) = match ending.step(current.as_ref(), &so_far, fresh(), NOW) {
+                Step::Write { next, .. } => {
+                    so_far.write = Some(Written::Applied);
+                    ("written", Some(next.into()))
+                }
+                Step::Mark(next) => {
+                    so_far.write = Some(Written::Marked);
+                    ("marked", Some(next.into()))
+                }
+                Step::Defer(_) => {
+                    so_far.deferred = Deferred::Sent;
+                    ("queued", current)
+                }
+                Step::Alarm => {
+                    so_far.alarmed = current.as_ref().map(|current| current.attempt);
+                    ("alarm", current)
+                }
+                Step::End(Told { says, .. }) => {
+                    let says = match says {
+                        Says::Own { .. } | Says::Released => "its own answer".to_owned(),
+                        Says::Replay(_) => "the record's answer".to_owned(),
+                        other => other.name().replace('_', " "),
+                    };
+                    return (if done.is_empty() { says } else { format!("{done}; {says}") }, current);
+                }
+                other => panic!("{other:?}"),
+            };
+            done = if done.is_empty() { word.to_owned() } else { format!("{done}, {word}") };
+            current = next;
+        }
+    }
+
+    fn two() -> (Record, Record) {
+        let first = Record::reserve(&reservation("k"), fresh(), NOW);
+        let second = first.again(&reservation("k"), fresh(), NOW);
+        (first, second)
+    }
+
+    fn becomes(record: &Record, report: &Report) -> Record {
+        report.of(record, record, fresh(), NOW).expect("it is its own").into()
+    }
+
+    #[test]
+    fn the_documents_table_of_what_callers_are_told_is_the_code() {
+        let (first, second) = two();
+        let perhaps = Report::PerhapsExecuted(None);
+        let unknown = becomes(&second, &perhaps);
+        let released = becomes(&second, &Report::NotExecuted(None));
+        let done = [becomes(&second, &effect()), becomes(&second, &refusal())];
+        let held: Record = first.hold(fresh(), Timestamp::from_secs(1_030)).unwrap().into();
+        let others = Record::reserve(&reservation_for("k", "another body"), fresh(), NOW);
+        let unanswered = || SoFar { write: Some(Written::Perhaps { passing: true }), ..SoFar::default() };
+        let records = [
+            vec![(Some(&first), SoFar::default())],
+            vec![(Some(&second), SoFar::default())],
+            vec![(Some(&unknown), SoFar::default())],
+            vec![(Some(&released), SoFar::default())],
+            done.iter().map(|done| (Some(done), SoFar::default())).collect(),
+            vec![(Some(&held), SoFar::default())],
+            vec![(Some(&others), SoFar::default())],
+            vec![(None, SoFar::default())],
+            vec![(Some(&first), unanswered())],
+        ];
+        let reports = [
+            ("an effect", effect()),
+            ("perhaps an effect", perhaps),
+            ("a refusal", refusal()),
+            ("nothing done", Report::NotExecuted(None)),
+        ];
+        let rows = table("its worker reports");
+        assert_eq!(rows.len(), reports.len());
+        for (row, (name, report)) in rows.iter().zip(reports) {
+            assert_eq!((row[0].as_str(), row.len()), (name, records.len() + 1));
+            for (cell, records) in row[1..].iter().zip(&records) {
+                for (current, so_far) in records {
+                    let (story, _) = story(&ending(&first, report.clone()), *current, so_far.clone());
+                    assert_eq!(*cell, story, "{name}, {current:?}");
+                }
+            }
+        }
+    }
+
+    // T54: its process may die after any of them.
+    #[test]
+    fn no_other_execution_is_marked_before_the_report_is_queued() {
+        let (first, second) = two();
+        for report in [effect(), Report::PerhapsExecuted(None)] {
+            let (done, marked) = story(&ending(&first, report.clone()), Some(&second), SoFar::default());
+            assert!(done.starts_with("queued, alarm, marked"), "{done}");
+            assert_eq!(marked.and_then(|marked| marked.reported), report.evidence());
+        }
+    }
+
+    // T55
+    #[test]
+    fn an_effect_without_its_rows_is_queued_before_it_is_written() {
+        let (first, _) = two();
+        let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
+        let refused = SoFar { instead: Instead::Refused, ..SoFar::default() };
+        let (done, record) = story(&ending, Some(&first), refused.clone());
+        assert_eq!(done, "queued, written; unknown");
+        assert_eq!(record.and_then(|record| record.reported), Some(Evidence::Effect));
+        assert_eq!(ending.letter(&refused), (effect(), true), "from there, they are tried once more");
+    }
+
+    // T5, T54
+    #[test]
+    fn a_delivered_report_overwrites_another_execution_once_that_is_escalated() {
+        let (first, second) = two();
+        let unknown = becomes(&second, &Report::PerhapsExecuted(None));
+        let ending = ending(&first, effect());
+        let deliver = |current: &Record, so_far: &SoFar| ending.deliver(Some(current), so_far, fresh(), NOW);
+        let Step::Mark(marked) = deliver(&unknown, &SoFar::default()) else { panic!("it is not marked") };
+        assert_eq!(deliver(&marked, &SoFar::default()), Step::Alarm);
+        let alarmed = SoFar { alarmed: Some(second.attempt), ..SoFar::default() };
+        let Step::Write { next, .. } = deliver(&marked, &alarmed) else { panic!("it is not written") };
+        assert_eq!((next.attempt, next.state.name()), (first.attempt, "completed"));
+        let other = SoFar { alarmed: Some(AttemptId::mint()), ..SoFar::default() };
+        assert_eq!(deliver(&marked, &other), Step::Alarm, "of another one");
+    }
+
+    // T53
+    #[test]
+    fn a_second_answer_is_compared_and_then_escalated() {
+        let (first, _) = two();
+        let unknown = becomes(&first, &Report::PerhapsExecuted(None));
+        let settled = unknown.settle(Verdict::Executed(answer()), SettledBy::Provider, fresh(), NOW);
+        let settled: Record = settled.unwrap().into();
+        for (rows, differs, expected) in [
+            (Rows::None, None, Step::Compare),
+            (Rows::None, Some(true), Step::Escalate(TWO_ANSWERS)),
+            (Rows::None, Some(false), Step::End(Delivered::TooLate)),
+        ] {
+            let ending = Ending { rows, ..ending(&first, effect()) };
+            let so_far = SoFar { differs, ..SoFar::default() };
+            assert_eq!(ending.deliver(Some(&settled), &so_far, fresh(), NOW), expected);
+        }
+    }
+}
