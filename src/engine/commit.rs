@@ -206,11 +206,11 @@ impl Executor {
 
     /// The report that replaces this one if its writes cannot be committed. The execution may have done more than write.
     fn without_answer(&self, seen: &Record, report: &Report) -> (Report, Option<FinishOutcome>) {
-        if seen.transactional {
+        if seen.is_transactional() {
             return (Report::NotExecuted, Some(FinishOutcome::NotCommitted));
         }
         // What the handler did besides is kept. A retry computes its rows again, until the record is escalated.
-        if seen.phases.is_some() {
+        if seen.phases().is_some() {
             return (Report::NotExecuted, Some(FinishOutcome::Interrupted));
         }
         match report {

@@ -97,7 +97,7 @@ impl Executor {
                     // Neither its caller nor the closure that computed its writes exists any more.
                     let refusal = commit::refusal(&kept.writes, &denied);
                     let (IfRefused::Answer(answer), false) = (refusal, base.is_resumed()) else {
-                        if base.phases.is_some() {
+                        if base.phases().is_some() {
                             kept = Ended::NotExecuted(Some(Note::new(HANDLER_FAILED))).into();
                             start = Start::Unread(&base.key);
                             continue;
@@ -142,7 +142,7 @@ impl Executor {
 
     /// Keeps the last phase of `wanted`, which its worker could not write.
     async fn apply_phase(&self, wanted: &Record, stop_at: Instant) -> Result<Option<Escalation>, WorkError> {
-        let kept = wanted.phases.as_ref().map_or(&[][..], |phases| &phases.kept);
+        let kept = wanted.phases().map_or(&[][..], |phases| &phases.kept);
         let Some((phase, before)) = kept.split_last() else {
             return Err(WorkError::Malformed("phases"));
         };

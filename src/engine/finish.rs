@@ -122,7 +122,7 @@ impl Executor {
         let outcome = match finished {
             Ok(Finished::Written(record)) => ended_as(kept, &record),
             // Its transaction can no longer commit: nothing was done, and there is nothing to report.
-            Ok(Finished::Refused(current)) if seen.transactional && !ended.did_nothing() => {
+            Ok(Finished::Refused(current)) if seen.is_transactional() && !ended.did_nothing() => {
                 match self.fenced(&current, stop_at).await {
                     Some(replay) if seen.is_same_request(&current) => FinishOutcome::Superseded(replay),
                     // Perhaps it is our own commit, which was changed since.
@@ -133,13 +133,13 @@ impl Executor {
                 }
             }
             // An earlier try may have committed, and the record been deleted since.
-            Ok(Finished::Gone) if seen.transactional => FinishOutcome::Unknown,
+            Ok(Finished::Gone) if seen.is_transactional() => FinishOutcome::Unknown,
             // After the lease has expired, it is known whether the transaction has committed.
-            Err(_) if seen.transactional && !ended.did_nothing() => {
+            Err(_) if seen.is_transactional() && !ended.did_nothing() => {
                 Count::Unwritten.add(self.operation().name());
                 FinishOutcome::Unknown
             }
-            Err(_) if seen.transactional => FinishOutcome::Unwritten,
+            Err(_) if seen.is_transactional() => FinishOutcome::Unwritten,
             // `commit` has replaced the report.
             Ok(Finished::Denied(_)) => FinishOutcome::Unknown,
             Ok(Finished::Refused(current)) if !reported.matters() && !seen.is_same_request(&current) => {
@@ -200,7 +200,7 @@ impl Executor {
             Err(_) => {
                 let deferred = self.defer(&execution, &seen, &report, kept, Count::Unwritten).await;
                 // Until it is applied, a retry may resume, and may get another answer. Or parts of it are done.
-                if seen.phases.is_some() && (matches!(ended, Ended::Completed(_)) || seen.is_resumed()) {
+                if seen.phases().is_some() && (matches!(ended, Ended::Completed(_)) || seen.is_resumed()) {
                     return FinishOutcome::Interrupted;
                 }
                 // The caller gets the answer as if the report had been written. But an earlier execution, or a later one once the

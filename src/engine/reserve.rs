@@ -273,8 +273,7 @@ impl Executor {
             retention: operation.retain,
             admission: request.admission.clone(),
             may_run_again: operation.may_run_again(),
-            transactional: operation.transactional,
-            resumes: operation.declared(),
+            effects: operation.effects(),
             work: request.work,
             origin: request.origin.clone(),
         };
@@ -369,7 +368,7 @@ impl Executor {
             return ReserveOutcome::TooLate;
         }
         let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));
-        let phasing = seen.phases.is_some().then(|| Phasing::new(self.clone(), record.clone()));
+        let phasing = seen.phases().is_some().then(|| Phasing::new(self.clone(), record.clone()));
         let execution = Execution::new(&seen, times.ends, until, &self.engine, phasing);
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
         ReserveOutcome::Owned(Ownership { execution, record, heartbeat, status: None })

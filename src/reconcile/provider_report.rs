@@ -134,7 +134,7 @@ impl QueuedReport {
         {
             return mismatch("it reports an effect under the key of another request");
         }
-        let meaning = match current.phases {
+        let meaning = match current.phases() {
             Some(_) => self.meaning_for_phases(current, now),
             None => self.effect.meaning_for(current, now),
         };
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::record::SettledBy;
     use crate::record::{
-        Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict, phase_of,
+        Effects, Ended, Head, KeptAnswer, ReservationRequest, Revision, Verdict, phase_of,
         tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 
@@ -336,7 +336,7 @@ mod tests {
     fn an_effect_without_a_record_of_its_request_is_escalated() {
         let begun = begun();
         let never_began = Ended::NotBegun.of(&begun, &begun, Revision::mint(), START).expect("it is its own");
-        let transactional = Record { transactional: true, ..begun.clone() };
+        let transactional = Record { effects: Effects::InTransaction, ..begun.clone() };
         let lease_until = reservation("k").lease_until;
         let certain = transactional.expire(Revision::mint(), lease_until).expect("its lease has expired");
         let ours = Question { record: begun.clone() }.downstream_key("charge");
@@ -366,7 +366,7 @@ mod tests {
     #[test]
     fn a_report_of_a_phase_proves_that_phase_and_no_more() {
         let within = Duration::from_secs(60);
-        let resumes = ReservationRequest { resumes: resuming(within), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(within), ..reservation("k") };
         let record = Record::reserve(&resumes, Revision::mint(), START);
         let ship = phase_of("ship".to_owned(), Some("7".to_owned()), START);
         let kept: Record = record.keep(&record, 0, &ship, Revision::mint(), START).unwrap().into();

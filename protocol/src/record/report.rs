@@ -147,7 +147,7 @@ impl Ended {
             (State::BetweenWorkers { .. }, Self::Completed(_)) => own,
             (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.
-            (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            (State::Unknown { .. }, Self::Completed(_)) if own => !worker.is_transactional(),
             // Once, so that it gives one attempt back. Any other cause says what came after it.
             (State::Unknown { cause, .. }, Self::NotStarted) => own && *cause == UnknownCause::LeaseExpired,
             // It counts once, also if its report comes again: accepted work that it left to operators stays theirs.
@@ -216,7 +216,7 @@ impl WorkerReport<'_> {
         let seen = current.unwrap_or(&anew);
         let late = now >= base.began_at.plus(seen.retention);
         // The rows of a transaction may have been undone together with the record.
-        let by_transaction = self.has_writes || (base.transactional && !self.ended.did_nothing());
+        let by_transaction = self.has_writes || (base.is_transactional() && !self.ended.did_nothing());
         // It takes back what is there, and says nothing that would have to be kept.
         let starts_nothing = matches!(self.ended, Ended::NotStarted);
         if current.is_none() && (late || by_transaction || starts_nothing) {
@@ -298,7 +298,7 @@ impl WorkerReport<'_> {
     /// reported, or without the report's domain writes. A record that the same worker completed lacks nothing: its writes were
     /// refused, and it has the answer for that.
     pub fn is_missing_in(&self, current: &Record, now: Timestamp) -> bool {
-        if self.base.phases.is_some() {
+        if self.base.phases().is_some() {
             return false;
         }
         if self.is_double(current, now) {
@@ -328,7 +328,7 @@ impl WorkerReport<'_> {
         if (self.tells_of_an_effect() || refused) && current.is_held() {
             return Overtaken::Escalated(HELD);
         }
-        if self.base.phases.is_some() {
+        if self.base.phases().is_some() {
             let forgotten = current.has_forgotten_a_phase_of(self.base);
             return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
         }
@@ -455,7 +455,7 @@ pub(super) mod tests {
     // T17
     #[test]
     fn a_take_back_writes_nothing_where_no_record_is() {
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let resumed = Record::reserve(&resumes, fresh(), NOW);
         let charge = Phase::new("charge".to_owned(), None, NOW);
         let resumed = Record::from(resumed.note(&charge, fresh(), NOW).unwrap());
