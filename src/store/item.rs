@@ -260,8 +260,7 @@ impl From<&Record> for Item {
             ..Self::default()
         };
         match &record.effects {
-            Effects::Anywhere => {}
-            Effects::InTransaction => item.transactional = true,
+            Effects::Anywhere | Effects::InTransaction => item.transactional = record.is_transactional(),
             Effects::InPhases(phases) => {
                 item.resume_within = Some(millis(phases.resume_within));
                 item.declared = phases.declared.map(|list| ByteArray::new(*list.as_bytes()));
