@@ -193,7 +193,7 @@ impl From<&Record> for RecordJson {
             settled_note: record.settled_note.as_ref().map(ToString::to_string),
             retention_seconds: record.retention.as_secs(),
             reported: record.reported.map(Evidence::name),
-            transactional: record.transactional,
+            transactional: record.is_transactional(),
             with_writes: record.with_writes,
             not_begun: record.is_not_begun(),
             settled_by: record.state.settled_by().map(SettledBy::name),
@@ -210,7 +210,7 @@ impl From<&Record> for RecordJson {
             }),
             unknown: None,
             between_workers: None,
-            phases: record.phases.as_ref().map(|phases| PhasesJson {
+            phases: record.phases().map(|phases| PhasesJson {
                 resume_within_seconds: phases.resume_within.as_secs(),
                 kept: phases.kept.iter().map(PhaseJson::from).collect(),
                 noted: phases.noted.iter().map(PhaseJson::from).collect(),
@@ -266,7 +266,7 @@ pub fn fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
     fields.push(("answer kind", cell(record.answer_kind.name())));
     fields.extend(state_fields(record, now));
     fields.push(("kept for", cell(span(record.retention))));
-    if record.transactional {
+    if record.is_transactional() {
         fields.push(("effects", cell("all in its transaction")));
     }
     fields.push(("attempt", cell(record.attempt)));
@@ -341,7 +341,7 @@ pub fn is_escalated(record: &Record) -> bool {
 
 /// A line for each phase that is kept or noted, and what is known of the call that follows.
 fn phase_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)> {
-    let Some(phases) = &record.phases else { return Vec::new() };
+    let Some(phases) = record.phases() else { return Vec::new() };
     let line = |phase: &Phase| {
         let result = match phase.digest() {
             Some(digest) => format!(", result {digest}"),

@@ -125,7 +125,7 @@ impl Protocol {
         let request = ReservationRequest {
             retention: TICK * RETENTION.into(),
             may_run_again: config.may_run_again,
-            transactional: config.transactional,
+            effects: steps::effects(&operation),
             ..request()?
         };
         Ok(Self {
@@ -276,7 +276,7 @@ pub fn combination(record: &Record) -> String {
     let flags = [
         (record.reported == Some(Evidence::Perhaps), "perhaps reported"),
         (record.reported == Some(Evidence::Effect), "effect reported"),
-        (record.transactional, "transactional"),
+        (record.is_transactional(), "transactional"),
         (record.with_writes, "with writes"),
     ];
     let flags: Vec<_> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();

@@ -80,7 +80,7 @@ impl Records {
         (record.last_failure, record.settled_note, record.origin) = (None, None, None);
         // What was kept of a phase is not in the debug form.
         let kept = |phase: &Phase| format!("{:?} {:?}", phase.result, phase.at);
-        let phases = record.phases.iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
+        let phases = record.phases().into_iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));
         let text = format!("{record:?} {:?}", phases.map(kept).collect::<Vec<_>>());
         if let Some(id) = self.numbers.get(&text) {
             return *id;

@@ -133,7 +133,7 @@ impl Phasing {
     /// Why the answer of a handler that came to so many phases does not count: it has not come to what this record knows of
     /// earlier executions.
     pub(super) fn not_answered(seen: &Record, came_to: usize) -> Option<Failed> {
-        let phases = seen.phases.as_ref()?;
+        let phases = seen.phases()?;
         if came_to < phases.kept.len() {
             tracing::error!(
                 "a handler answered before it came to the phases that are kept: its answer is not kept"

@@ -284,8 +284,7 @@ impl Executor {
             retention: operation.retain,
             admission: request.admission.clone(),
             may_run_again: operation.may_run_again(),
-            transactional: operation.transactional,
-            resumes: operation.declared(),
+            effects: operation.effects(),
             work: request.work,
             origin: request.origin.clone(),
         };
@@ -335,7 +334,7 @@ impl Executor {
             return Err(Says::TooLate);
         }
         let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));
-        let phasing = seen.phases.is_some().then(|| Phasing::new(self.clone(), record.clone()));
+        let phasing = seen.phases().is_some().then(|| Phasing::new(self.clone(), record.clone()));
         let execution = Execution::new(&seen, times.ends, until, &self.engine, phasing);
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
         Ok(Ownership { execution, record, heartbeat, status: None })

@@ -156,7 +156,7 @@ impl Guard {
 
     /// What a handler's 5xx means: the operation's choice, or the profile's.
     pub(super) fn server_errors(&self) -> ServerErrors {
-        if self.operation().declared().is_some() {
+        if self.operation().effects().phases().is_some() {
             // It ended between two phases, and a retry resumes it.
             return ServerErrors::RetryFresh;
         }

@@ -2,7 +2,10 @@
 
 use crate::{
     operation::Operation,
-    record::{Answer, AttemptId, KeptAnswer, KeptBody, Phase, Record, Resumes, Revision, SettledBy, Verdict},
+    record::{
+        Answer, AttemptId, Effects, KeptAnswer, KeptBody, Phase, Record, Resumes, Revision, SettledBy,
+        Verdict,
+    },
     time::Timestamp,
 };
 
@@ -18,9 +21,9 @@ pub use protocol::record::{
     ReservationRequest, Rows, Says, SoFar, Step, Told, Transition, Written, decide,
 };
 
-/// How this operation resumes, if it does.
-pub fn resumes(operation: &Operation) -> Option<Resumes> {
-    operation.declared()
+/// Where all effects of this operation are, and how it resumes if they are in its phases.
+pub fn effects(operation: &Operation) -> Effects<Resumes> {
+    operation.effects()
 }
 
 /// A heartbeat of this execution.

@@ -73,7 +73,7 @@ impl DeferredReport {
     /// If the record cannot be written as an item.
     pub(crate) fn of_phase(wanted: &Record) -> Result<Self, serde_json::Error> {
         let mut wanted = wanted.clone();
-        if let Some(phases) = &mut wanted.phases {
+        if let Some(phases) = wanted.effects.phases_mut() {
             phases.noted.clear();
             for before in phases.kept.iter_mut().rev().skip(1) {
                 (before.result, before.references) = (None, Vec::new());
@@ -164,7 +164,7 @@ mod tests {
     // T38: as many phases as an operation has, with all that they may have.
     #[test]
     fn the_result_of_a_phase_always_fits_in_a_message() {
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for place in 0..64 {
             let name = format!("{place:-<64}");
@@ -177,14 +177,14 @@ mod tests {
         let report = DeferredReport::of_phase(&record).unwrap();
         assert!(serde_json::to_string(&report).unwrap().len() < MAX_BYTES / 8);
         let (read, ended) = report.read().unwrap();
-        let (all, read) = (record.phases.unwrap().kept, read.phases.unwrap().kept);
+        let (all, read) = (&record.phases().unwrap().kept, &read.phases().unwrap().kept);
         assert_eq!((ended, read.last(), read.len()), (None, all.last(), all.len()));
     }
 
     // T36
     #[test]
     fn every_report_comes_out_of_its_message_as_it_went_in() {
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let fresh = Record::reserve(&resumes, Revision::mint(), NOW);
         let phase = |name: &str| phase_of(name.to_owned(), Some(r#"{"id":"ch_7"}"#.to_owned()), NOW);
         let noted = Record::from(fresh.note(&phase("refund"), Revision::mint(), NOW).unwrap());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{OnLeaseExpiry, Operation, declared::Declared};
+use super::{OnLeaseExpiry, Operation};
 use crate::{
     key::{IdempotencyKey, OperationName, age::KeyTime, refusal::KeyRefusal},
-    record::{Admission, Resumes},
+    record::{Admission, Effects, Resumes},
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
 };
@@ -50,14 +50,14 @@ impl Operation {
         self.lease_expired == OnLeaseExpiry::RunAgain
     }
 
-    /// How it resumes, if it does.
-    pub(crate) fn declared(&self) -> Option<Resumes> {
-        self.resumes.as_ref().map(Declared::resumes)
+    /// Where all its effects are, and how it resumes if they are in its phases.
+    pub(crate) fn effects(&self) -> Effects<Resumes> {
+        self.effects.clone().map(|declared| declared.resumes())
     }
 
     /// The place of the phase of this name in the order that it declares.
     pub(crate) fn place_of(&self, phase: &str) -> Option<usize> {
-        self.resumes.as_ref()?.place_of(phase)
+        self.effects.phases()?.place_of(phase)
     }
 
     /// Panics if the age of a key comes from a header: a function has none, and each call would be refused. Panics if the operation is
@@ -85,7 +85,7 @@ impl Operation {
     pub(crate) fn assert_single_transaction(&self) {
         let (name, timeout) = (self.name.as_str(), self.completion_timeout);
         assert!(
-            self.resumes.is_none(),
+            self.effects.phases().is_none(),
             "operation {name:?}: a single_transaction() has no phases to resume behind: drop resumes()"
         );
         assert!(
@@ -104,11 +104,7 @@ impl Operation {
     pub(crate) fn assert_consistent(&self) {
         let (name, lease, max) = (self.name.as_str(), self.lease, self.max_lease);
         assert!(
-            !self.transactional || self.resumes.is_none(),
-            "operation {name:?}: effects_in_transaction() has no phases to resume behind: drop resumes()"
-        );
-        assert!(
-            self.resumes.is_none() || !self.may_run_again(),
+            self.effects.phases().is_none() || !self.may_run_again(),
             "operation {name:?}: on_lease_expiry(RunAgain) would begin anew what resumes() resumes: drop one of them"
         );
         if let Some(min) = self.min_time {

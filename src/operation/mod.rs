@@ -11,7 +11,7 @@ mod derived;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use self::declared::Declared;
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         OperationName,
         age::{KeyTime, OldestKey},
     },
-    record::Keeps,
+    record::{Effects, Keeps},
     time_budget::{
         CLOCK_SKEW, DEFAULT_COMPLETION_TIMEOUT, DEFAULT_GRACE, DEFAULT_LEASE, DEFAULT_MAX_ATTEMPTS,
         DEFAULT_MAX_LEASE, DEFAULT_NOT_FOUND_WINDOW, DEFAULT_RETENTION, DEFAULT_RETRY_AFTER,
@@ -67,7 +67,7 @@ pub enum ServerErrors {
 /// One guarded operation: its name and its settings.
 ///
 /// ```
-/// use std::time::Duration;
+/// use std::{mem, time::Duration};
 /// use lambda_idempotency::operation::{Operation, WhileInFlight};
 ///
 /// let payment = Operation::new("create-payment")
@@ -89,7 +89,7 @@ pub struct Operation {
     pub(crate) completion_timeout: Duration,
     retry_after: Duration,
     lease_expired: OnLeaseExpiry,
-    resumes: Option<Declared>,
+    effects: Effects<Declared>,
     pub(crate) while_in_flight: WhileInFlight,
     pub(crate) server_errors: Option<ServerErrors>,
     pub(crate) min_key_length: usize,
@@ -97,7 +97,6 @@ pub struct Operation {
     pub(crate) rule: FingerprintRule,
     pub(crate) former_rules: Vec<FingerprintRule>,
     pub(crate) keeps: Keeps,
-    pub(crate) transactional: bool,
     pub(crate) asynchronous: Option<Duration>,
     pub(crate) max_attempts: u32,
 }
@@ -121,7 +120,7 @@ impl Operation {
             completion_timeout: DEFAULT_COMPLETION_TIMEOUT,
             retry_after: DEFAULT_RETRY_AFTER,
             lease_expired: OnLeaseExpiry::default(),
-            resumes: None,
+            effects: Effects::Anywhere,
             while_in_flight: WhileInFlight::default(),
             server_errors: None,
             min_key_length: 1,
@@ -129,7 +128,6 @@ impl Operation {
             rule: FingerprintRule::new(),
             former_rules: Vec::new(),
             keeps: Keeps::default(),
-            transactional: false,
             asynchronous: None,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
         }
@@ -257,9 +255,11 @@ impl Operation {
     /// next write of the record makes sure that it can never commit.
     ///
     /// Not for a handler that calls another service, even an idempotent one.
-    pub fn effects_in_transaction(mut self) -> Self {
-        self.transactional = true;
-        self
+    ///
+    /// # Panics
+    /// If it [resumes](Self::resumes).
+    pub fn effects_in_transaction(self) -> Self {
+        self.with_effects(Effects::InTransaction)
     }
 
     /// Executes the operation later, by a [worker](crate::event::Consumer::work): for work that takes longer than a client waits. A request is
@@ -304,19 +304,30 @@ impl Operation {
     /// call that was perhaps made would be made again under another key.
     ///
     /// ```
-    /// use std::time::Duration;
+    /// use std::{mem, time::Duration};
     /// use lambda_idempotency::Operation;
     ///
     /// let order = Operation::new("create-order").resumes(["intent", "charge", "refund"], Duration::from_secs(24 * 3600));
     /// ```
     ///
     /// # Panics
-    /// If there are no phases, more than [`MAX_PHASES`](crate::record::MAX_PHASES), two of one name, or one whose name is none.
-    pub fn resumes<N: Into<String>>(mut self, phases: impl IntoIterator<Item = N>, within: Duration) -> Self {
+    /// If there are no phases, more than [`MAX_PHASES`](crate::record::MAX_PHASES), two of one name, or one whose name is none. If its
+    /// [effects are in a transaction](Self::effects_in_transaction).
+    pub fn resumes<N: Into<String>>(self, phases: impl IntoIterator<Item = N>, within: Duration) -> Self {
         let declared = Declared::new(phases.into_iter().map(Into::into).collect(), within);
         let operation = self.name.as_str();
         let declared = declared.unwrap_or_else(|wrong| panic!("operation {operation:?}: resumes(): {wrong}"));
-        self.resumes = Some(declared);
+        self.with_effects(Effects::InPhases(declared))
+    }
+
+    fn with_effects(mut self, effects: Effects<Declared>) -> Self {
+        let is_same = mem::discriminant(&self.effects) == mem::discriminant(&effects);
+        assert!(
+            is_same || matches!(self.effects, Effects::Anywhere),
+            "operation {:?}: effects_in_transaction() has no phases to resume behind: drop resumes()",
+            self.name.as_str()
+        );
+        self.effects = effects;
         self
     }
 

@@ -131,9 +131,10 @@ fn phases_that_no_operation_can_have_are_refused_at_start_up() {
     }
     let both = || pay().on_lease_expiry(OnLeaseExpiry::RunAgain).resumes(["charge"], SECOND);
     refused("on_lease_expiry(RunAgain) would begin anew", || consistent(both()));
-    refused("effects_in_transaction()", || consistent(resumes(&["charge"]).effects_in_transaction()));
+    refused("effects_in_transaction()", || resumes(&["charge"]).effects_in_transaction());
+    refused("effects_in_transaction()", || pay().effects_in_transaction().resumes(["charge"], SECOND));
     // The order counts, and so does where a name ends.
-    let list = |names: &[&str]| resumes(names).declared().unwrap().list;
+    let list = |names: &[&str]| resumes(names).effects().phases().unwrap().list;
     assert_eq!(list(&["a", "b"]), list(&["a", "b"]));
     assert!(list(&["a", "b"]) != list(&["b", "a"]) && list(&["a", "b"]) != list(&["ab"]));
 }

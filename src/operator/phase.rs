@@ -25,7 +25,7 @@ pub(super) fn executed(
         NotTaken::Differs => PhaseCorrectionError::Differs,
     })?;
     // A handler that has to ask would not get what the operator knows.
-    let noted = next.phases.iter().flat_map(|phases| &phases.noted).find(|noted| noted.name == name);
+    let noted = next.phases().into_iter().flat_map(|phases| &phases.noted).find(|noted| noted.name == name);
     match noted.is_some_and(|noted| noted.result.is_some()) {
         true => Ok(next),
         false => Err(PhaseCorrectionError::TooLong.into()),
@@ -40,7 +40,7 @@ pub(super) fn not_executed(
     now: Timestamp,
 ) -> Result<Transition, CorrectionError> {
     let open = open(seen, name, revision, now)?;
-    let phases = open.phases.as_ref().ok_or(PhaseCorrectionError::NoPhases)?;
+    let phases = open.phases().ok_or(PhaseCorrectionError::NoPhases)?;
     if known(phases).any(|known| known.name == name) {
         return Err(PhaseCorrectionError::Known.into());
     }
@@ -64,7 +64,7 @@ fn open(seen: &Record, name: &str, revision: Revision, now: Timestamp) -> Result
         State::InProgress { lease_until } if now < lease_until => return Err(SettleError::InFlight.into()),
         State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. } => {}
     }
-    if seen.phases.is_none() {
+    if seen.phases().is_none() {
         return Err(PhaseCorrectionError::NoPhases.into());
     }
     if !Phase::is_name(name) {
@@ -75,7 +75,7 @@ fn open(seen: &Record, name: &str, revision: Revision, now: Timestamp) -> Result
 
 /// Whether it knows this phase, and not its result.
 fn is_without_result(open: &Record, name: &str) -> bool {
-    let mut known = open.phases.iter().flat_map(known).filter(|known| known.name == name);
+    let mut known = open.phases().into_iter().flat_map(known).filter(|known| known.name == name);
     known.all(|known| known.result.is_none())
 }
 

@@ -161,7 +161,7 @@ impl Asked<'_> {
         now: Timestamp,
     ) -> Result<Transition, ReconcileOutcome> {
         // An effect that names no phase does not prove what became of an operation with phases.
-        let proof = learned.is_proof() && current.phases.is_none();
+        let proof = learned.is_proof() && current.phases().is_none();
         if proof && current.fingerprint != self.seen.fingerprint {
             // The record has expired, and the key belongs to another request now.
             return Err(ReconcileOutcome::Busy);
@@ -185,7 +185,7 @@ impl Asked<'_> {
         {
             return Err(ReconcileOutcome::Busy);
         }
-        if current.phases.is_some() {
+        if current.phases().is_some() {
             let phased = match (learned, &current.state) {
                 (Learned::NotResumed, State::BetweenWorkers { .. }) if self.why == Asks::Anew => {
                     current.resume(revision, now)
@@ -234,7 +234,7 @@ impl Asked<'_> {
         };
         // Ask again, after this time at least. `None`: stop asking, because it needs an operator.
         let later = match learned {
-            Learned::Executed(_) | Learned::NotExecuted if current.phases.is_some() => None,
+            Learned::Executed(_) | Learned::NotExecuted if current.phases().is_some() => None,
             Learned::Phase(_) | Learned::NotResumed => None,
             Learned::Executed(answer) if proof || current.may_end_without_effect() => {
                 return settled(Verdict::Executed(answer.clone()), SettledBy::Provider);
@@ -290,7 +290,7 @@ impl Asked<'_> {
                 "a phase was executed, and is noted: the record stays unknown until an operator says what was not"
             }
             Learned::Phase(_) => "a phase was executed that its record does not take",
-            Learned::Executed(_) if current.phases.is_some() => NAMES_NO_PHASE,
+            Learned::Executed(_) if current.phases().is_some() => NAMES_NO_PHASE,
             Learned::WrongKind(wrong) => wrong.reason,
             Learned::NoReconciler => "no reconciler knows the operation",
             Learned::Denied(_) => "it was executed, and the domain writes of its completion were refused",
@@ -345,7 +345,7 @@ impl Asked<'_> {
     /// Whether "not found" is proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
         let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
-        let begun = current.phases.as_ref().and_then(|phases| phases.begun);
+        let begun = current.phases().and_then(|phases| phases.begun);
         self.at.since(begun.unwrap_or(current.began_at)) <= window
     }
 
@@ -397,7 +397,7 @@ mod tests {
     use crate::{
         backoff::Backoff,
         record::{
-            Head, ReservationRequest, phase_of,
+            Effects, Head, ReservationRequest, phase_of,
             tests::{Mint, Reports, answer, reservation, reservation_for, resuming},
         },
         time_budget::CLOCK_SKEW,
@@ -783,8 +783,11 @@ mod tests {
     // T54: to settle it would prove that its transaction did not commit. If the proof is dropped, a retry runs.
     #[test]
     fn proof_about_a_dead_transactional_worker_is_claimed() {
-        let reservation =
-            ReservationRequest { lease_until: NOW.minus(GRACE), transactional: true, ..reservation("k") };
+        let reservation = ReservationRequest {
+            lease_until: NOW.minus(GRACE),
+            effects: Effects::InTransaction,
+            ..reservation("k")
+        };
         let dead = Record::reserve(&reservation, Revision::mint(), START);
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             let claimed = next(&dead, &dead, why, &Learned::Executed(answer())).unwrap();
@@ -857,7 +860,7 @@ mod tests {
 
     /// The charge is kept, and the call that follows was perhaps made, by an execution that began at `START`.
     fn with_phases() -> [Record; 3] {
-        let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: START, ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(GRACE), lease_until: START, ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), START);
         let charge = phase_of("charge".to_owned(), Some("7".to_owned()), START);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
@@ -888,10 +891,10 @@ mod tests {
         let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
         let noted = next(&unknown, &unknown, Asks::IfDue, &ship).unwrap();
         assert_eq!(noted.state.name(), "between_workers");
-        assert_eq!(noted.phases.unwrap().noted.len(), 1);
+        assert_eq!(noted.phases().unwrap().noted.len(), 1);
         for denied in [Learned::NotExecuted, Learned::NotFound] {
             let open = next(&unknown, &unknown, Asks::IfDue, &denied).unwrap();
-            assert_eq!((open.state.name(), open.phases.unwrap().begun), ("between_workers", None));
+            assert_eq!((open.state.name(), open.phases().unwrap().begun), ("between_workers", None));
         }
         // It proves no other call, and no end.
         let refusal = Learned::Executed(refusal());
@@ -916,7 +919,7 @@ mod tests {
             }
             let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
             let noted = next(open, open, Asks::Anew, &ship).unwrap();
-            assert_eq!((noted.state.name(), noted.phases.as_ref().unwrap().noted.len()), ("unknown", 1));
+            assert_eq!((noted.state.name(), noted.phases().unwrap().noted.len()), ("unknown", 1));
             // Also if it is noted already.
             let again = next(&noted, &noted, Asks::Anew, &ship).unwrap();
             assert!(escalates(&again), "{again:?}");
@@ -975,7 +978,7 @@ mod tests {
     #[test]
     fn a_call_is_remembered_from_the_earliest_execution_on() {
         let [kept, ..] = with_phases();
-        let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: NOW, ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(GRACE), lease_until: NOW, ..reservation("k") };
         let window = NOW.since(START);
         let late = NOW.plus(Duration::from_millis(1));
         let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));

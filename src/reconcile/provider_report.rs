@@ -134,7 +134,7 @@ impl QueuedReport {
         {
             return mismatch("it reports an effect under the key of another request");
         }
-        let meaning = match current.phases {
+        let meaning = match current.phases() {
             Some(_) => self.meaning_for_phases(current, now),
             None => self.effect.meaning_for(current, now),
         };
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_report_of_a_phase_proves_that_phase_and_no_more() {
         let within = Duration::from_secs(60);
-        let resumes = ReservationRequest { resumes: resuming(within), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(within), ..reservation("k") };
         let record = Record::reserve(&resumes, Revision::mint(), START);
         let ship = phase_of("ship".to_owned(), Some("7".to_owned()), START);
         let kept: Record = record.keep(&record, 0, &ship, Revision::mint(), START).unwrap().into();

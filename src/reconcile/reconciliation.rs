@@ -270,7 +270,7 @@ impl Reconciliation {
         }
         let learned = match source {
             // Only a retry knows what follows.
-            _ if seen.phases.is_some() && !matches!(seen.state, State::Unknown { .. }) => {
+            _ if seen.phases().is_some() && !matches!(seen.state, State::Unknown { .. }) => {
                 Err(Learned::NotResumed)
             }
             Some((known, reconciler)) => {

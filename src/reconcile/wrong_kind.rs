@@ -23,7 +23,7 @@ impl WrongKind {
                 if !seen.answer_kind.takes(&answer.head) =>
             {
                 let reason = match seen.answer_kind {
-                    _ if seen.phases.is_some() => NAMES_NO_PHASE,
+                    _ if seen.phases().is_some() => NAMES_NO_PHASE,
                     AnswerKind::Http => {
                         "the reconciler returned a function's answer, and the operation's callers read HTTP: it must return \
                          Answer::json or Answer::http"
@@ -35,7 +35,7 @@ impl WrongKind {
                 };
                 Some(Self { status: answer.head.http_status(), reason })
             }
-            Finding::PhaseExecuted { .. } if seen.phases.is_none() => Some(Self {
+            Finding::PhaseExecuted { .. } if seen.phases().is_none() => Some(Self {
                 status: 200,
                 reason: "the reconciler names a phase, and the operation has none: it must return Finding::Executed",
             }),
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::{
         record::{
-            Answer, Revision,
+            Answer, Effects, Revision,
             tests::{Mint, reservation},
         },
         time::Timestamp,
@@ -62,13 +62,13 @@ mod tests {
         let (http, payload) = (Answer::json(201, "{}"), Answer::payload(&1).unwrap());
         let refusal = Answer::refusal("no such address");
         let phase = || Finding::PhaseExecuted { phase: "charge".to_owned(), result: "1".to_owned() };
-        for (answer_kind, resumes) in [
-            (AnswerKind::Http, None),
-            (AnswerKind::Function, None),
+        for (answer_kind, effects) in [
+            (AnswerKind::Http, Effects::Anywhere),
+            (AnswerKind::Function, Effects::Anywhere),
             (AnswerKind::Http, crate::record::tests::resuming(Duration::from_secs(60))),
             (AnswerKind::Function, crate::record::tests::resuming(Duration::from_secs(60))),
         ] {
-            let reservation = crate::record::ReservationRequest { answer_kind, resumes, ..reservation("k") };
+            let reservation = crate::record::ReservationRequest { answer_kind, effects, ..reservation("k") };
             let seen = Record::reserve(&reservation, Revision::mint(), Timestamp::from_secs(1_000));
             let is_wrong = |finding: Finding| WrongKind::of(&finding, &seen).is_some();
             let is_http = answer_kind == AnswerKind::Http;
@@ -76,13 +76,13 @@ mod tests {
                 assert_eq!(is_wrong(Finding::Executed(answer.clone())), !fits, "{answer:?}");
                 assert_eq!(is_wrong(Finding::ExecutedWith(answer.clone(), Vec::new())), !fits, "{answer:?}");
             }
-            assert_eq!(is_wrong(phase()), resumes.is_none());
+            assert_eq!(is_wrong(phase()), effects.phases().is_none());
             for other in [Finding::NotExecuted, Finding::NotFound, Finding::AskAgain(None)] {
                 assert!(!is_wrong(other));
             }
             let other = if is_http { payload.clone() } else { http.clone() };
             let reason = WrongKind::of(&Finding::Executed(other), &seen).unwrap().reason;
-            assert_eq!(reason == NAMES_NO_PHASE, resumes.is_some());
+            assert_eq!(reason == NAMES_NO_PHASE, effects.phases().is_some());
         }
     }
 }

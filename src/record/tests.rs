@@ -42,8 +42,8 @@ pub(crate) fn reservation_for(key: &str, body: &str) -> ReservationRequest {
 }
 
 /// With one phase, `charge`.
-pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
-    Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
+pub(crate) fn resuming(within: Duration) -> Effects<Resumes> {
+    Effects::InPhases(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
 }
 
 /// The admission of a request whose key is too old.

@@ -56,8 +56,8 @@ use crate::{
     fingerprint::Fingerprint,
     key::{RecordKey, Tenant},
     record::{
-        Accepted, AnswerKind, AttemptId, BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Note, Phase,
-        Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause, phase_of,
+        Accepted, AnswerKind, AttemptId, BodyId, Effects, Encoding, Evidence, Head, KeptAnswer, KeptBody,
+        Note, Phase, Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause, phase_of,
     },
     time::Timestamp,
 };
@@ -229,6 +229,7 @@ impl From<ItemPhase> for Phase {
 
 impl From<&Record> for Item {
     fn from(record: &Record) -> Self {
+        let by = record.state.settled_by().or(record.state.released_by());
         let mut item = Self {
             pk: record.key.partition_key(),
             sk: RECORD.to_owned(),
@@ -244,19 +245,8 @@ impl From<&Record> for Item {
             began_at: record.began_at,
             retention: millis(record.retention),
             reported: record.reported.map(|reported| reported.name().to_owned()),
-            transactional: record.transactional,
             with_writes: record.with_writes,
             messages: record.messages,
-            resume_within: record.phases.as_ref().map(|phases| millis(phases.resume_within)),
-            declared: record
-                .phases
-                .as_ref()
-                .and_then(|phases| phases.declared.as_ref())
-                .map(|list| ByteArray::new(*list.as_bytes())),
-            phases: record.phases.iter().flat_map(|phases| &phases.kept).map(ItemPhase::from).collect(),
-            noted: record.phases.iter().flat_map(|phases| &phases.noted).map(ItemPhase::from).collect(),
-            begun_at: record.phases.as_ref().and_then(|phases| phases.begun),
-            granted_at: record.phases.as_ref().and_then(|phases| phases.granted),
             request_id: record.accepted.map(|accepted| ByteArray::new(*accepted.request.as_bytes())),
             claim_by: record.accepted.map(|accepted| accepted.claim_by),
             max_attempts: record.accepted.map(|accepted| accepted.max_attempts),
@@ -265,14 +255,20 @@ impl From<&Record> for Item {
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
-            settled_by: record
-                .state
-                .settled_by()
-                .or(record.state.released_by())
-                .map(|by| by.name().to_owned()),
+            settled_by: by.map(|by| by.name().to_owned()),
             expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
             ..Self::default()
         };
+        match &record.effects {
+            Effects::Anywhere | Effects::InTransaction => item.transactional = record.is_transactional(),
+            Effects::InPhases(phases) => {
+                item.resume_within = Some(millis(phases.resume_within));
+                item.declared = phases.declared.map(|list| ByteArray::new(*list.as_bytes()));
+                item.phases = phases.kept.iter().map(ItemPhase::from).collect();
+                item.noted = phases.noted.iter().map(ItemPhase::from).collect();
+                (item.begun_at, item.granted_at) = (phases.begun, phases.granted);
+            }
+        }
         match &record.state {
             State::Pending { .. } => {}
             State::InProgress { lease_until } => item.lease_until = Some(*lease_until),
@@ -321,10 +317,9 @@ impl TryFrom<Item> for Record {
                 Some(name) => Some(required(Evidence::parse(name), "reported")?),
                 None => None,
             },
-            transactional: item.transactional,
+            effects: item.take_effects()?,
             with_writes: item.with_writes,
             messages: item.messages,
-            phases: item.take_phases()?,
             accepted: item.accepted()?,
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
@@ -400,17 +395,24 @@ impl Item {
         }
     }
 
-    fn take_phases(&mut self) -> Result<Option<Phases>> {
+    fn take_effects(&mut self) -> Result<Effects> {
         let phases = |items: &mut Vec<ItemPhase>| mem::take(items).into_iter().map(Phase::from).collect();
         let (kept, noted): (Vec<_>, Vec<_>) = (phases(&mut self.phases), phases(&mut self.noted));
-        let Some(resume_within) = self.resume_within.map(Duration::from_millis) else {
-            // Without its bound, an operation would begin anew over what is kept.
-            let has_any = !kept.is_empty() || !noted.is_empty() || self.begun_at.is_some();
-            return if has_any { Err(missing("resume_within")) } else { Ok(None) };
-        };
+        let has_any = !kept.is_empty() || !noted.is_empty() || self.begun_at.is_some();
         let declared = self.declared.map(|list| list.into_array().into());
         let (begun, granted) = (self.begun_at, self.granted_at);
-        Ok(Some(Phases { resume_within, declared, kept, noted, begun, granted }))
+        match (self.transactional, self.resume_within.map(Duration::from_millis)) {
+            (true, Some(_)) => {
+                Err(StoreError::unreadable("its effects are in its transaction, and in phases"))
+            }
+            (false, Some(resume_within)) => {
+                Ok(Effects::InPhases(Phases { resume_within, declared, kept, noted, begun, granted }))
+            }
+            // Without its bound, an operation would begin anew over what is kept.
+            (_, None) if has_any => Err(missing("resume_within")),
+            (true, None) => Ok(Effects::InTransaction),
+            (false, None) => Ok(Effects::Anywhere),
+        }
     }
 
     fn accepted(&self) -> Result<Option<Accepted>> {
@@ -520,7 +522,7 @@ mod tests {
 
     /// In progress, with a kept phase.
     fn resumed() -> Record {
-        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(1)), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(Duration::from_secs(1)), ..reservation("k") };
         let resumed = Record::reserve(&resumes, Revision::mint(), NOW);
         let charge = phase_of("charge".into(), Some("1".into()), NOW);
         resumed.keep(&resumed, 0, &charge, Revision::mint(), NOW).unwrap().into()
@@ -588,6 +590,16 @@ mod tests {
         assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());
         let unknown = contested.release(contested.attempt, Revision::mint(), NOW).unwrap();
         assert_eq!(from_attributes(attributes(&unknown)).unwrap(), unknown.into());
+    }
+
+    #[test]
+    fn effects_in_a_transaction_and_in_phases_are_unreadable() {
+        for record in [resumed(), between_workers()] {
+            let mut item = attributes(&record);
+            item.insert("transactional".into(), AttributeValue::Bool(true));
+            let error = from_attributes(item).unwrap_err();
+            assert_eq!(error.kind(), crate::store::StoreErrorKind::Unreadable);
+        }
     }
 
     #[test]

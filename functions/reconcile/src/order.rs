@@ -18,7 +18,7 @@ pub struct OrderReconciler(pub Provider);
 impl Reconciler for OrderReconciler {
     async fn ask(&self, question: &Question) -> Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
         let Self(provider) = self;
-        let is_charged = question.record().phases.as_ref().is_some_and(|phases| {
+        let is_charged = question.record().phases().is_some_and(|phases| {
             let mut known = phases.kept.iter().chain(&phases.noted);
             known.any(|phase| phase.name == CHARGE_PHASE)
         });

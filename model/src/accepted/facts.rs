@@ -82,7 +82,7 @@ pub fn facts(record: &Record) -> Facts {
         expires_at: record.state.expires_at().map(tick),
         with_writes: record.with_writes,
         messages: record.messages,
-        phases: record.phases.as_ref().map_or(0, |phases| phases.kept.len() + phases.noted.len()),
+        phases: record.phases().map_or(0, |phases| phases.kept.len() + phases.noted.len()),
     }
 }
 
@@ -105,12 +105,12 @@ pub fn combination(record: &Record) -> String {
         Some(Kept::Refusal(_)) => "refusal",
         None => "",
     };
-    let phases = record.phases.as_ref();
+    let phases = record.phases();
     let flags = [
         (escalated, "escalated"),
         (record.reported == Some(Evidence::Perhaps), "perhaps reported"),
         (record.reported == Some(Evidence::Effect), "effect reported"),
-        (record.transactional, "transactional"),
+        (record.is_transactional(), "transactional"),
         (record.with_writes, "with writes"),
         (phases.is_some_and(|phases| !phases.kept.is_empty()), "kept"),
         (phases.is_some_and(|phases| !phases.noted.is_empty()), "noted"),

@@ -148,8 +148,7 @@ impl Protocol {
         let request = ReservationRequest {
             retention,
             may_run_again: setting.handler == Handler::RunsAgain,
-            transactional: setting.handler == Handler::Commits,
-            resumes: steps::resumes(&operation),
+            effects: steps::effects(&operation),
             ..request()?
         };
         Ok(Self {
@@ -199,7 +198,7 @@ impl Protocol {
 
     /// What the handler of a worker that last saw `base` does about its phase.
     pub fn todo(&self, base: Id, now: u8) -> Todo {
-        let Some(phases) = &self.record(base).phases else { return Todo::Ask };
+        let Some(phases) = self.record(base).phases() else { return Todo::Ask };
         match phases.next(0, PHASE, TICK * 100, at(now)) {
             steps::Next::Kept(_) => Todo::Kept,
             steps::Next::Noted(_) => Todo::Noted,

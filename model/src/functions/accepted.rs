@@ -237,7 +237,7 @@ impl Universe {
 /// Whether this execution of accepted work may begin: it is not one too many, or it resumes behind what is kept.
 pub fn may_begin(record: &Record) -> bool {
     let is_over = record.accepted.is_some_and(|accepted| record.attempts > accepted.max_attempts);
-    !is_over || record.phases.as_ref().is_some_and(|phases| !phases.kept.is_empty())
+    !is_over || record.phases().is_some_and(|phases| !phases.kept.is_empty())
 }
 
 /// Whether this is accepted work that has not ended.

@@ -124,7 +124,7 @@ impl Universe {
             return;
         }
         let key = self.key_in(body);
-        let phases = self.shelf(key).record().and_then(|record| record.phases.as_ref());
+        let phases = self.shelf(key).record().and_then(|record| record.phases());
         let escalated = (key, phases.map_or(0, |phases| phases.kept.len()));
         let before = self.ledger.escalated.iter().filter(|before| **before == escalated).count();
         self.ledger.escalated.push(escalated);

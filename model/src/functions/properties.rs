@@ -3,7 +3,7 @@
 use std::{fmt, time::Duration};
 
 use lambda_idempotency::{
-    record::{Answer, AnswerKind, AttemptId, Evidence, Head, KeptAnswer, Record, State},
+    record::{Answer, AnswerKind, AttemptId, Effects, Evidence, Head, KeptAnswer, Record, State},
     time::Timestamp,
     time_budget::STORE_TIMEOUT,
 };
@@ -264,7 +264,9 @@ pub fn acknowledged(all: &Universe, message: &Message) -> Option<Violation> {
         return (open && !looked_later).then_some(Violation::Acknowledged);
     }
     let known = match record {
-        Some(Record { phases: Some(phases), .. }) if !phases.kept.is_empty() || !phases.noted.is_empty() => {
+        Some(Record { effects: Effects::InPhases(phases), .. })
+            if !phases.kept.is_empty() || !phases.noted.is_empty() =>
+        {
             true
         }
         Some(Record { reported: Some(Evidence::Effect), .. }) => true,

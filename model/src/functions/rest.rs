@@ -119,7 +119,7 @@ impl Universe {
         let published = shelf.outbox.published.len();
         if matches!(self.scenario.guarded, Guarded::Resumed(_)) {
             let has_row = |phases: &Phases| phases.kept.iter().any(|phase| phase.name == ROW);
-            let kept = record.and_then(|record| record.phases.as_ref()).is_some_and(has_row);
+            let kept = record.and_then(|record| record.phases()).is_some_and(has_row);
             let messages =
                 u8::from(kept) + if has_effect { self.scenario.messages.saturating_sub(1) } else { 0 };
             let all_published = published == usize::from(messages.min(self.scenario.messages)) || visible;

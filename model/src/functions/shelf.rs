@@ -304,7 +304,7 @@ impl Shelf {
 
     /// Whether the execution of this number has its answer, or a phase with what it publishes, in the record.
     pub fn keeps_answer_of(&self, number: u64) -> bool {
-        let phases = self.current.as_ref().and_then(|record| record.phases.as_ref());
+        let phases = self.current.as_ref().and_then(|record| record.phases());
         let has_row = phases.is_some_and(|phases| phases.kept.iter().any(|phase| phase.name == ROW));
         let is_effect = |answer: &KeptAnswer| answer.head.status() == Some(201);
         let kept = self.answer().is_some_and(|answer| is_effect(answer) && answer.body_length() == number);

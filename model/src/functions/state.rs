@@ -40,11 +40,11 @@ pub fn record_digest(record: &Record) -> u64 {
     };
     let phase = |phase: &Phase| digest(&(&phase.name, &phase.result, phase.at));
     let all = |phases: &[Phase]| phases.iter().map(phase).collect::<Vec<_>>();
-    let phases = record.phases.as_ref().map(|phases| (all(&phases.kept), all(&phases.noted), phases.begun));
+    let phases = record.phases().map(|phases| (all(&phases.kept), all(&phases.noted), phases.begun));
     let ids = (record.revision.as_bytes(), record.attempt.as_bytes(), record.attempts);
     let times = (record.created_at, record.began_at, record.retention);
     let accepted = record.accepted.map(|accepted| (*accepted.request.as_bytes(), accepted.claim_by));
-    let marks = (record.reported, record.transactional, record.with_writes, record.messages, accepted);
+    let marks = (record.reported, record.is_transactional(), record.with_writes, record.messages, accepted);
     digest(&(record.state.name(), state, ids, times, marks, phases))
 }
 

@@ -23,7 +23,7 @@ pub fn check(protocol: &Protocol, before: &World, after: &World) -> Option<Viola
     let restored = before.restored != after.restored;
     let was = before.record.filter(|_| !restored).map(|id| protocol.record(id));
     if let Some(was) = was.filter(|was| loses(was, record)) {
-        debug_assert!(was.phases.is_some());
+        debug_assert!(was.phases().is_some());
         return Some(Violation::LostPhase);
     }
     let State::Completed { answer, .. } = &record.state else {
@@ -45,7 +45,7 @@ fn loses(before: &Record, after: &Record) -> bool {
     if matches!(after.state, State::Completed { .. }) {
         return false;
     }
-    let kept = |record: &Record| record.phases.as_ref().map(|phases| phases.kept.clone()).unwrap_or_default();
+    let kept = |record: &Record| record.phases().map(|phases| phases.kept.clone()).unwrap_or_default();
     let (before, after) = (kept(before), kept(after));
     !after.starts_with(&before)
 }

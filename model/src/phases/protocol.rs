@@ -64,7 +64,7 @@ fn call_of(name: &str) -> u8 {
 
 /// The result of the stock, if it is kept.
 pub fn stock(record: &Record) -> Option<&str> {
-    let stock = record.phases.as_ref()?.kept.iter().find(|kept| kept.name == STOCK)?;
+    let stock = record.phases()?.kept.iter().find(|kept| kept.name == STOCK)?;
     stock.result.as_ref().map(PhaseResult::text)
 }
 
@@ -150,7 +150,7 @@ impl Protocol {
         let request = ReservationRequest {
             attempt: [worker + 1; 16].into(),
             lease_until: at(now + LEASE),
-            resumes: steps::resumes(&self.operations[usize::from(is_new)]),
+            effects: steps::effects(&self.operations[usize::from(is_new)]),
             ..self.request.clone()
         };
         let current = self.current(world);
@@ -165,7 +165,7 @@ impl Protocol {
 
     /// What the handler of a worker that last saw `base` does in this place.
     pub fn todo(&self, base: Id, place: u8, now: u8, is_new: bool) -> Todo {
-        let Some(phases) = &self.record(base).phases else { return Todo::Mismatch };
+        let Some(phases) = self.record(base).phases() else { return Todo::Mismatch };
         let refused = stock(self.record(base)) == Some("0");
         let names = self.change.names(is_new);
         let is_reordered = names[0] == STOCK;
@@ -276,8 +276,8 @@ impl Protocol {
 
     /// The call that follows what is kept, by the version that the record is of; `None` if that is the commit.
     pub fn open_call(&self, record: &Record) -> Option<u8> {
-        let phases = record.phases.as_ref()?;
-        let list = |operation| steps::resumes(operation).map(|resumes| resumes.list);
+        let phases = record.phases()?;
+        let list = |operation| steps::effects(operation).phases().map(|resumes| resumes.list);
         let is_new = phases.declared.is_some() && phases.declared == list(&self.operations[1]);
         let name = *self.change.names(is_new).get(phases.kept.len())?;
         (name != STOCK).then(|| call_of(name))
@@ -352,7 +352,7 @@ pub fn is_escalated(record: &Record) -> bool {
 
 /// The names of a record's fields that decide, for a count of their combinations.
 pub fn combination(record: &Record) -> String {
-    let Some(phases) = &record.phases else { return record.state.name().to_owned() };
+    let Some(phases) = record.phases() else { return record.state.name().to_owned() };
     let kept: Vec<_> = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
     let noted: Vec<_> = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
     let escalated = if is_escalated(record) { " escalated" } else { "" };

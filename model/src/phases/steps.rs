@@ -288,7 +288,7 @@ impl Steps<'_> {
 
     /// Whether the record had the result of the call that made it unknown.
     fn over_result(&self, base: Id, ending: Ending, written: Option<Id>) -> Option<Violation> {
-        let kept = |id: Id| self.protocol.record(id).phases.as_ref().map_or(0, |phases| phases.kept.len());
+        let kept = |id: Id| self.protocol.record(id).phases().map_or(0, |phases| phases.kept.len());
         let is_unknown = |id: Id| matches!(self.protocol.record(id).state, State::Unknown { .. });
         let (before, after) = (self.before.record?, written?);
         let is_over = ending == Ending::Unknown && kept(before) > kept(base);

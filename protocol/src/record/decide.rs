@@ -27,10 +27,8 @@ pub struct ReservationRequest {
     pub admission: Admission,
     /// Whether an execution may begin again, from its beginning, if its worker is dead.
     pub may_run_again: bool,
-    /// Whether all effects of the execution are in the transaction that completes it.
-    pub transactional: bool,
-    /// How the operation resumes, if it does.
-    pub resumes: Option<Resumes>,
+    /// Where all effects of the execution are, and how the operation resumes if they are in its phases.
+    pub effects: Effects<Resumes>,
     /// When it is executed.
     pub work: Work,
     /// The method and route of the request.
@@ -55,8 +53,7 @@ impl ReservationRequest {
             retention,
             admission: Admission::ALWAYS,
             may_run_again: false,
-            transactional: false,
-            resumes: None,
+            effects: Effects::Anywhere,
             work: Work::Now,
             origin: None,
         }
@@ -136,9 +133,10 @@ pub fn decide(
         && reservation.may_run_again
         && begins.is_ok()
         && existing.reported != Some(Evidence::Effect)
-        && existing.phases.is_none();
-    let resumes = reservation.resumes.is_some() && existing.phases.is_some();
-    let declares_others = reservation.resumes.is_some_and(|resumes| existing.has_others_than(resumes.list));
+        && existing.phases().is_none();
+    let declared = reservation.effects.phases();
+    let resumes = declared.is_some() && existing.phases().is_some();
+    let declares_others = declared.is_some_and(|resumes| existing.has_others_than(resumes.list));
     match &existing.state {
         State::Completed { .. } => Err(found()),
         State::FailedRetryable { .. } => begins.map_err(Found::Says).and_then(|()| take_over()),
@@ -196,7 +194,7 @@ mod tests {
 
     /// Interrupted behind a phase.
     fn between_workers() -> Record {
-        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(Duration::from_secs(60)), ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), NOW);
         let charge = Phase::new("charge".into(), Some(PhaseResult::new("1".into(), "1")), NOW);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), NOW).unwrap().into();
@@ -283,7 +281,7 @@ mod tests {
     // T53: the stale function, which may come first, finds it contested.
     #[test]
     fn nothing_resumes_over_an_effect_of_another_execution() {
-        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(60)), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(Duration::from_secs(60)), ..reservation("k") };
         let dead = Record::reserve(&resumes, Revision::mint(), NOW);
         let begins = |record: &Record| word(&decide(Some(record), &resumes, Revision::mint(), LATER));
         assert_eq!(begins(&dead), "begins");
@@ -407,7 +405,7 @@ mod tests {
     // T43: the take-over would prove that nothing was done, but it would also begin.
     #[test]
     fn an_old_key_takes_over_no_dead_transactional_worker() {
-        let transactional = ReservationRequest { transactional: true, ..reservation("k") };
+        let transactional = ReservationRequest { effects: Effects::InTransaction, ..reservation("k") };
         let record = Record::reserve(&transactional, Revision::mint(), NOW);
         let decided = |admission| {
             let request = ReservationRequest { admission, ..transactional.clone() };

@@ -50,7 +50,8 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Accepted, Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work, decide,
+        Accepted, Effects, Evidence, Note, ReservationRequest, SettledBy, State, UnknownCause, Verdict, Work,
+        decide,
         tests::{RETAIN, accepted, answer, reservation, resuming},
     };
 
@@ -122,9 +123,9 @@ mod tests {
     #[test]
     fn what_is_unknown_and_what_a_dead_worker_left_is_held_once() {
         let late = reservation("k").lease_until;
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let resumes = Record::reserve(&resumes, fresh(), NOW);
-        let transactional = Record { transactional: true, ..reserved() };
+        let transactional = Record { effects: Effects::InTransaction, ..reserved() };
         let of = |record: &Record| Record::from(record.mark_unknown(record, fresh(), NOW).unwrap());
         let expired = Record::from(reserved().expire(fresh(), late).unwrap());
         let claimed = Record::from(expired.claim(fresh(), late, late).unwrap());
@@ -153,13 +154,13 @@ mod tests {
     // The next execution asks about its call, instead of making it again.
     #[test]
     fn an_operation_that_resumes_is_held_with_a_call_perhaps_begun() {
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let resumes = Record::reserve(&resumes, fresh(), NOW);
         let between = Record::from(resumes.expire(fresh(), reservation("k").lease_until).unwrap());
         for record in [released(&resumes, SettledBy::Worker), between] {
             let held = Record::from(record.hold(fresh(), LATER).unwrap());
-            assert_eq!(held.phases.as_ref().unwrap().begun, Some(NOW), "{}", record.state.name());
-            let again = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+            assert_eq!(held.phases().unwrap().begun, Some(NOW), "{}", record.state.name());
+            let again = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
             assert!(decide(Some(&held), &again, fresh(), LATER).is_err());
         }
     }

@@ -89,16 +89,12 @@ pub struct Record {
     /// What was reported of it, besides what its present execution reports. If there is anything, only proof of the effect or
     /// an operator settles the record. A release, a refusal, a denial or "not found" does not.
     pub reported: Option<Evidence>,
-    /// Whether all effects of its execution are in the transaction that completes it. If so, another write over the same
-    /// revision proves that the execution did nothing, and never will.
-    pub transactional: bool,
+    /// Where all effects of its executions are, and what is known of its phases if they are there.
+    pub effects: Effects,
     /// Whether domain writes committed with its completion.
     pub with_writes: bool,
     /// How many messages were committed with it, which is the number of the next one.
     pub messages: u32,
-    /// What is known of its phases, if its operation resumes. Then all effects of its executions are in phases, or in the
-    /// transaction that completes it.
-    pub phases: Option<Phases>,
     /// What was accepted, if its operation is executed later.
     pub accepted: Option<Accepted>,
     /// The method and route of the request, shown to operators.
@@ -140,17 +136,27 @@ impl Record {
         matches!(self.state, State::InProgress { .. }) && !matches!(next.state, State::InProgress { .. })
     }
 
+    /// What is known of its phases, if its operation resumes.
+    pub const fn phases(&self) -> Option<&Phases> {
+        self.effects.phases()
+    }
+
+    /// Whether all effects of its execution are in the transaction that completes it.
+    pub const fn is_transactional(&self) -> bool {
+        matches!(self.effects, Effects::InTransaction)
+    }
+
     /// Whether another write to this record proves that its execution, which is in progress, did nothing, and never will.
     pub const fn is_undone_by_the_next_write(&self) -> bool {
         let in_progress = matches!(self.state, State::InProgress { .. });
-        in_progress && self.transactional && self.may_end_without_effect()
+        in_progress && self.is_transactional() && self.may_end_without_effect()
     }
 
     /// Whether it is released, and its execution certainly did nothing, and never will: its transaction can no longer commit.
     pub fn certainly_did_nothing(&self) -> bool {
         match self.state.released_by() {
             Some(SettledBy::Certainty) => true,
-            Some(SettledBy::NotBegun) => self.transactional,
+            Some(SettledBy::NotBegun) => self.is_transactional(),
             _ => false,
         }
     }
@@ -205,8 +211,8 @@ pub(crate) mod tests {
     }
 
     /// With one phase, `charge`.
-    pub(crate) fn resuming(within: Duration) -> Option<Resumes> {
-        Some(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
+    pub(crate) fn resuming(within: Duration) -> Effects<Resumes> {
+        Effects::InPhases(Resumes { within, list: PhaseList::of(&["charge".to_owned()]) })
     }
 
     /// A record that was accepted, for a minute.

@@ -4,8 +4,8 @@
 //! still current. `report` decides which of them a worker's report may make. There, `worker` is the record as its worker last saw it.
 
 use super::{
-    Accepted, AttemptId, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Revision, SettledBy,
-    State, Transition, UnknownCause, Verdict,
+    Accepted, AttemptId, Effects, Evidence, KeptAnswer, Note, Phases, Record, ReservationRequest, Resumes,
+    Revision, SettledBy, State, Transition, UnknownCause, Verdict,
 };
 use crate::time::{CLOCK_SKEW, Timestamp};
 
@@ -32,10 +32,9 @@ impl Record {
             began_at: now,
             retention: reservation.retention,
             reported: None,
-            transactional: reservation.transactional,
+            effects: reservation.effects.map(Phases::of),
             with_writes: false,
             messages: 0,
-            phases: reservation.resumes.map(Phases::of),
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
@@ -66,8 +65,7 @@ impl Record {
             answer_kind: reservation.answer_kind,
             began_at: now,
             retention: reservation.retention,
-            transactional: reservation.transactional,
-            phases: self.phases_for(reservation),
+            effects: reservation.effects.map(|resumes| self.phases_for(resumes)),
             accepted: self.accepted.map(|accepted| match self.is_undone_by_the_next_write() {
                 true => accepted.without(SettledBy::Certainty).claimed(),
                 false => accepted.claimed(),
@@ -81,14 +79,13 @@ impl Record {
 
     /// What the next execution knows of the phases. One that takes over from a dead worker does not know whether that worker
     /// made the call that follows.
-    fn phases_for(&self, reservation: &ReservationRequest) -> Option<Phases> {
-        let resumes = reservation.resumes?;
+    fn phases_for(&self, resumes: Resumes) -> Phases {
         let known = match self.state {
-            State::InProgress { .. } => self.phases_after_a_call(),
-            _ => self.phases.clone(),
+            State::InProgress { .. } => self.effects_after_a_call(),
+            _ => self.effects.clone(),
         };
-        let (resume_within, declared) = (resumes.within, Some(resumes.list));
-        Some(Phases { resume_within, declared, ..known.unwrap_or(Phases::of(resumes)) })
+        let Effects::InPhases(known) = known else { return Phases::of(resumes) };
+        Phases { resume_within: resumes.within, declared: Some(resumes.list), ..known }
     }
 
     /// Extends the lease while the handler runs: a heartbeat.
@@ -132,7 +129,7 @@ impl Record {
             let because = Some(Note::new("a phase is known that its handler did not come to"));
             // Over reported evidence nothing resumes.
             let next = match self.may_end_without_effect() {
-                true => self.between_workers(self.phases.clone(), revision, now),
+                true => self.between_workers(self.effects.clone(), revision, now),
                 false => self.contested(revision, now),
             };
             return Transition::to(next).failed(because);
@@ -170,7 +167,7 @@ impl Record {
             return Transition::to(self.contested(revision, now));
         }
         if self.is_resumed() {
-            return Transition::to(self.between_workers(self.phases.clone(), revision, now))
+            return Transition::to(self.between_workers(self.effects.clone(), revision, now))
                 .failed(Some(Note::new(NOT_EXECUTED)));
         }
         let by = self.by_its_worker();
@@ -224,7 +221,7 @@ impl Record {
         if !self.may_end_without_effect() {
             return Transition::to(self.contested(revision, now));
         }
-        Transition::to(self.between_workers(self.phases_after_a_call(), revision, now))
+        Transition::to(self.between_workers(self.effects_after_a_call(), revision, now))
     }
 
     /// Whether its request was refused before anything was done: the record counts as absent.
@@ -267,8 +264,8 @@ impl Record {
     /// If a phase is known since, perhaps of that very call: → between workers.
     pub(super) fn marked_unknown(&self, worker: &Self, revision: Revision, now: Timestamp) -> Transition {
         let is_own = self.attempt == worker.attempt && self.may_end_without_effect();
-        if let Some(phases) = self.phases_learned_since(worker).filter(|_| is_own) {
-            return Transition::to(self.between_workers(Some(phases), revision, now));
+        if let Some(effects) = self.effects_learned_since(worker).filter(|_| is_own) {
+            return Transition::to(self.between_workers(effects, revision, now));
         }
         let cause = UnknownCause::PerhapsExecuted;
         let unknown = self.unknown(revision, cause, now);
@@ -300,7 +297,7 @@ impl Record {
     /// Whether all effects of its executions are in its transaction, or in its phases. So a report of one that has lost the record
     /// tells nothing that the record must know.
     pub const fn contains_its_effects(&self) -> bool {
-        self.transactional || self.phases.is_some()
+        !matches!(self.effects, Effects::Anywhere)
     }
 
     /// An execution says that it did nothing, over what was reported besides: → unknown. What is escalated stays so.
@@ -319,8 +316,8 @@ impl Record {
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {
         let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0, anew_at: None };
         let last_failure = Some(Note::new(cause.name()));
-        let phases = self.phases_after_a_call();
-        Self { revision, last_failure, settled_note: None, phases, state, ..self.clone() }
+        let effects = self.effects_after_a_call();
+        Self { revision, last_failure, settled_note: None, effects, state, ..self.clone() }
     }
 
     /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while
@@ -381,10 +378,9 @@ mod tests {
             began_at: NOW,
             retention: reservation.retention,
             reported: None,
-            transactional: reservation.transactional,
+            effects: Effects::Anywhere,
             with_writes: false,
             messages: 0,
-            phases: None,
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
@@ -678,7 +674,7 @@ mod tests {
     // Over a record in progress, the release proves that the transaction never commits.
     #[test]
     fn a_transactional_release_is_certain_while_its_record_is_in_progress() {
-        let transactional = Record { transactional: true, ..reserved() };
+        let transactional = Record { effects: Effects::InTransaction, ..reserved() };
         let unknown = transactional.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
         for (open, by) in [
             (transactional, SettledBy::Certainty),
@@ -758,7 +754,7 @@ mod tests {
         assert_eq!((released.state.settled_by(), released.attempts), (Some(SettledBy::Worker), 1));
         assert_eq!((again(&released).attempts, started(&released)), (2, None));
         assert_eq!(started(&second.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW)), None);
-        let certain = started(&Record { transactional: true, ..second.clone() }).unwrap();
+        let certain = started(&Record { effects: Effects::InTransaction, ..second.clone() }).unwrap();
         assert_eq!(certain.state.settled_by(), Some(SettledBy::Certainty));
         // Nor another's.
         assert_eq!(Report::NotStarted.of(&second, &reserved(), fresh(), LATER), None);
@@ -788,7 +784,7 @@ mod tests {
     #[test]
     fn a_take_back_over_what_is_known_besides_frees_no_key() {
         let reported = reserved().claim(fresh(), NOW, NOW).unwrap();
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let phase = Phase::new("charge".to_owned(), None, NOW);
         let noted = Record::reserve(&resumes, fresh(), NOW).note(&phase, fresh(), NOW).unwrap();
         for (known, state) in [(reported, "unknown"), (noted, "between_workers")] {
@@ -864,7 +860,7 @@ mod tests {
     // T4, T7: any later write proved that its transaction did not commit.
     #[test]
     fn a_transactional_worker_completes_only_the_record_that_it_owns() {
-        let record = Record { transactional: true, ..reserved() };
+        let record = Record { effects: Effects::InTransaction, ..reserved() };
         let worker = &record;
         let released = record.release(record.attempt, fresh(), NOW).unwrap();
         for later in [released.into(), record.unknown(fresh(), UnknownCause::LeaseExpired, NOW)] {

@@ -282,11 +282,11 @@ impl Phases {
     }
 
     /// The kept phases of a settled record: a late report of one is no contradiction, unless its result differs.
-    pub(super) fn digested(&self) -> Self {
-        let digested = |phase: &Phase| {
-            let result = phase.result.as_ref().map(|result| PhaseResult::digested(result.digest.clone()));
-            Phase { result, ..phase.clone() }
+    pub(super) fn digested(self) -> Self {
+        let digested = |phase: Phase| {
+            let result = phase.result.map(|result| PhaseResult::digested(result.digest));
+            Phase { result, ..phase }
         };
-        Self { kept: self.kept.iter().map(digested).collect(), ..Self::none(self.resume_within) }
+        Self { kept: self.kept.into_iter().map(digested).collect(), ..Self::none(self.resume_within) }
     }
 }

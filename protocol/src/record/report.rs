@@ -143,7 +143,7 @@ impl Report {
             (State::BetweenWorkers { .. }, Self::Completed(_)) => own,
             (State::BetweenWorkers { .. }, _) => false,
             // Only late: its lease has expired.
-            (State::Unknown { .. }, Self::Completed(_)) if own => !worker.transactional,
+            (State::Unknown { .. }, Self::Completed(_)) if own => !worker.is_transactional(),
             // Once, so that it gives one attempt back. Any other cause says what came after it.
             (State::Unknown { cause, .. }, Self::NotStarted) => own && *cause == UnknownCause::LeaseExpired,
             // It counts once, also if its report comes again: accepted work that it left to operators stays theirs.

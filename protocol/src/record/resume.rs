@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use super::{MAX_PHASES, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition};
+use super::{Effects, MAX_PHASES, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition};
 use crate::time::Timestamp;
 
 /// Why a record did not take the result of a phase.
@@ -19,24 +19,24 @@ pub enum NotTaken {
 impl Record {
     /// Whether the next execution continues behind what is known of earlier ones. Such a record is never released or free.
     pub fn is_resumed(&self) -> bool {
-        self.phases.as_ref().is_some_and(Phases::has_any)
+        self.phases().is_some_and(Phases::has_any)
     }
 
     /// Whether an operation that declares other phases than `list` began what is open.
     pub(super) fn has_others_than(&self, list: PhaseList) -> bool {
-        let declared = self.phases.as_ref().and_then(|phases| phases.declared);
+        let declared = self.phases().and_then(|phases| phases.declared);
         declared.is_some_and(|declared| declared != list)
     }
 
     /// Whether one of its phases has this reference. Only then does a reference lead to it: anybody may have written that.
     pub fn names(&self, reference: &Reference) -> bool {
-        let phases = self.phases.iter().flat_map(|phases| &phases.kept);
+        let phases = self.phases().into_iter().flat_map(|phases| &phases.kept);
         phases.flat_map(|phase| &phase.references).any(|known| known == reference)
     }
 
     /// The phase that is kept in this place, with or without its result.
     pub fn kept_phase(&self, place: usize) -> Option<&Phase> {
-        self.phases.as_ref()?.kept.get(place)
+        self.phases()?.kept.get(place)
     }
 
     /// Whether the execution of `worker` still runs it: only then does its handler go on behind a phase.
@@ -46,53 +46,52 @@ impl Record {
 
     /// Whether it knows a phase that the handler of `worker` has not come to: noted, or kept by another execution meanwhile.
     pub(super) fn knows_more_than(&self, worker: &Self) -> bool {
-        let kept = |record: &Self| record.phases.as_ref().map_or(0, |phases| phases.kept.len());
+        let kept = |record: &Self| record.phases().map_or(0, |phases| phases.kept.len());
         let came_to = |noted: &Phase| {
-            let mut own = worker.phases.iter().flat_map(|phases| &phases.kept);
+            let mut own = worker.phases().into_iter().flat_map(|phases| &phases.kept);
             own.any(|own| own.name == noted.name && !own.differs(noted))
         };
-        let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
+        let mut noted = self.phases().into_iter().flat_map(|phases| &phases.noted);
         noted.any(|noted| !came_to(noted)) || kept(self) > kept(worker)
     }
 
-    /// Its phases, if it knows of one that the worker did not when it last saw it: its call that is unknown may be that one, so the next
+    /// Its effects, if it knows of a phase that the worker did not when it last saw it: its call that is unknown may be that one, so the next
     /// retry decides, and not a question. Of a phase that is only noted, nobody says that it was that call.
-    pub(super) fn phases_learned_since(&self, worker: &Self) -> Option<Phases> {
-        let known = |record: &Self| record.phases.clone().unwrap_or(Phases::none(Duration::ZERO));
+    pub(super) fn effects_learned_since(&self, worker: &Self) -> Option<Effects> {
+        let known = |record: &Self| record.phases().cloned().unwrap_or(Phases::none(Duration::ZERO));
         let (ours, theirs) = (known(self), known(worker));
         if ours.kept.len() > theirs.kept.len() {
-            return self.phases.clone();
+            return Some(self.effects.clone());
         }
         let is_new = |noted: &Phase| theirs.find(&noted.name).is_none();
-        self.phases_after_a_call().filter(|_| ours.noted.iter().any(is_new))
+        ours.noted.iter().any(is_new).then(|| self.effects_after_a_call())
     }
 
     /// Whether it lacks a phase that the handler of `worker` had kept.
     pub(super) fn has_forgotten_a_phase_of(&self, worker: &Self) -> bool {
-        let is_known =
-            |kept: &Phase| self.phases.as_ref().is_some_and(|phases| phases.find(&kept.name).is_some());
-        worker.phases.iter().flat_map(|phases| &phases.kept).any(|kept| !is_known(kept))
+        let is_known = |kept: &Phase| self.phases().is_some_and(|phases| phases.find(&kept.name).is_some());
+        worker.phases().into_iter().flat_map(|phases| &phases.kept).any(|kept| !is_known(kept))
     }
 
     /// Whether a phase is noted with another result. What its handler got itself counts.
     pub fn has_noted_otherwise(&self, phase: &Phase) -> bool {
-        let mut noted = self.phases.iter().flat_map(|phases| &phases.noted);
+        let mut noted = self.phases().into_iter().flat_map(|phases| &phases.noted);
         noted.any(|noted| noted.name == phase.name && noted.differs(phase))
     }
 
-    /// Its phases, after an execution that may have begun the call that follows.
-    pub(super) fn phases_after_a_call(&self) -> Option<Phases> {
+    /// Its effects, after an execution that may have begun the call that follows.
+    pub(super) fn effects_after_a_call(&self) -> Effects {
         let begun =
             |phases: &Phases| Some(phases.begun.map_or(self.began_at, |begun| begun.min(self.began_at)));
-        self.phases.as_ref().map(|phases| Phases { begun: begun(phases), ..phases.clone() })
+        self.effects.clone().map(|phases| Phases { begun: begun(&phases), ..phases })
     }
 
     /// No worker has it: the next retry resumes behind what is kept. If none comes in time, it is escalated.
-    pub(super) fn between_workers(&self, phases: Option<Phases>, revision: Revision, now: Timestamp) -> Self {
-        let within = phases.as_ref().map(|phases| phases.resume_within).unwrap_or_default();
-        let reconcile_at = self.recovered_at(phases.as_ref()).plus(within);
+    pub(super) fn between_workers(&self, effects: Effects, revision: Revision, now: Timestamp) -> Self {
+        let within = effects.phases().map(|phases| phases.resume_within).unwrap_or_default();
+        let reconcile_at = self.recovered_at(effects.phases()).plus(within);
         let state = State::BetweenWorkers { since: now, reconcile_at };
-        Self { revision, settled_note: None, phases, state, ..self.clone() }
+        Self { revision, settled_note: None, effects, state, ..self.clone() }
     }
 
     /// When the last of these phases was kept or noted, when it was last allowed to wait again, or when the key was first seen.
@@ -106,7 +105,7 @@ impl Record {
     fn waits_again(&self, mut phases: Phases, revision: Revision, now: Timestamp) -> Option<Transition> {
         let (State::Unknown { .. } | State::BetweenWorkers { .. }) = self.state else { return None };
         phases.granted = Some(now);
-        Some(Transition::to(self.between_workers(Some(phases), revision, now)))
+        Some(Transition::to(self.between_workers(Effects::InPhases(phases), revision, now)))
     }
 
     /// Keeps the result of a phase, the `place`-th of its handler, of the execution of `worker`. A worker that has lost the record
@@ -126,7 +125,7 @@ impl Record {
             return Err(NotTaken::Differs);
         }
         // A deployment that does not resume has taken it over: the result must not be lost there.
-        let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
+        let phases = self.phases().ok_or(NotTaken::Differs)?;
         if matches!(self.state, State::Completed { .. }) {
             let known = phases.kept.iter().find(|kept| kept.name == phase.name);
             let same = known.is_some_and(|known| !known.differs(phase));
@@ -154,7 +153,7 @@ impl Record {
     /// # Errors
     /// If the record does not take it.
     pub fn note(&self, phase: &Phase, revision: Revision, now: Timestamp) -> Result<Transition, NotTaken> {
-        let phases = self.phases.as_ref().ok_or(NotTaken::Differs)?;
+        let phases = self.phases().ok_or(NotTaken::Differs)?;
         let kept = phases.kept.iter().find(|kept| kept.name == phase.name);
         let known = || kept.into_iter().chain(phases.noted(&phase.name));
         if known().any(|known| known.differs(phase)) {
@@ -178,7 +177,7 @@ impl Record {
         Ok(match self.state {
             // Its handler asks for it there. It says nothing of the call that follows, which may be what is unknown.
             State::InProgress { .. } | State::Unknown { .. } if kept.is_some() => {
-                Transition::to(Self { revision, phases: Some(next), ..self.clone() })
+                Transition::to(Self { revision, effects: Effects::InPhases(next), ..self.clone() })
             }
             _ => self.with_phases(next, revision, now),
         })
@@ -187,22 +186,23 @@ impl Record {
     /// The provider or an operator knows that the call which follows was not made, and will not be: the next retry makes it. Nothing else
     /// lets a retry resume what is held.
     pub fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        let phases = Phases { begun: None, ..self.phases.clone()? };
+        let phases = Phases { begun: None, ..self.phases()?.clone() };
         Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
     /// The same by an operator's word, so that any deployment resumes it: no call is open that another name would make once more, and what is
     /// kept is compared by its name. What is noted is not: only the deployment that declares it uses it.
     pub fn nothing_is_open(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
-        let phases = self.phases.clone()?;
+        let phases = self.phases()?.clone();
         let declared = phases.declared.filter(|_| !phases.noted.is_empty());
-        Self { phases: Some(Phases { declared, ..phases }), ..self.clone() }.nothing_follows(revision, now)
+        Self { effects: Effects::InPhases(Phases { declared, ..phases }), ..self.clone() }
+            .nothing_follows(revision, now)
     }
 
     /// An operator lets a retry resume it, for as long again as its operation allows.
     pub fn resume(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::BetweenWorkers { .. } = self.state else { return None };
-        self.waits_again(self.phases.clone()?, revision, now)
+        self.waits_again(self.phases()?.clone(), revision, now)
     }
 
     /// No retry resumed it in time, or what is known of it cannot be true: an operator has to look at it. Retries that fail do not take
@@ -210,13 +210,13 @@ impl Record {
     pub fn not_resumed(&self, revision: Revision) -> Option<Transition> {
         let State::BetweenWorkers { since, .. } = self.state else { return None };
         let state = State::BetweenWorkers { since, reconcile_at: Timestamp::MAX };
-        let phases = self.phases.clone().map(|phases| Phases { granted: Some(Timestamp::MAX), ..phases });
-        Some(Transition::to(Self { revision, phases, state, ..self.clone() }))
+        let effects = self.effects.clone().map(|phases| Phases { granted: Some(Timestamp::MAX), ..phases });
+        Some(Transition::to(Self { revision, effects, state, ..self.clone() }))
     }
 
     /// Whether a retry took it from operators, who have it again if that retry fails.
     pub fn is_left_to_operators(&self) -> bool {
-        let escalated = self.phases.as_ref().is_some_and(|phases| phases.granted == Some(Timestamp::MAX));
+        let escalated = self.phases().is_some_and(|phases| phases.granted == Some(Timestamp::MAX));
         escalated && matches!(self.state, State::InProgress { .. })
     }
 
@@ -229,8 +229,8 @@ impl Record {
             _ => false,
         };
         Transition::to(match stays {
-            true => Self { revision, phases: Some(phases), ..self.clone() },
-            false => self.between_workers(Some(phases), revision, now),
+            true => Self { revision, effects: Effects::InPhases(phases), ..self.clone() },
+            false => self.between_workers(Effects::InPhases(phases), revision, now),
         })
     }
 }
@@ -257,7 +257,7 @@ mod tests {
     }
 
     fn reserved() -> Record {
-        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(WITHIN), ..reservation("k") };
         Record::reserve(&resumes, fresh(), NOW)
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     fn known(record: &Record) -> (Vec<&str>, Vec<&str>, bool) {
-        let phases = record.phases.as_ref().unwrap();
+        let phases = record.phases().unwrap();
         let kept = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
         let noted = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
         (kept, noted, phases.begun.is_some())
@@ -320,7 +320,7 @@ mod tests {
         let others = |record: Record| Record { attempt: other.attempt, ..record };
         let records = [
             vec![own(reserved())],
-            vec![own(charged()), own(Record { phases: noted().phases_after_a_call(), ..charged() })],
+            vec![own(charged()), own(Record { effects: noted().effects_after_a_call(), ..charged() })],
             vec![own(between())],
             vec![others(charged()), others(between()), others(unknown())],
             vec![own(completed()), others(completed())],
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(report(&completed, "charge", "7"), Err(NotTaken::Known));
         assert_eq!(report(&completed, "charge", "9"), Err(NotTaken::Differs), "a second effect");
         assert_eq!(report(&completed, "refund", "8"), Err(NotTaken::Differs));
-        let without = Record { phases: None, ..charged() };
+        let without = Record { effects: Effects::Anywhere, ..charged() };
         assert_eq!(report(&without, "charge", "7"), Err(NotTaken::Differs));
     }
 
@@ -429,7 +429,7 @@ mod tests {
         let open: Record = between().note(&without, fresh(), NOW).unwrap().into();
         assert_eq!(open.note(&without, fresh(), NOW).map(Record::from), Err(NotTaken::Known));
         let noted = open.note(&phase("ship", "8"), fresh(), NOW).unwrap();
-        assert_eq!(noted.phases.as_ref().unwrap().noted, [phase("ship", "8")]);
+        assert_eq!(noted.phases().unwrap().noted, [phase("ship", "8")]);
         assert_eq!(noted.note(&without, fresh(), NOW), Err(NotTaken::Known));
     }
 
@@ -443,21 +443,21 @@ mod tests {
             assert_eq!(worker.keep(&worker, 0, nothing, fresh(), NOW), Err(NotTaken::Known));
             assert_eq!(worker.note(nothing, fresh(), NOW), Err(NotTaken::Known));
         }
-        let begun = Record { phases: worker.phases_after_a_call(), ..worker.clone() };
+        let begun = Record { effects: worker.effects_after_a_call(), ..worker.clone() };
         let noted = Record::from(begun.note(&phase("charge", "7"), fresh(), NOW).unwrap());
         for asked in [&begun, &noted] {
             let next = Record::from(asked.keep(&begun, 0, &phase("charge", "7"), fresh(), NOW).unwrap());
-            let phases = next.phases.as_ref().unwrap();
+            let phases = next.phases().unwrap();
             assert_eq!(
                 (&phases.kept[0].result, phases.begun, phases.noted.len()),
-                (&Some(PhaseResult::new("7".to_owned(), "7")), begun.phases.as_ref().unwrap().begun, 0)
+                (&Some(PhaseResult::new("7".to_owned(), "7")), begun.phases().unwrap().begun, 0)
             );
             assert_eq!(next.state, begun.state);
             assert_eq!(next.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW), Err(NotTaken::Differs));
             assert_eq!(next.note(&phase("charge", "7"), fresh(), NOW), Err(NotTaken::Known));
         }
         // What others report is used if the handler can read it, and asked about if not. Either is its word.
-        let phases = noted.phases.as_ref().unwrap();
+        let phases = noted.phases().unwrap();
         assert_eq!(phases.next(0, "charge", Duration::ZERO, NOW), Next::Noted("7"));
         assert_eq!(phases.next_unread(0, true, WITHIN, NOW), Next::Ask { made: true });
         assert!(noted.keep(&begun, 0, &phase("charge", "8"), fresh(), NOW).is_ok());
@@ -467,7 +467,7 @@ mod tests {
         let unknown = worker.unknown(fresh(), UnknownCause::PerhapsExecuted, NOW);
         let noted = unknown.note(&phase("charge", "7"), fresh(), NOW).unwrap();
         assert_eq!(noted.state, unknown.state);
-        let waits = worker.between_workers(worker.phases.clone(), fresh(), NOW);
+        let waits = worker.between_workers(worker.effects.clone(), fresh(), NOW);
         let report = Phase { at: LATER, ..phase("charge", "7") };
         let State::BetweenWorkers { reconcile_at, .. } = waits.note(&report, fresh(), LATER).unwrap().state
         else {
@@ -510,7 +510,7 @@ mod tests {
         assert!(keep(&record, &record, 1, "ship").is_ok());
         assert_eq!(keep(&record, &record, 2, "ship"), Err(NotTaken::Differs), "a phase is missing");
         assert_eq!(keep(&record, &record, 0, "ship"), Err(NotTaken::Differs));
-        let without = Record { phases: None, ..record.clone() };
+        let without = Record { effects: Effects::Anywhere, ..record.clone() };
         assert_eq!(keep(&without, &record, 0, "charge"), Err(NotTaken::Differs), "it has no phases");
         let anew = Record { created_at: LATER, ..record.clone() };
         assert_eq!(keep(&anew, &record, 1, "ship"), Err(NotTaken::Differs), "of a later generation");
@@ -540,7 +540,7 @@ mod tests {
         let again: Record = escalated.resume(fresh(), LATER).unwrap().into();
         assert_eq!(at(&again), LATER.plus(WITHIN));
         // A retry that fails does not take that back.
-        let resumes = ReservationRequest { resumes: resuming(WITHIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(WITHIN), ..reservation("k") };
         let retry = again.again(&resumes, fresh(), LATER);
         let failed = ended(&retry, &Report::NotExecuted(None));
         assert_eq!(at(&failed), LATER.plus(WITHIN));
@@ -591,10 +591,10 @@ mod tests {
             report.overtaken_by(current, LATER)
         };
         let another = |record: Record| Record { attempt: AttemptId::mint(), ..record };
-        let without = another(Record { phases: None, ..charged() });
+        let without = another(Record { effects: Effects::Anywhere, ..charged() });
         // Its own, as an earlier time has it: the phase may have had rows.
         let restored = Record { attempt: worker.attempt, ..between() };
-        let restored = Record { phases: reserved().phases, ..restored };
+        let restored = Record { effects: reserved().effects, ..restored };
         for (current, expected) in [
             (restored, Overtaken::Escalated(FORGOTTEN)),
             (another(reserved()), Overtaken::Escalated(FORGOTTEN)),
@@ -635,15 +635,15 @@ mod tests {
     fn a_dead_worker_may_have_begun_the_call_that_follows() {
         let late = reservation("k").lease_until;
         let dead = charged().expire(fresh(), late).unwrap();
-        assert_eq!((dead.state.name(), dead.phases.as_ref().unwrap().begun), ("between_workers", Some(NOW)));
-        let resumes = ReservationRequest { resumes: resuming(WITHIN * 2), ..reservation("k") };
+        assert_eq!((dead.state.name(), dead.phases().unwrap().begun), ("between_workers", Some(NOW)));
+        let resumes = ReservationRequest { effects: resuming(WITHIN * 2), ..reservation("k") };
         for before in [dead.into(), charged()] {
             let again = Record::again(&before, &resumes, fresh(), LATER);
-            let phases = again.phases.as_ref().unwrap();
+            let phases = again.phases().unwrap();
             assert_eq!((phases.begun, phases.resume_within), (Some(NOW), WITHIN * 2));
             // The earliest execution counts.
             let twice = Record::again(&again, &resumes, fresh(), LATER);
-            assert_eq!(twice.phases.unwrap().begun, Some(NOW));
+            assert_eq!(twice.phases().unwrap().begun, Some(NOW));
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Evidence, KeptAnswer, KeptBody, Note, Phases, Record, Revision, SettledBy, State, Transition,
+    Effects, Evidence, KeptAnswer, KeptBody, Note, Phases, Record, Revision, SettledBy, State, Transition,
     UnknownCause,
 };
 use crate::time::Timestamp;
@@ -52,7 +52,7 @@ impl Record {
     pub fn expire(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         match &self.state {
             State::InProgress { lease_until } if *lease_until <= now => {
-                if self.phases.is_some() {
+                if self.phases().is_some() {
                     return Some(
                         self.interrupted(revision, now)
                             .failed(Some(Note::new(UnknownCause::LeaseExpired.name()))),
@@ -99,11 +99,7 @@ impl Record {
             (
                 State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. },
                 Verdict::NotExecuted,
-            ) if self
-                .phases
-                .as_ref()
-                .is_some_and(|phases| !phases.kept.is_empty() || !phases.noted.is_empty()) =>
-            {
+            ) if self.phases().is_some_and(|phases| !phases.kept.is_empty() || !phases.noted.is_empty()) => {
                 return Err(SettleError::Kept);
             }
             (State::InProgress { .. } | State::Unknown { .. } | State::BetweenWorkers { .. }, _) => by,
@@ -183,7 +179,7 @@ impl Record {
     pub fn completed_at_once(&self, answer: KeptAnswer, revision: Revision, now: Timestamp) -> Transition {
         let completed = self.settled(Verdict::Executed(answer), SettledBy::Worker, revision, now);
         // Nothing of it is left for a worker.
-        Transition::to(Self { transactional: true, accepted: None, ..completed })
+        Transition::to(Self { effects: Effects::InTransaction, accepted: None, ..completed })
     }
 
     /// The only transition into the two settled states, and back to pending, for the worker, for reconciliation and for an operator.
@@ -199,13 +195,13 @@ impl Record {
                 None => State::FailedRetryable { failed_at: now, by, expires_at },
             },
         };
-        let phases = self.phases.as_ref().map(Phases::digested);
+        let effects = self.effects.clone().map(Phases::digested);
         Self {
             revision,
             reported: None,
             with_writes: false,
             settled_note: None,
-            phases,
+            effects,
             state,
             ..self.clone()
         }
@@ -247,7 +243,7 @@ mod tests {
     // Also if its transactional worker refused the request before anything was done.
     #[test]
     fn no_proof_overturns_what_certainly_did_nothing() {
-        let transactional = ReservationRequest { transactional: true, ..reservation("k") };
+        let transactional = ReservationRequest { effects: Effects::InTransaction, ..reservation("k") };
         let seen = Record::reserve(&transactional, fresh(), NOW);
         for released in [seen.released(fresh(), NOW), seen.not_begun(fresh(), NOW)] {
             let settled = released.settle(Verdict::Executed(answer()), SettledBy::Operator, fresh(), NOW);
@@ -271,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_transactional_worker_is_released_by_certainty_and_by_nothing_else() {
-        let record = Record { transactional: true, ..reserved() };
+        let record = Record { effects: Effects::InTransaction, ..reserved() };
         let just_before = Timestamp::from_millis(lease_expired().as_millis() - 1);
         assert_eq!(record.expire(fresh(), just_before), None);
         let executed = || Verdict::Executed(answer());

@@ -31,8 +31,8 @@ impl Record {
     /// It waits for a worker; `released_by` found that its last execution did nothing, if there was one.
     pub(super) fn waiting(&self, released_by: Option<SettledBy>, revision: Revision) -> Self {
         let state = State::Pending { released_by };
-        let phases = self.phases.as_ref().map(Phases::digested);
-        Self { revision, reported: None, settled_note: None, phases, state, ..self.clone() }
+        let effects = self.effects.clone().map(Phases::digested);
+        Self { revision, reported: None, settled_note: None, effects, state, ..self.clone() }
     }
 
     /// Ends accepted work that no worker has claimed in time. Otherwise `None`.

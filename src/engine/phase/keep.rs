@@ -66,7 +66,7 @@ impl Opened<'_> {
     pub(super) async fn next(&mut self, keys_live: Duration) -> Result<Step, PhaseError> {
         let now = self.phasing.executor.engine.world.now();
         let record = self.phasing.record.lock().await;
-        let Some(phases) = &record.phases else { return Err(self.failed(PhaseError::Lost)) };
+        let Some(phases) = record.phases() else { return Err(self.failed(PhaseError::Lost)) };
         self.step(phases.next(self.place, self.name, keys_live, now))
     }
 
@@ -78,7 +78,7 @@ impl Opened<'_> {
         );
         let now = self.phasing.executor.engine.world.now();
         let record = self.phasing.record.lock().await;
-        let Some(phases) = &record.phases else { return Err(self.failed(PhaseError::Lost)) };
+        let Some(phases) = record.phases() else { return Err(self.failed(PhaseError::Lost)) };
         self.step(phases.next_unread(self.place, true, keys_live, now))
     }
 

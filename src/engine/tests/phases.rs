@@ -80,7 +80,7 @@ fn stocked(available: u64) -> Faulty {
 }
 
 async fn phases(store: &Faulty) -> Phases {
-    store.record().await.unwrap().phases.unwrap()
+    store.record().await.unwrap().phases().unwrap().clone()
 }
 
 async fn names(store: &Faulty) -> Vec<String> {

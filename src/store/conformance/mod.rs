@@ -36,7 +36,7 @@ use crate::{
     fingerprint::{Content, FingerprintRule, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{
-        BodyId, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Reference, Revision,
+        BodyId, Effects, Encoding, Evidence, Head, KeptAnswer, KeptBody, Place, Record, Reference, Revision,
         UnknownCause, Verdict,
     },
     time::Timestamp,
@@ -149,8 +149,8 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
         UnknownCause::Contested,
         UnknownCause::Held,
     ];
-    let transactional = Record { transactional: true, ..reserved("key") };
-    let with_phases = |phases| Record { phases: Some(phases), ..reserved("key") };
+    let transactional = Record { effects: Effects::InTransaction, ..reserved("key") };
+    let with_phases = |phases| Record { effects: Effects::InPhases(phases), ..reserved("key") };
     let kept = [("charge", r#"{"id":"ü","amount":1.10}"#), ("stock", "[]")];
     let mut phases = samples::phases(&kept, NOW);
     let mut records = vec![
@@ -164,7 +164,7 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
             ..answered(&reserved("key"), Head::Payload, KeptBody::Omitted { length: 0 })
         },
         Record { messages: 3, ..reserved("key") },
-        Record { transactional: true, ..reserved("key") },
+        Record { effects: Effects::InTransaction, ..reserved("key") },
         transactional.expire(fresh(), NOW.plus(LEASE)).expect("its lease has expired").into(),
     ];
     records.extend(answers.map(|(head, body)| answered(&reserved("key"), head, body)));
@@ -182,7 +182,7 @@ async fn every_state_comes_back_as_it_was_written(store: &dyn Store) {
     let open = with_phases(phases);
     let body = || KeptBody::Omitted { length: 0 };
     let completed = answered(&open, Head::Payload, body());
-    assert_eq!(completed.phases.as_ref().map(|phases| phases.kept.len()), Some(2), "it keeps their names");
+    assert_eq!(completed.phases().map(|phases| phases.kept.len()), Some(2), "it keeps their names");
     records.extend([samples::unknown(&Record { key: reserved("key").key, ..open.clone() }, causes[0], NOW)]);
     records.extend([Record { key: reserved("key").key, ..completed }, open]);
     for record in records {

@@ -11,8 +11,8 @@ use crate::{
     fingerprint::Fingerprints,
     key::RecordKey,
     record::{
-        Answer, Encoding, KeptAnswer, KeptBody, Note, Phases, Record, ReservationRequest, SettledBy, State,
-        UnknownCause, Verdict, phase_of,
+        Answer, Effects, Encoding, KeptAnswer, KeptBody, Note, Phases, Record, ReservationRequest, SettledBy,
+        State, UnknownCause, Verdict, phase_of,
     },
     time::Timestamp,
     time_budget::DEFAULT_RETENTION,
@@ -63,7 +63,7 @@ pub const RESUME_WITHIN: Duration = Duration::from_secs(3600);
 /// as JSON.
 pub fn between_workers(record: &Record, kept: &[(&str, &str)], at: Timestamp) -> Record {
     let state = State::BetweenWorkers { since: at, reconcile_at: at.plus(RESUME_WITHIN) };
-    Record { revision: fresh(), phases: Some(phases(kept, at)), state, ..record.clone() }
+    Record { revision: fresh(), effects: Effects::InPhases(phases(kept, at)), state, ..record.clone() }
 }
 
 /// Phases of these names and results, kept at this time.

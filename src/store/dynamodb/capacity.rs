@@ -26,7 +26,7 @@ pub(super) fn for_body(record: &Record) -> usize {
     let notes = note("origin", &record.origin)
         + note("last_failure", &record.last_failure)
         + note("settled_note", &record.settled_note);
-    let transactional = if record.transactional { "transactional".len() + 1 } else { 0 };
+    let transactional = if record.is_transactional() { "transactional".len() + 1 } else { 0 };
     let kind = record.answer_kind.name().len();
     let own = record.key.partition_key().len() + headers + notes + kind + transactional + phases(record);
     CAPACITY_UNIT.saturating_sub(FIXED_SIZE + own)
@@ -37,7 +37,7 @@ const DIGEST: usize = 23;
 
 /// The size of what a completed record says of its phases: names, digests, times and references.
 fn phases(record: &Record) -> usize {
-    let Some(phases) = &record.phases else { return 0 };
+    let Some(phases) = record.phases() else { return 0 };
     // A map or a list costs 3 bytes, and each of its entries and elements 1.
     let reference = |reference: &Reference| 1 + 3 + 2 + reference.provider().len() + reference.id().len();
     let size = |phase: &Phase| {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_left_of_phases_counts_toward_the_capacity() {
         let day = Duration::from_millis(86_400_001);
-        let resumes = ReservationRequest { resumes: resuming(day), retention: day, ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(day), retention: day, ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for (place, name) in ["charge", "shipment-with-a-long-name", "refund"].into_iter().enumerate() {
             let phase = phase_of(name.into(), Some("1".repeat(600)), NOW);
@@ -128,7 +128,7 @@ mod tests {
     // T38: whatever was made can be kept, and operators can settle it.
     #[test]
     fn the_record_of_all_possible_phases_fits_in_an_item() {
-        let resumes = ReservationRequest { resumes: resuming(Duration::from_secs(1)), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(Duration::from_secs(1)), ..reservation("k") };
         let mut record = Record::reserve(&resumes, Revision::mint(), NOW);
         for place in 0..MAX_PHASES {
             let noted = phase_of(format!("{place:+<64}"), Some("1".repeat(300)), NOW);

@@ -306,7 +306,8 @@ async fn a_phase_is_kept_without_a_result_that_json_cannot_carry(endpoint: &str)
         panic!("{error:?}")
     };
     let record = guarded.record(&record_key(KEY)).await.expect("a record");
-    let kept: Vec<_> = record.phases.expect("phases").kept.into_iter().map(|phase| phase.result).collect();
+    let kept: Vec<_> =
+        record.phases().expect("phases").kept.iter().map(|phase| phase.result.clone()).collect();
     assert_eq!((record.state.name(), kept), ("between_workers", vec![None]));
     // A retry comes before the program is mended. It was made, so that is not unknown.
     let early = guard.run(KEY, 1, async |execution: Execution, _: u8| {

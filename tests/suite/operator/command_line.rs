@@ -25,7 +25,7 @@ use axum::{
 };
 use lambda_idempotency::{
     internal::Scope,
-    record::{SettledBy, State},
+    record::{Effects, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples},
     world::{SystemWorld, World},
 };
@@ -438,7 +438,7 @@ async fn a_completion_shows_whether_domain_writes_committed_with_it() {
     table.completed("without", "kept").await;
     let seen = table.completed("with", "kept").await;
     let mut record = seen.clone();
-    (record.transactional, record.with_writes, record.revision) = (true, true, fresh());
+    (record.effects, record.with_writes, record.revision) = (Effects::InTransaction, true, fresh());
     let put = table.store.put(Some(seen.revision), &record, &[]).await.expect("the store answers");
     assert_eq!(put, WriteOutcome::Written);
 

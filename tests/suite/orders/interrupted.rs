@@ -101,7 +101,7 @@ impl Interrupted {
     /// Lets the execution that was interrupted have begun so long ago.
     async fn age(&self, ago: Duration) {
         let mut record = self.record().await;
-        record.phases.as_mut().expect("it resumes").begun = Some(now().minus(ago));
+        record.effects.phases_mut().expect("it resumes").begun = Some(now().minus(ago));
         record.revision = fresh();
         self.put(&record).await;
     }
@@ -113,7 +113,7 @@ impl Interrupted {
 
     /// The names of the phases that are noted in its record.
     async fn noted(&self) -> Vec<String> {
-        let phases = self.record().await.phases.expect("it resumes");
+        let phases = self.record().await.phases().expect("it resumes").clone();
         phases.noted.into_iter().map(|phase| phase.name).collect()
     }
 

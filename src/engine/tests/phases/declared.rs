@@ -103,7 +103,7 @@ async fn an_operators_word_about_the_open_call_lets_any_deployment_resume() {
         let record = store.record().await.unwrap();
         // The provider's search may only not have found it yet.
         let not_found = record.nothing_follows(Revision::mint(), store.world.now()).unwrap();
-        assert!(not_found.phases.as_ref().unwrap().declared.is_some());
+        assert!(not_found.phases().unwrap().declared.is_some());
         let denied = record.nothing_is_open(Revision::mint(), store.world.now()).unwrap();
         store.inner.put(Some(record.revision), &denied, &[]).await.unwrap();
         let changed = store.executor(operation().resumes(["charge", "capture-card"], WITHIN));

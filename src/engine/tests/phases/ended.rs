@@ -31,7 +31,7 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
         let State::BetweenWorkers { reconcile_at, .. } = record.state else {
             panic!("{report:?}: {record:?}")
         };
-        let phases = record.phases.unwrap();
+        let phases = record.phases().unwrap();
         assert_eq!((phases.kept.len(), phases.begun.is_some()), (1, perhaps), "{report:?}");
         assert_eq!(reconcile_at, phases.kept[0].at.plus(WITHIN));
         // T43: also with an old key, because it only resumes.
@@ -312,7 +312,7 @@ async fn a_kept_phase_is_escalated_if_its_record_is_gone() {
     let (store, report) = deferred_release().await;
     let (seen, _) = report.read().unwrap();
     // An operator has to know what it got: no digest of it.
-    assert_eq!(seen.phases, store.record().await.unwrap().phases);
+    assert_eq!(seen.effects, store.record().await.unwrap().effects);
     let restored = Faulty::new();
     restored.world.advance(DAY * 8);
     let applied = delivered(&restored.executor(resuming()), &report).await.unwrap();

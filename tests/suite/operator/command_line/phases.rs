@@ -326,7 +326,7 @@ async fn a_mistake_about_phases_gets_one_clear_line_and_changes_nothing() {
 async fn names_of_phases_in_a_record_cannot_control_a_terminal() {
     let table = table().await;
     let mut record = table.between_workers(own("k-1"), HOUR, true).await;
-    let phases = record.phases.as_mut().expect("phases");
+    let phases = record.effects.phases_mut().expect("phases");
     phases.kept[0].name = "a\u{1b}[2J\u{202e}b\nphases".into();
     phases.kept[0].at = Timestamp::MAX;
     table.replace(record).await;
@@ -342,7 +342,7 @@ async fn names_of_phases_in_a_record_cannot_control_a_terminal() {
 async fn an_operator_gives_the_result_that_a_kept_phase_lacks() {
     let table = table().await;
     let mut record = table.between_workers(own("k-1"), HOUR, true).await;
-    record.phases.as_mut().expect("phases").kept[0].result = None;
+    record.effects.phases_mut().expect("phases").kept[0].result = None;
     table.replace(record).await;
     let name = table.name("k-1");
     let settle = |result| with(&["settle", &name, "--phase", "charge", "--result", result]);

@@ -101,7 +101,7 @@ impl OperatorsTable {
         let began = samples::in_progress(key, fingerprints(BODY), since.minus(MINUTE), since);
         let mut record = samples::between_workers(&began, &[("charge", CHARGE)], since);
         record.last_failure = Some(Note::new("interrupted, status 503"));
-        let phases = record.phases.as_mut().expect("phases");
+        let phases = record.effects.phases_mut().expect("phases");
         phases.begun = Some(since.minus(MINUTE));
         phases.kept[0].references.extend(Reference::new("stripe", "ref_7"));
         let State::BetweenWorkers { reconcile_at, .. } = &mut record.state else { panic!("{record:?}") };
