@@ -102,3 +102,36 @@ impl Executor {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::Table;
+
+    // T55: the answer of one refused write is not the whole truth if another one has none.
+    #[test]
+    fn a_refusal_has_an_answer_only_if_every_refused_write_has_one() {
+        let write =
+            || Table::new("accounts", "id").put(json!({ "id": 1 })).condition("attribute_not_exists(id)");
+        let answered = || write().or_answer(Answer::json(409, "{}"));
+        let writes = [answered(), write(), write().or_recompute()];
+        for (denied, expected) in [
+            (&[0][..], "answer"),
+            (&[1], "none"),
+            (&[0, 1], "none"),
+            (&[1, 0], "none"),
+            (&[2], "recompute"),
+            (&[0, 1, 2], "recompute"),
+            (&[], "none"),
+        ] {
+            let means = match refusal(&writes, denied) {
+                IfRefused::Recompute => "recompute",
+                IfRefused::Answer(_) => "answer",
+                IfRefused::Fail => "none",
+            };
+            assert_eq!(means, expected, "{denied:?}");
+        }
+    }
+}

@@ -149,7 +149,7 @@ impl Executor {
     /// As [`deliver`](Self::deliver).
     pub(crate) async fn deliver_phase(&self, wanted: &Record) -> Result<Option<Escalation>, WorkError> {
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
-        let kept = wanted.phases.as_ref().map_or(&[][..], |phases| &phases.kept);
+        let kept = wanted.phases().map_or(&[][..], |phases| &phases.kept);
         let Some((phase, before)) = kept.split_last() else {
             return Err(WorkError::Malformed("phases"));
         };

@@ -221,7 +221,7 @@ mod tests {
     use super::*;
     use crate::record::SettledBy;
     use crate::record::{
-        Head, KeptAnswer, Report, ReservationRequest, Revision, Verdict, phase_of,
+        Effects, Head, KeptAnswer, Report, ReservationRequest, Revision, Verdict, phase_of,
         tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 
@@ -337,7 +337,7 @@ mod tests {
         let begun = begun();
         let never_began =
             Report::NotBegun.of(&begun, &begun, Revision::mint(), START).expect("it is its own");
-        let transactional = Record { transactional: true, ..begun.clone() };
+        let transactional = Record { effects: Effects::InTransaction, ..begun.clone() };
         let lease_until = reservation("k").lease_until;
         let certain = transactional.expire(Revision::mint(), lease_until).expect("its lease has expired");
         let ours = Question { record: begun.clone() }.downstream_key("charge");

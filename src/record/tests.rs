@@ -5,7 +5,7 @@ use std::{borrow::Borrow, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    Admission, AttemptId, Encoding, Head, KeptAnswer, KeptBody, Note, PhaseList, Record, Report,
+    Admission, AttemptId, Effects, Encoding, Head, KeptAnswer, KeptBody, Note, PhaseList, Record, Report,
     ReservationRequest, Resumes, Revision, Transition,
 };
 use crate::{

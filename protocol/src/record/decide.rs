@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AnswerKind, AttemptId, Evidence, Found, Note, Record, Resumes, Revision, Says, State,
+    Admission, AnswerKind, AttemptId, Effects, Evidence, Found, Note, Record, Resumes, Revision, Says, State,
     Transition, UnknownCause, Work,
 };
 use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};

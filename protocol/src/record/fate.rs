@@ -88,7 +88,7 @@ impl WorkerReport<'_> {
         let seen = current.unwrap_or(&anew);
         let late = now >= base.began_at.plus(seen.retention);
         // The rows of a transaction may have been undone together with the record.
-        let by_transaction = self.has_rows || (base.transactional && !self.report.did_nothing());
+        let by_transaction = self.has_rows || (base.is_transactional() && !self.report.did_nothing());
         // It takes back what is there, and says nothing that would have to be kept.
         let starts_nothing = matches!(self.report, Report::NotStarted);
         if current.is_none() && (late || by_transaction || starts_nothing) {
@@ -170,7 +170,7 @@ impl WorkerReport<'_> {
     /// reported, or without the report's domain writes. A record that the same worker completed lacks nothing: its writes were
     /// refused, and it has the answer for that.
     pub(super) fn is_missing_in(&self, current: &Record, now: Timestamp) -> bool {
-        if self.base.phases.is_some() {
+        if self.base.phases().is_some() {
             return false;
         }
         if self.is_double(current, now) {
@@ -200,7 +200,7 @@ impl WorkerReport<'_> {
         if (self.tells_of_an_effect() || refused) && current.is_held() {
             return Overtaken::Escalated(HELD);
         }
-        if self.base.phases.is_some() {
+        if self.base.phases().is_some() {
             let forgotten = current.has_forgotten_a_phase_of(self.base);
             return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
         }
@@ -295,7 +295,7 @@ pub(super) mod tests {
     // T17
     #[test]
     fn a_take_back_writes_nothing_where_no_record_is() {
-        let resumes = ReservationRequest { resumes: resuming(RETAIN), ..reservation("k") };
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
         let resumed = Record::reserve(&resumes, fresh(), NOW);
         let charge = Phase::new("charge".to_owned(), None, NOW);
         let resumed = Record::from(resumed.note(&charge, fresh(), NOW).unwrap());

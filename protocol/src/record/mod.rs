@@ -8,7 +8,8 @@
 //! 4. `report` says how an execution ended, and which record that makes. `fate` says who wins if the record has moved on: the one place
 //!    that decides it. `step` puts the writes, messages and alarms of a report, an `ending`, in their order. `told` decides what its
 //!    caller is told, by the names of `says`.
-//! 5. `phase` has the recovery points of an operation that resumes, and `resume` their transitions.
+//! 5. `effects` says where the effects of an operation are. `phase` has the recovery points of one that resumes, and `resume` their
+//!    transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer. `hold` has
 //!    an operator's hold on what was released.
 //! 7. `accepted` has what is executed later, by a worker, and `work` its transitions.
@@ -21,6 +22,7 @@ mod accepted;
 mod admission;
 mod answer;
 mod decide;
+mod effects;
 mod ending;
 mod fate;
 mod found;
@@ -49,6 +51,7 @@ pub use accepted::{Accepted, Work};
 pub use admission::{Admission, Refusal};
 pub use answer::{AnswerKind, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place};
 pub use decide::{ReservationRequest, decide};
+pub use effects::Effects;
 pub use ending::{Deferred, Ending, Instead, Rows, SoFar, Written};
 pub use found::Found;
 pub use hold::HoldError;

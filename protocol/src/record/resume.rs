@@ -334,13 +334,11 @@ mod tests {
             {
                 for ended in all {
                     // What is noted and not answered for has a test of its own.
-                    let current = &match (
-                        ended,
-                        current.phases.as_ref().is_some_and(|phases| !phases.noted.is_empty()),
-                    ) {
-                        (Report::Completed(_) | Report::PerhapsExecuted(_), true) => own(charged()),
-                        _ => current.clone(),
-                    };
+                    let current =
+                        &match (ended, current.phases().is_some_and(|phases| !phases.noted.is_empty())) {
+                            (Report::Completed(_) | Report::PerhapsExecuted(_), true) => own(charged()),
+                            _ => current.clone(),
+                        };
                     let worker = &if current.is_resumed() { worker.clone() } else { own(reserved()) };
                     let next = ended.of(current, worker, fresh(), LATER);
                     assert_eq!(*cell, name(next.as_deref(), current), "{reported}, {current:?}");
@@ -389,7 +387,8 @@ mod tests {
             assert_eq!(reports(&base, &ended).overtaken_by(&held, LATER), escalated);
         }
         let not_executed = Report::NotExecuted(None);
-        let forgotten = reports(&base, &not_executed).overtaken_by(&Record { phases: None, ..held }, LATER);
+        let forgotten =
+            reports(&base, &not_executed).overtaken_by(&Record { effects: Effects::Anywhere, ..held }, LATER);
         assert_eq!(forgotten, Overtaken::Escalated(FORGOTTEN));
     }
 

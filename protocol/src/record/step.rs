@@ -101,7 +101,7 @@ impl Ending {
         match so_far.write {
             Some(Written::Applied) => return end(Stands::Written(seen)),
             // Once the lease is over, it is known whether the transaction has committed. No message knows more.
-            Some(Written::Perhaps { passing }) if self.base.transactional => {
+            Some(Written::Perhaps { passing }) if self.base.is_transactional() => {
                 let says = self.says(report, so_far, &Stands::Unwritten { passing });
                 let counts = (!report.did_nothing()).then_some(Counts::Unwritten);
                 return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
@@ -128,10 +128,12 @@ impl Ending {
             Fate::Written(next) => Step::Write { next, commits: told.has_rows },
             Fate::Contested(next) => Step::Mark(next),
             // An earlier try may have committed, and the record been deleted since.
-            Fate::Gone if self.base.transactional => Step::End(Told { says: Says::UNKNOWN, counts: None }),
+            Fate::Gone if self.base.is_transactional() => {
+                Step::End(Told { says: Says::UNKNOWN, counts: None })
+            }
             Fate::Gone => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
             // Its transaction can no longer commit: nothing was done, and there is nothing to report.
-            Fate::Fenced if self.base.transactional && !report.did_nothing() => {
+            Fate::Fenced if self.base.is_transactional() && !report.did_nothing() => {
                 let says = match seen.state {
                     State::Completed { expires_at, .. } if self.base.is_same_request(seen) => {
                         Says::Replay(expires_at)
@@ -174,7 +176,7 @@ impl Ending {
             Some(Written::Perhaps { .. }) => return Step::End(Delivered::ComesAgain),
             Some(Written::Marked) | None => {}
         }
-        if so_far.instead == Instead::Refused && self.base.phases.is_none() {
+        if so_far.instead == Instead::Refused && self.base.phases().is_none() {
             let mark = self.mark(current, revision, now);
             return mark.map_or_else(|| escalate(REFUSED), Step::Mark);
         }

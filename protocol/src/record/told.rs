@@ -38,9 +38,9 @@ impl Ending {
         };
         let says = match (&so_far.instead, says) {
             (Instead::Answer(_), Says::Own { expires_at: Some(expires_at) }) => Says::Refused(expires_at),
-            (Instead::Refused | Instead::Uncomputed, _) if self.base.phases.is_some() => Says::Interrupted,
+            (Instead::Refused | Instead::Uncomputed, _) if self.base.phases().is_some() => Says::Interrupted,
             (Instead::Refused | Instead::Uncomputed, Says::Own { .. } | Says::Released)
-                if self.base.transactional && !matches!(stands, Stands::Unwritten { .. }) =>
+                if self.base.is_transactional() && !matches!(stands, Stands::Unwritten { .. }) =>
             {
                 Says::NotCommitted
             }
@@ -54,7 +54,8 @@ impl Ending {
     /// Its write got no answer.
     fn unwritten(&self, report: &Report, so_far: &SoFar, passing: bool) -> Says {
         // Until it is applied, a retry may resume, and may get another answer. Or parts of it are done.
-        if self.base.phases.is_some() && (matches!(report, Report::Completed(_)) || self.base.is_resumed()) {
+        if self.base.phases().is_some() && (matches!(report, Report::Completed(_)) || self.base.is_resumed())
+        {
             return Says::Interrupted;
         }
         // The caller gets the answer as if the report had been written. But an earlier execution, or a later one once the lease is over,
