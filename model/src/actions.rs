@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
+use protocol::record::{GONE, Overtaken, Safe};
 
 use crate::{
     config::Config,

@@ -2,15 +2,12 @@
 
 use std::{error::Error, time::Duration};
 
-use lambda_idempotency::{
-    Operation,
-    internal::steps::{
-        self, Asked, Asks, Ended, Fate, Learned, NotFound, Overtaken, ReservationRequest, Safe, Schedule,
-        WorkerReport,
+use protocol::{
+    learned::{Asked, Asks, Learned, NotFound, ReconcileOutcome, Schedule, questions},
+    record::{
+        self, Ended, Evidence, Fate, Overtaken, Record, ReservationRequest, Revision, Safe, SettledBy, State,
+        WorkerReport, decide,
     },
-    operation::OnLeaseExpiry,
-    reconcile::ReconcileOutcome,
-    record::{Evidence, Record, Revision, State},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -18,7 +15,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     config::Config,
     records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule, tick},
-    report::{Found, Report},
+    report::{Found, Report, verdict},
 };
 
 pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE};
@@ -107,7 +104,6 @@ pub enum Kind {
 /// The production code, memoised.
 pub struct Protocol {
     request: ReservationRequest,
-    operation: Operation,
     not_found: NotFound,
     schedule: Schedule,
     may_run_again: bool,
@@ -122,17 +118,6 @@ impl Protocol {
     /// # Errors
     /// Never: the names are valid.
     pub fn new(config: &Config) -> Result<Self, Box<dyn Error>> {
-        let mut operation = Operation::new("model")
-            .retain(TICK * RETENTION.into())
-            .lease(TICK * OWN_LEASE.into())
-            .grace(TICK * (LEASE - OWN_LEASE).into())
-            .not_found_within(TICK * WINDOW.into());
-        if config.may_run_again {
-            operation = operation.on_lease_expiry(OnLeaseExpiry::RunAgain);
-        }
-        if config.transactional {
-            operation = operation.effects_in_transaction();
-        }
         let request = ReservationRequest {
             retention: TICK * RETENTION.into(),
             may_run_again: config.may_run_again,
@@ -141,8 +126,7 @@ impl Protocol {
         };
         Ok(Self {
             request,
-            operation,
-            not_found: not_found(),
+            not_found: not_found(WINDOW),
             schedule: schedule(MAX_QUESTIONS),
             may_run_again: config.may_run_again,
             records: Records::default(),
@@ -165,7 +149,7 @@ impl Protocol {
 
     /// Whether the record's question is due.
     pub fn is_due(&self, id: Id, now: u8) -> bool {
-        let outcome = steps::questions(self.record(id), Asks::IfDue, at(now));
+        let outcome = questions(self.record(id), Asks::IfDue, at(now));
         use ReconcileOutcome::{InFlight, NotDue, Settled};
         !matches!(outcome, Err(NotDue | InFlight(_) | Settled))
     }
@@ -192,7 +176,7 @@ impl Protocol {
                     lease_until: now.plus(TICK * LEASE.into()),
                     ..self.request.clone()
                 };
-                return match steps::decide(current, &request, revision, now) {
+                return match decide(current, &request, revision, now) {
                     Ok(next) => {
                         let mut record = Record::from(next);
                         if record.attempts == 1 {
@@ -202,11 +186,11 @@ impl Protocol {
                         }
                         Next::Begins(self.number(record))
                     }
-                    Err(steps::Found::DeadWorker) => {
-                        let ended = current.and_then(|dead| steps::expire(dead, revision, now));
+                    Err(record::Found::DeadWorker) => {
+                        let ended = current.and_then(|dead| dead.expire(revision, now));
                         ended.map_or(Next::Stopped(false), |ended| Next::Written(self.number(ended)))
                     }
-                    Err(steps::Found::Completed) => Next::Replays,
+                    Err(record::Found::Completed) => Next::Replays,
                     Err(_) => Next::Stopped(false),
                 };
             }
@@ -223,26 +207,23 @@ impl Protocol {
                     seen: &seen,
                     why: if reported { Asks::ProviderReported } else { Asks::IfDue },
                     at: at(asked_at),
-                    operation: Some(&self.operation),
                     not_found: self.not_found,
                     schedule: &self.schedule,
                 };
                 let learned = Learned::from(found);
                 return match asked.next(current, &learned, revision, now) {
                     Ok(next) => Next::Written(self.number(next)),
-                    Err(_) => Next::Stopped(steps::contradicts(&learned, &seen, current, now)),
+                    Err(_) => Next::Stopped(learned.contradicted_by(&seen, current, now).is_some()),
                 };
             }
             Event::Extend(worker) => current.and_then(|current| {
-                steps::extend(current, [worker; 16].into(), revision, now.plus(TICK * LEASE.into()))
+                current.extend([worker; 16].into(), revision, now.plus(TICK * LEASE.into()))
             }),
-            Event::Claim => current.and_then(|current| steps::claim(current, revision, now)),
-            Event::Expire => current.and_then(|current| steps::expire(current, revision, now)),
-            Event::Settle(answer) => current.and_then(|current| {
-                let answer = answer.map(|number| steps::answer(201, number));
-                steps::settle(current, answer, revision, now)
-            }),
-            Event::Hold => current.and_then(|current| steps::hold(current, revision, now)),
+            Event::Claim => current.and_then(|current| current.claim(revision, now, now)),
+            Event::Expire => current.and_then(|current| current.expire(revision, now)),
+            Event::Settle(answer) => current
+                .and_then(|current| current.settle(verdict(answer), SettledBy::Operator, revision, now).ok()),
+            Event::Hold => current.and_then(|current| current.hold(revision, now).ok()),
         };
         next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))
     }

@@ -1,6 +1,9 @@
 //! What workers report, and what reconcilers find, with a number for each answer.
 
-use lambda_idempotency::internal::steps::{Ended, Learned, answer};
+use protocol::{
+    learned::Learned,
+    record::{Ended, Head, KeptAnswer, KeptBody, Verdict},
+};
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,4 +60,15 @@ impl From<Found> for Learned {
             Found::Refused => Self::Executed(answer(402, REFUSED)),
         }
     }
+}
+
+/// An answer with this status, and without its body, whose length is the answer's number.
+pub fn answer(status: u16, number: u8) -> KeptAnswer {
+    let body = KeptBody::Omitted { length: number.into() };
+    KeptAnswer { head: Head::Http { status, headers: [].into() }, body }
+}
+
+/// What an operator says: executed with the answer of this number, or not executed.
+pub fn verdict(number: Option<u8>) -> Verdict {
+    number.map_or(Verdict::NotExecuted, |number| Verdict::Executed(answer(201, number)))
 }

@@ -2,15 +2,13 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use protocol::learned::{Asked, Asks, Learned, NotFound, Schedule, WrongKind, escalates, questions};
 use serde::de::IgnoredAny;
 use tracing::Instrument;
 
 use super::{
     Finding, ReconcileOutcome, Reconciler,
     ask::{AskError, Known, ask},
-    learned::{Asked, Asks, Learned, NotFound, escalates, questions},
-    schedule::Schedule,
-    wrong_kind::WrongKind,
 };
 use crate::{
     backoff::Backoff,
@@ -28,7 +26,11 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, WRITE_BACKOFF},
+    time_budget::{
+        ASK_TIMEOUT, DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE,
+        DEFAULT_NOT_FOUND_GRACE, DEFAULT_NOT_FOUND_WINDOW, DEFAULT_QUESTIONS, MIN_QUESTION_TIME,
+        WRITE_BACKOFF,
+    },
     world::{SystemWorld, World},
 };
 
@@ -58,8 +60,16 @@ impl Reconciliation {
             records,
             dead_letters: Arc::new(dead_letters),
             questions: None,
-            schedule: Schedule::default(),
-            not_found: NotFound { grace: DEFAULT_NOT_FOUND_GRACE, releases: true },
+            schedule: Schedule {
+                backoff: Backoff { first: DEFAULT_FIRST_BACKOFF, factor: 2, max: DEFAULT_MAX_BACKOFF },
+                max_questions: DEFAULT_QUESTIONS,
+                max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
+            },
+            not_found: NotFound {
+                grace: DEFAULT_NOT_FOUND_GRACE,
+                window: DEFAULT_NOT_FOUND_WINDOW,
+                releases: true,
+            },
             operations: HashMap::new(),
         }
     }
@@ -269,14 +279,9 @@ impl Reconciliation {
             Ok((answer, writes)) => (Learned::Executed(answer), writes),
             Err(learned) => (learned, Vec::new()),
         };
-        let asked = Asked {
-            seen,
-            why,
-            at,
-            operation: source.map(|(known, _)| &known.operation),
-            not_found: self.not_found,
-            schedule: &self.schedule,
-        };
+        let window = source.map_or(self.not_found.window, |(known, _)| known.operation.not_found_window);
+        let not_found = NotFound { window, ..self.not_found };
+        let asked = Asked { seen, why, at, not_found, schedule: &self.schedule };
         let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
         if outcome == ReconcileOutcome::Escalated
             && let Some(reason) = reason
@@ -333,7 +338,7 @@ impl Reconciliation {
                 if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
             {
                 let contradiction =
-                    QueuedReport::of(effect).contradiction(&current.key, Some(&current), reason);
+                    QueuedReport::of(effect.into()).contradiction(&current.key, Some(&current), reason);
                 Ok((self.contradicted(&current.key, contradiction).await?, None))
             }
             Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
@@ -370,7 +375,14 @@ impl Reconciliation {
         known: &Known,
         finding: Result<Finding, AskError>,
     ) -> Result<(KeptAnswer, Vec<DomainWrite>), Learned> {
-        if let Some(wrong) = finding.as_ref().ok().and_then(|finding| WrongKind::of(finding, seen)) {
+        let wrong = match &finding {
+            Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
+                WrongKind::of_answer(&answer.head, seen)
+            }
+            Ok(Finding::PhaseExecuted { .. }) => WrongKind::of_phase(seen),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
             tracing::error!(operation = %seen.key.operation(), reason = wrong.reason, "a finding is of the wrong kind: it completes nothing");
             return Err(Learned::WrongKind(wrong));
         }

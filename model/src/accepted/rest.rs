@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use lambda_idempotency::internal::steps::Safe;
+use protocol::record::Safe;
 use rustc_hash::FxBuildHasher;
 
 use super::{

@@ -1,6 +1,6 @@
 //! What workers do: claim, run the handler, report; and what becomes of a report that waits in a queue.
 
-use lambda_idempotency::internal::steps::{GONE, Overtaken, Safe};
+use protocol::record::{GONE, Overtaken, Safe};
 
 use super::{
     Handler, Violation,

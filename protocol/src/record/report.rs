@@ -370,7 +370,7 @@ impl Record {
 /// For tests: what a worker's report makes of the record.
 #[cfg(test)]
 impl Record {
-    pub(super) fn complete(
+    pub(crate) fn complete(
         &self,
         worker: &Self,
         revision: Revision,
@@ -380,7 +380,7 @@ impl Record {
         Ended::Completed(answer).of(self, worker, revision, now)
     }
 
-    pub(super) fn release(
+    pub(crate) fn release(
         &self,
         attempt: AttemptId,
         revision: Revision,
@@ -389,7 +389,7 @@ impl Record {
         Ended::NotExecuted(None).of(self, &Self { attempt, ..self.clone() }, revision, now)
     }
 
-    pub(super) fn mark_unknown(
+    pub(crate) fn mark_unknown(
         &self,
         worker: &Self,
         revision: Revision,

@@ -2,21 +2,12 @@
 
 use std::time::Duration;
 
-use super::{
-    ReconcileOutcome,
-    provider_report::Meaning,
-    schedule::Schedule,
-    wrong_kind::{NAMES_NO_PHASE, WrongKind},
-};
+use super::{Learned, ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
 use crate::{
-    message::ReportedEffect,
-    operation::Operation,
     record::{
-        Evidence, KeptAnswer, NotTaken, Note, Phase, Record, Revision, SettleError, SettledBy, State,
-        Transition, Verdict,
+        Evidence, NotTaken, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict,
     },
     time::Timestamp,
-    time_budget::DEFAULT_NOT_FOUND_WINDOW,
 };
 
 /// Why a question is asked.
@@ -30,75 +21,6 @@ pub enum Asks {
     ProviderReported,
 }
 
-/// What was learned. An answer's body is already kept.
-pub enum Learned {
-    /// It was executed, and this is its answer.
-    Executed(KeptAnswer),
-    /// It was not executed, and will not be.
-    NotExecuted,
-    /// The provider does not know it.
-    NotFound,
-    /// This phase was executed.
-    Phase(Phase),
-    /// No retry has resumed it in time. The provider is not asked.
-    NotResumed,
-    /// Nothing yet: ask again after this time or the backoff, whichever is longer.
-    Later(Duration),
-    /// No reconciler knows the operation.
-    NoReconciler,
-    /// It was executed with this status, and its domain writes were refused.
-    Denied(u16),
-    /// It was executed with this status, and the store does not take its body or its domain writes now.
-    Unwritable(u16),
-    /// It was executed, and its callers could not read the answer.
-    WrongKind(WrongKind),
-}
-
-impl Learned {
-    /// What it says about the effect, if it says anything.
-    fn effect(&self) -> Option<ReportedEffect> {
-        match self {
-            Self::Executed(answer) => Some(ReportedEffect::Executed(answer.head.http_status())),
-            Self::Denied(status) | Self::Unwritable(status) | Self::WrongKind(WrongKind { status, .. }) => {
-                Some(ReportedEffect::Executed(*status))
-            }
-            Self::NotExecuted => Some(ReportedEffect::NotExecuted),
-            Self::Phase(_) | Self::NotResumed | Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
-        }
-    }
-
-    /// Whether it proves an effect, in whatever state the record is now. A refusal proves none: it says how one execution
-    /// ended, and no other.
-    pub(crate) fn is_proof(&self) -> bool {
-        self.effect().is_some_and(ReportedEffect::is_effect)
-    }
-
-    /// Whether it says that there was no effect.
-    fn denies(&self) -> bool {
-        let denies =
-            matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound | Self::WrongKind(_));
-        denies && !self.is_proof()
-    }
-
-    /// If the current record contradicts what was learned of the record `seen`: what was learned, and the reason.
-    pub(crate) fn contradicted_by(
-        &self,
-        seen: &Record,
-        current: &Record,
-        now: Timestamp,
-    ) -> Option<(ReportedEffect, &'static str)> {
-        let effect = self.effect()?;
-        if current.fingerprint != seen.fingerprint {
-            let reason = "it reports an effect whose key is another request's now";
-            return self.is_proof().then_some((effect, reason));
-        }
-        match effect.meaning_for(current, now) {
-            Meaning::Contradicts(reason) => Some((effect, reason)),
-            _ => None,
-        }
-    }
-}
-
 /// A question, with all that decides what its answer changes.
 pub struct Asked<'a> {
     /// The record that it was about.
@@ -107,8 +29,6 @@ pub struct Asked<'a> {
     pub why: Asks,
     /// When it was asked. An effect between question and answer may be missing in the answer.
     pub at: Timestamp,
-    /// The operation, if it is known.
-    pub operation: Option<&'a Operation>,
     /// What "not found" means.
     pub not_found: NotFound,
     /// When to ask again.
@@ -120,6 +40,8 @@ pub struct Asked<'a> {
 pub struct NotFound {
     /// How long to wait until a late request must have arrived.
     pub grace: Duration,
+    /// For how long after an execution began its provider remembers the key. After that, it says nothing.
+    pub window: Duration,
     /// Whether it is released after that. It is not while its provider has an incident.
     pub releases: bool,
 }
@@ -280,7 +202,7 @@ impl Asked<'_> {
     }
 
     /// Why the record is escalated.
-    pub(crate) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
+    pub fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
             Learned::Phase(phase)
@@ -344,9 +266,8 @@ impl Asked<'_> {
 
     /// Whether "not found" is proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
-        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
         let begun = current.phases.as_ref().and_then(|phases| phases.begun);
-        self.at.since(begun.unwrap_or(current.began_at)) <= window
+        self.at.since(begun.unwrap_or(current.began_at)) <= self.not_found.window
     }
 
     /// For how long the outcome had been unknown when the question was asked.
@@ -383,7 +304,7 @@ impl Asked<'_> {
 }
 
 /// Whether an operator has to settle this record.
-pub(crate) fn escalates(record: &Record) -> bool {
+pub fn escalates(record: &Record) -> bool {
     matches!(
         record.state,
         State::Unknown { reconcile_at: Timestamp::MAX, .. }
@@ -396,17 +317,19 @@ mod tests {
     use super::*;
     use crate::{
         backoff::Backoff,
+        learned::{WrongKind, tests::phase},
         record::{
-            Head, ReservationRequest, phase_of,
-            tests::{Mint, Reports, answer, reservation, reservation_for, resuming},
+            Head, KeptAnswer, ReservationRequest,
+            tests::{answer, reservation, reservation_for, resuming},
         },
-        time_budget::CLOCK_SKEW,
+        time::CLOCK_SKEW,
     };
 
     const START: Timestamp = Timestamp::from_secs(10_000);
     const GRACE: Duration = Duration::from_secs(600);
     const NOW: Timestamp = Timestamp::from_secs(20_000);
-    const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
+    const WINDOW: Duration = Duration::from_secs(23 * 3_600);
+    const NOT_FOUND: NotFound = NotFound { grace: GRACE, window: WINDOW, releases: true };
     const SCHEDULE: Schedule = Schedule {
         backoff: Backoff { first: Duration::from_secs(10), factor: 2, max: Duration::from_secs(100) },
         max_questions: 3,
@@ -438,8 +361,7 @@ mod tests {
         why: Asks,
         learned: &Learned,
     ) -> Result<Record, ReconcileOutcome> {
-        let (at, operation, not_found, schedule) = (NOW, None, NOT_FOUND, &SCHEDULE);
-        let asked = Asked { seen, why, at, operation, not_found, schedule };
+        let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &SCHEDULE };
         asked.next(current, learned, Revision::mint(), NOW).map(Record::from)
     }
 
@@ -538,8 +460,7 @@ mod tests {
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
-            let asked =
-                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, schedule: &SCHEDULE };
+            let asked = Asked { seen: &claimed, why, at: NOW, not_found, schedule: &SCHEDULE };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
             assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
             // It may be too early to be found.
@@ -587,21 +508,13 @@ mod tests {
     // T40
     #[test]
     fn what_is_not_found_too_late_is_escalated_whoever_asks() {
-        let window = DEFAULT_NOT_FOUND_WINDOW;
         for (ago, state, escalated) in
-            [(window, "failed_retryable", false), (window + Duration::from_millis(1), "unknown", true)]
+            [(WINDOW, "failed_retryable", false), (WINDOW + Duration::from_millis(1), "unknown", true)]
         {
             let now = START.plus(ago);
             let seen = unknown();
             for why in [Asks::IfDue, Asks::Anew] {
-                let asked = Asked {
-                    seen: &seen,
-                    why,
-                    at: now,
-                    operation: None,
-                    not_found: NOT_FOUND,
-                    schedule: &SCHEDULE,
-                };
+                let asked = Asked { seen: &seen, why, at: now, not_found: NOT_FOUND, schedule: &SCHEDULE };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
                 assert_eq!((next.state.name(), escalates(&next)), (state, escalated));
             }
@@ -686,8 +599,7 @@ mod tests {
     fn an_operators_question_gives_an_old_outcome_its_time_again() {
         let schedule = Schedule { max_unknown_age: GRACE, ..SCHEDULE };
         let escalates = |seen: &Record, why| {
-            let (at, operation, not_found) = (NOW, None, NOT_FOUND);
-            let asked = Asked { seen, why, at, operation, not_found, schedule: &schedule };
+            let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &schedule };
             let next = asked.next(seen, &Learned::Later(Duration::ZERO), Revision::mint(), NOW);
             let next = Record::from(next.unwrap());
             (super::escalates(&next), next)
@@ -775,7 +687,7 @@ mod tests {
         let completed = next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap();
         for learned in [Learned::Unwritable(402), Learned::Denied(402), Learned::Executed(refusal())] {
             let (effect, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
-            assert_eq!(effect, ReportedEffect::Executed(402));
+            assert_eq!(effect, Verdict::Executed(402));
         }
         assert_eq!(Learned::Unwritable(202).contradicted_by(&seen, &completed, NOW), None);
     }
@@ -814,14 +726,8 @@ mod tests {
     fn assert_asked_last_at(since: Timestamp, next: &Record, later: &Learned) {
         let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
         assert_eq!(reconcile_at, since.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
-        let asked = Asked {
-            seen: next,
-            why: Asks::IfDue,
-            at: reconcile_at,
-            operation: None,
-            not_found: NOT_FOUND,
-            schedule: &SCHEDULE,
-        };
+        let why = Asks::IfDue;
+        let asked = Asked { seen: next, why, at: reconcile_at, not_found: NOT_FOUND, schedule: &SCHEDULE };
         let last = asked.next(next, later, Revision::mint(), reconcile_at).unwrap();
         assert!(escalates(&last), "{last:?}");
     }
@@ -830,16 +736,9 @@ mod tests {
     #[test]
     fn a_late_not_found_is_no_denial_of_a_reported_effect() {
         let claimed: Record = unknown().claim(Revision::mint(), START, START).unwrap().into();
-        let operation = Operation::new("pay").not_found_within(NOW.since(START));
+        let not_found = NotFound { window: NOW.since(START), ..NOT_FOUND };
         for (at, expected) in [(NOW, "does not confirm it"), (NOW.plus(CLOCK_SKEW), "too late")] {
-            let asked = Asked {
-                seen: &claimed,
-                why: Asks::Anew,
-                at,
-                operation: Some(&operation),
-                not_found: NOT_FOUND,
-                schedule: &SCHEDULE,
-            };
+            let asked = Asked { seen: &claimed, why: Asks::Anew, at, not_found, schedule: &SCHEDULE };
             let reason = asked.reason(&claimed, &Learned::NotFound);
             assert!(reason.contains(expected), "{reason}");
         }
@@ -859,7 +758,7 @@ mod tests {
     fn with_phases() -> [Record; 3] {
         let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: START, ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), START);
-        let charge = phase_of("charge".to_owned(), Some("7".to_owned()), START);
+        let charge = phase("charge", "7", START);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
         let unknown = kept.mark_unknown(&kept, Revision::mint(), START).unwrap().into();
         let between = kept.expire(Revision::mint(), START).unwrap().into();
@@ -885,7 +784,7 @@ mod tests {
     #[test]
     fn a_finding_about_a_phase_says_what_the_next_retry_does() {
         let [_, _, unknown] = with_phases();
-        let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
+        let ship = Learned::Phase(phase("ship", "8", NOW));
         let noted = next(&unknown, &unknown, Asks::IfDue, &ship).unwrap();
         assert_eq!(noted.state.name(), "between_workers");
         assert_eq!(noted.phases.unwrap().noted.len(), 1);
@@ -914,7 +813,7 @@ mod tests {
                 let anew = next(open, open, Asks::Anew, &denied).unwrap();
                 assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
             }
-            let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
+            let ship = Learned::Phase(phase("ship", "8", NOW));
             let noted = next(open, open, Asks::Anew, &ship).unwrap();
             assert_eq!((noted.state.name(), noted.phases.as_ref().unwrap().noted.len()), ("unknown", 1));
             // Also if it is noted already.
@@ -922,7 +821,7 @@ mod tests {
             assert!(escalates(&again), "{again:?}");
             for current in [open, &noted] {
                 let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
-                let asked = Asked { seen, why, at: NOW, operation: None, not_found: NOT_FOUND, schedule };
+                let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule };
                 assert!(asked.reason(current, &ship).contains("stays unknown"));
             }
         }
@@ -957,7 +856,7 @@ mod tests {
             ),
         ] {
             for why in [Asks::Anew, Asks::ProviderReported] {
-                let asked = Asked { seen: &held, why, at, operation: None, not_found, schedule: &SCHEDULE };
+                let asked = Asked { seen: &held, why, at, not_found, schedule: &SCHEDULE };
                 assert_eq!(asked.reason(&held, &learned), reason);
                 let next = asked.next(&held, &learned, Revision::mint(), at).map(Record::from);
                 // What the provider says unprompted has a dead letter too, or it must say it again.
@@ -976,20 +875,12 @@ mod tests {
     fn a_call_is_remembered_from_the_earliest_execution_on() {
         let [kept, ..] = with_phases();
         let resumes = ReservationRequest { resumes: resuming(GRACE), lease_until: NOW, ..reservation("k") };
-        let window = NOW.since(START);
+        let not_found = NotFound { window: NOW.since(START), ..NOT_FOUND };
         let late = NOW.plus(Duration::from_millis(1));
         let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));
         let unknown: Record = again.mark_unknown(&again, Revision::mint(), NOW.minus(GRACE)).unwrap().into();
         for (at, state) in [(NOW, "between_workers"), (late, "unknown")] {
-            let operation = Some(&Operation::new("pay").not_found_within(window));
-            let asked = Asked {
-                seen: &unknown,
-                why: Asks::IfDue,
-                at,
-                operation,
-                not_found: NOT_FOUND,
-                schedule: &SCHEDULE,
-            };
+            let asked = Asked { seen: &unknown, why: Asks::IfDue, at, not_found, schedule: &SCHEDULE };
             let next = asked.next(&unknown, &Learned::NotFound, Revision::mint(), at).unwrap();
             assert_eq!((next.state.name(), escalates(&next)), (state, state == "unknown"));
         }
