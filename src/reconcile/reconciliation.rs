@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use protocol::learned::{Asked, Asks, Learned, NotFound, Schedule, WrongKind, escalates, questions};
+use protocol::learned::{Asked, Asks, Learned, NotFound, Schedule, WrongKind, questions};
 use serde::de::IgnoredAny;
 use tracing::Instrument;
 
@@ -318,7 +318,7 @@ impl Reconciliation {
             match asked.next(current, learned, revision, now) {
                 Ok(next) => {
                     let expired = current.ends_lease(&next);
-                    let is_new = escalates(&next) && !current.is_left_to_operators();
+                    let is_new = next.is_escalated() && !current.is_left_to_operators();
                     let reason = is_new.then(|| asked.reason(current, learned));
                     Step::Write(completing(next, writes, now), Ok((expired, reason)))
                 }
@@ -425,7 +425,7 @@ impl Reconciliation {
     fn log_written(&self, record: &Record, is_new: bool) -> ReconcileOutcome {
         let operation = record.key.operation();
         match &record.state {
-            State::Unknown { asked, .. } if escalates(record) => {
+            State::Unknown { asked, .. } if record.is_escalated() => {
                 tracing::error!(
                     asked,
                     "the questions have ended, and the outcome is unknown: it needs an operator"
@@ -439,7 +439,7 @@ impl Reconciliation {
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
             }
-            State::BetweenWorkers { .. } if is_new && escalates(record) => {
+            State::BetweenWorkers { .. } if is_new && record.is_escalated() => {
                 tracing::error!("an interrupted operation was not resumed in time: it needs an operator");
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated

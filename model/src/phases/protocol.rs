@@ -12,7 +12,7 @@ use crate::{
     report::answer,
 };
 use protocol::{
-    learned::{Asked, Asks, Learned, Schedule, escalates},
+    learned::{Asked, Asks, Learned, Schedule},
     record::{
         Admission, Ended, Fate, Next, NotTaken, PhaseResult, Record, ReservationRequest, Resumes, Safe,
         State, WorkerReport, decide,
@@ -342,7 +342,7 @@ pub fn combination(record: &Record) -> String {
     let Some(phases) = &record.phases else { return record.state.name().to_owned() };
     let kept: Vec<_> = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
     let noted: Vec<_> = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
-    let escalated = if escalates(record) { " escalated" } else { "" };
+    let escalated = if record.is_escalated() { " escalated" } else { "" };
     let begun = if phases.begun.is_some() { ", a call perhaps begun" } else { "" };
     let noted = if noted.is_empty() { String::new() } else { format!(", noted {}", noted.join(" ")) };
     format!("{}{escalated}, kept {}{noted}{begun}", record.state.name(), kept.join(" "))

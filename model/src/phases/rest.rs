@@ -1,6 +1,6 @@
 //! From each state, nothing goes wrong any more: the operation must come to its answer, or to operators.
 
-use protocol::{learned::escalates, record::State};
+use protocol::record::State;
 
 use super::{
     Change, Setting, Violation,
@@ -81,7 +81,7 @@ fn by_retries(setting: &Setting, protocol: &mut Protocol, world: &World, is_new:
         let is_over = |protocol: &Protocol, world: &World| {
             world.record.is_some_and(|id| {
                 let record = protocol.record(id);
-                matches!(record.state, State::Completed { .. }) || escalates(record)
+                matches!(record.state, State::Completed { .. }) || record.is_escalated()
             })
         };
         if is_over(protocol, &world) {

@@ -1,9 +1,6 @@
 //! All that can happen next. Each action is one atomic step; what it does to the record, production code decides.
 
-use protocol::{
-    learned::escalates,
-    record::{Record, State},
-};
+use protocol::record::{Record, State};
 
 use super::{
     Change, Setting, Violation,
@@ -398,7 +395,7 @@ impl Steps<'_> {
             self.with(Action::Reconciles, |after| after.write(id));
         }
         if self.setting.operator
-            && before.record.is_some_and(|id| escalates(self.protocol.record(id)))
+            && before.record.is_some_and(|id| self.protocol.record(id).is_escalated())
             && !before.record.is_some_and(|id| self.may_arrive(self.protocol.record(id)))
             && !self.may_be_sent()
             && let Some(id) = self.protocol.operate(&before, before.now)

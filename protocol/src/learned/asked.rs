@@ -42,7 +42,7 @@ pub struct NotFound {
     pub grace: Duration,
     /// For how long after an execution began its provider remembers the key. After that, it says nothing.
     pub window: Duration,
-    /// Whether it is released after that. It is not while its provider has an incident.
+    /// Whether it is released once the grace is over. It is not while its provider has an incident.
     pub releases: bool,
 }
 
@@ -180,7 +180,7 @@ impl Asked<'_> {
             Learned::NoReconciler | Learned::Denied(_) | Learned::WrongKind(_) => None,
         };
         let is_final = later.is_none();
-        if self.why == Asks::ProviderReported && escalates(current) && !(is_final && current.is_held()) {
+        if self.why == Asks::ProviderReported && current.is_escalated() && !(is_final && current.is_held()) {
             // It is escalated already. Each poll reports it until an operator settles it. A final word about what is held has its
             // dead letter.
             return Err(match later {
@@ -301,15 +301,6 @@ impl Asked<'_> {
             _ => self.at,
         }
     }
-}
-
-/// Whether an operator has to settle this record.
-pub fn escalates(record: &Record) -> bool {
-    matches!(
-        record.state,
-        State::Unknown { reconcile_at: Timestamp::MAX, .. }
-            | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
-    )
 }
 
 #[cfg(test)]
@@ -453,16 +444,16 @@ mod tests {
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
                 let next = next(&claimed, &claimed, why, &learned).unwrap();
-                assert!(escalates(&next) && next.reported.is_some(), "{next:?}");
+                assert!(next.is_escalated() && next.reported.is_some(), "{next:?}");
             }
             let later = next(&claimed, &claimed, why, &Learned::Later(Duration::ZERO)).unwrap();
-            assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
+            assert!(!later.is_escalated() && later.reported.is_some(), "{later:?}");
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
             let asked = Asked { seen: &claimed, why, at: NOW, not_found, schedule: &SCHEDULE };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
-            assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
+            assert!(!later.is_escalated() && later.reported.is_some(), "{later:?}");
             // It may be too early to be found.
             let early = next(&just_now, &just_now, why, &Learned::NotFound).unwrap();
             let State::Unknown { reconcile_at, .. } = early.state else { panic!("{early:?}") };
@@ -516,7 +507,7 @@ mod tests {
             for why in [Asks::IfDue, Asks::Anew] {
                 let asked = Asked { seen: &seen, why, at: now, not_found: NOT_FOUND, schedule: &SCHEDULE };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
-                assert_eq!((next.state.name(), escalates(&next)), (state, escalated));
+                assert_eq!((next.state.name(), next.is_escalated()), (state, escalated));
             }
         }
     }
@@ -528,8 +519,8 @@ mod tests {
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
         let contested = again.contest(&first, Evidence::Perhaps, Revision::mint(), START).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
-        assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
-        assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap()));
+        assert!(next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap().is_escalated());
+        assert!(next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap().is_escalated());
         assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 
@@ -589,28 +580,28 @@ mod tests {
     #[test]
     fn the_last_question_escalates_and_an_operators_question_counts_anew() {
         let seen = unknown().postpone(Revision::mint(), 2, None, START, NOW).unwrap();
-        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap()));
-        assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(Duration::ZERO)).unwrap()));
-        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));
+        assert!(next(&seen, &seen, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap().is_escalated());
+        assert!(!next(&seen, &seen, Asks::Anew, &Learned::Later(Duration::ZERO)).unwrap().is_escalated());
+        assert!(next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap().is_escalated());
     }
 
     // T50
     #[test]
     fn an_operators_question_gives_an_old_outcome_its_time_again() {
         let schedule = Schedule { max_unknown_age: GRACE, ..SCHEDULE };
-        let escalates = |seen: &Record, why| {
+        let is_escalated = |seen: &Record, why| {
             let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &schedule };
             let next = asked.next(seen, &Learned::Later(Duration::ZERO), Revision::mint(), NOW);
             let next = Record::from(next.unwrap());
-            (super::escalates(&next), next)
+            (next.is_escalated(), next)
         };
         let old = unknown();
-        assert!(escalates(&old, Asks::IfDue).0);
-        let (escalated, anew) = escalates(&old, Asks::Anew);
+        assert!(is_escalated(&old, Asks::IfDue).0);
+        let (escalated, anew) = is_escalated(&old, Asks::Anew);
         // The polls that follow ask as at first.
         let due = |asked| anew.postpone(Revision::mint(), asked, None, NOW, NOW).unwrap();
-        assert!(!escalated && !escalates(&due(1), Asks::IfDue).0);
-        assert!(escalates(&due(2), Asks::IfDue).0, "the last question");
+        assert!(!escalated && !is_escalated(&due(1), Asks::IfDue).0);
+        assert!(is_escalated(&due(2), Asks::IfDue).0, "the last question");
         let State::Unknown { since, .. } = anew.state else { panic!("{anew:?}") };
         assert_eq!(since, START, "it is as old as before");
     }
@@ -627,7 +618,7 @@ mod tests {
         ] {
             let next = next(&seen, &seen, Asks::IfDue, &learned).unwrap();
             assert_eq!(
-                (next.state.name(), next.reported, escalates(&next)),
+                (next.state.name(), next.reported, next.is_escalated()),
                 ("unknown", reported, escalated)
             );
         }
@@ -650,7 +641,10 @@ mod tests {
                     continue;
                 }
                 let next = next.unwrap();
-                assert_eq!((next.state.name(), next.reported, escalates(&next)), ("unknown", reported, true));
+                assert_eq!(
+                    (next.state.name(), next.reported, next.is_escalated()),
+                    ("unknown", reported, true)
+                );
             }
             let claimed = next(&seen, &seen, Asks::IfDue, &wrong).unwrap();
             let denied = next(&claimed, &claimed, Asks::Anew, &Learned::NotExecuted).unwrap();
@@ -663,7 +657,7 @@ mod tests {
         let again = unknown_again(&seen);
         assert_eq!(next(&seen, &again, Asks::IfDue, &of_the_wrong_kind(402)), Err(ReconcileOutcome::Busy));
         let claimed = next(&seen, &again, Asks::IfDue, &of_the_wrong_kind(201)).unwrap();
-        assert_eq!((claimed.reported, escalates(&claimed)), (Some(Evidence::Effect), true));
+        assert_eq!((claimed.reported, claimed.is_escalated()), (Some(Evidence::Effect), true));
     }
 
     // T32
@@ -729,7 +723,7 @@ mod tests {
         let why = Asks::IfDue;
         let asked = Asked { seen: next, why, at: reconcile_at, not_found: NOT_FOUND, schedule: &SCHEDULE };
         let last = asked.next(next, later, Revision::mint(), reconcile_at).unwrap();
-        assert!(escalates(&last), "{last:?}");
+        assert!(last.is_escalated(), "{last:?}");
     }
 
     // T40: "not found" says nothing then, whatever was reported.
@@ -770,9 +764,9 @@ mod tests {
     fn an_operation_that_nobody_resumes_in_time_is_escalated() {
         let [dead, between, _] = with_phases();
         let found_dead = next(&dead, &dead, Asks::IfDue, &Learned::NotResumed).unwrap();
-        assert_eq!((found_dead.state.name(), escalates(&found_dead)), ("between_workers", false));
+        assert_eq!((found_dead.state.name(), found_dead.is_escalated()), ("between_workers", false));
         let escalated = next(&between, &between, Asks::IfDue, &Learned::NotResumed).unwrap();
-        assert!(escalates(&escalated), "{escalated:?}");
+        assert!(escalated.is_escalated(), "{escalated:?}");
         assert_eq!(becomes(&escalated, &escalated, Asks::IfDue, &Learned::NotResumed), "not due");
         // An operator, or a dead letter that is sent again, grants the time once more.
         let again = next(&escalated, &escalated, Asks::Anew, &Learned::NotResumed).unwrap();
@@ -796,10 +790,10 @@ mod tests {
         let refusal = Learned::Executed(refusal());
         for other in [Learned::Executed(answer()), refusal, Learned::Denied(201), Learned::NoReconciler] {
             let escalated = next(&unknown, &unknown, Asks::IfDue, &other).unwrap();
-            assert!(escalates(&escalated), "{escalated:?}");
+            assert!(escalated.is_escalated(), "{escalated:?}");
         }
         let later = next(&unknown, &unknown, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap();
-        assert!(!escalates(&later) && later.state.name() == "unknown");
+        assert!(!later.is_escalated() && later.state.name() == "unknown");
     }
 
     // T53: another execution, or what the table has forgotten, perhaps made the calls that follow.
@@ -811,14 +805,14 @@ mod tests {
         for open in [&held, &contested] {
             for denied in [Learned::NotExecuted, Learned::NotFound] {
                 let anew = next(open, open, Asks::Anew, &denied).unwrap();
-                assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
+                assert_eq!((anew.state.name(), anew.is_escalated()), ("unknown", true));
             }
             let ship = Learned::Phase(phase("ship", "8", NOW));
             let noted = next(open, open, Asks::Anew, &ship).unwrap();
             assert_eq!((noted.state.name(), noted.phases.as_ref().unwrap().noted.len()), ("unknown", 1));
             // Also if it is noted already.
             let again = next(&noted, &noted, Asks::Anew, &ship).unwrap();
-            assert!(escalates(&again), "{again:?}");
+            assert!(again.is_escalated(), "{again:?}");
             for current in [open, &noted] {
                 let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
                 let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule };
@@ -864,7 +858,7 @@ mod tests {
                     assert_eq!(next, Err(ReconcileOutcome::Scheduled(Timestamp::MAX)));
                 } else {
                     let next = next.unwrap();
-                    assert!(escalates(&next) && next.is_held(), "{next:?}");
+                    assert!(next.is_escalated() && next.is_held(), "{next:?}");
                 }
             }
         }
@@ -882,7 +876,7 @@ mod tests {
         for (at, state) in [(NOW, "between_workers"), (late, "unknown")] {
             let asked = Asked { seen: &unknown, why: Asks::IfDue, at, not_found, schedule: &SCHEDULE };
             let next = asked.next(&unknown, &Learned::NotFound, Revision::mint(), at).unwrap();
-            assert_eq!((next.state.name(), escalates(&next)), (state, state == "unknown"));
+            assert_eq!((next.state.name(), next.is_escalated()), (state, state == "unknown"));
         }
     }
 }

@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use crate::{
-    record::{NotTaken, Phase, PhaseResult, Record, State, Verdict},
+    record::{NotTaken, Phase, PhaseResult, Record, State, Verdict, is_effect},
     time::{CLOCK_SKEW, OLD_EFFECT, Timestamp},
 };
 
@@ -121,7 +121,7 @@ impl Reported<'_> {
 impl Verdict<u16> {
     /// Whether it reports an effect, and not a refusal.
     pub const fn is_effect(self) -> bool {
-        matches!(self, Self::Executed(200..=399))
+        matches!(self, Self::Executed(status) if is_effect(status))
     }
 
     /// What this means for the record of the same request.
@@ -142,7 +142,7 @@ impl Verdict<u16> {
                 }
                 _ => Meaning::Nothing,
             },
-            (_, Self::Executed(200..=399)) if current.certainly_did_nothing() => Meaning::Contradicts(
+            _ if self.is_effect() && current.certainly_did_nothing() => Meaning::Contradicts(
                 "it reports an effect, and the operation says that all its effects are in its transaction",
             ),
             // A retry gets its own answer.

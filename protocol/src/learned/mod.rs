@@ -20,7 +20,7 @@ use crate::{
     time::Timestamp,
 };
 
-pub use asked::{Asked, Asks, NotFound, escalates, questions};
+pub use asked::{Asked, Asks, NotFound, questions};
 pub use meaning::{Meaning, Reported};
 pub use outcome::ReconcileOutcome;
 pub use schedule::Schedule;
