@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Learned, ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
+use super::{answer::Learned, outcome::ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
 use crate::{
     record::{
         Evidence, NotTaken, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict,
