@@ -11,26 +11,7 @@ use std::{sync::Arc, time::Duration};
 
 use crate::{time::Instant, world::World};
 
-/// Waits that grow from the first to the maximum, with jitter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The first wait.
-    pub first: Duration,
-    /// How much longer each wait is than the one before it.
-    pub factor: u32,
-    /// The longest wait.
-    pub max: Duration,
-}
-
-impl Backoff {
-    /// The wait after this many tries. `nonce` is the source of its jitter.
-    pub fn after(&self, tries: u32, nonce: [u8; 16]) -> Duration {
-        let factor = self.factor.saturating_pow(tries.saturating_sub(1));
-        let full = self.first.saturating_mul(factor).min(self.max);
-        // The first byte of a random UUID is random.
-        full - full / 4 / 255 * u32::from(nonce[0])
-    }
-}
+pub use protocol::backoff::Backoff;
 
 /// The tries of one loop: it waits between them, until the deadline.
 pub(crate) struct Retry<'a> {
@@ -82,22 +63,6 @@ mod tests {
 
     const BACKOFF: Backoff =
         Backoff { first: Duration::from_millis(100), factor: 2, max: Duration::from_millis(500) };
-
-    const MAX: [u8; 16] = [255; 16];
-
-    #[test]
-    fn waits_grow_by_the_factor_up_to_the_maximum() {
-        let waits = |backoff: Backoff| [1, 2, 3, 4, 5].map(|tries| backoff.after(tries, [0; 16]).as_millis());
-        assert_eq!(waits(BACKOFF), [100, 200, 400, 500, 500]);
-        assert_eq!(waits(Backoff { factor: 4, ..BACKOFF }), [100, 400, 500, 500, 500]);
-        assert_eq!(BACKOFF.after(0, [0; 16]), BACKOFF.first);
-    }
-
-    #[test]
-    fn jitter_takes_up_to_a_quarter_of_a_wait() {
-        assert_eq!(BACKOFF.after(3, MAX).as_millis(), 300);
-        assert_eq!(BACKOFF.after(3, [51; 16]).as_millis(), 380);
-    }
 
     #[tokio::test]
     async fn a_try_that_would_begin_at_the_deadline_is_not_waited_for() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use lambda_idempotency::internal::steps::{Deferred, Says, Written};
+use protocol::record::{Deferred, Says, Written};
 
 use crate::{
     config::Config,

@@ -1,14 +1,16 @@
 //! A report's way, one command at a time: production code decides, and each world does what it says.
 
-use lambda_idempotency::{
-    internal::steps::{
-        Deferred, Delivered, Ending, Instead, Says, SoFar, Step, Told, Transition, Written, answer,
+use protocol::{
+    record::{
+        Deferred, Delivered, Ending, Instead, Record, Revision, Says, SoFar, Step, Told, Transition, Written,
     },
-    record::{Record, Revision},
     time::Timestamp,
 };
 
-use crate::records::{Id, NO_REVISION};
+use crate::{
+    records::{Id, NO_REVISION},
+    report::answer,
+};
 
 /// What a report has led to until now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -2,14 +2,12 @@
 
 use std::{error::Error, time::Duration};
 
-use lambda_idempotency::{
-    Operation,
-    internal::steps::{
-        self, Asked, Asks, Ending, Learned, NotFound, ReservationRequest, Rows, Says, Schedule,
+use protocol::{
+    learned::{Asked, Asks, Learned, NotFound, ReconcileOutcome, Schedule, questions},
+    record::{
+        self, Effects, Ending, Evidence, Record, ReservationRequest, Revision, Rows, Says, SettledBy, State,
+        decide,
     },
-    operation::OnLeaseExpiry,
-    reconcile::ReconcileOutcome,
-    record::{Evidence, Record, Revision, State},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -18,7 +16,7 @@ use crate::{
     config::Config,
     ending::{Command, Progress},
     records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule, tick},
-    report::{Found, Report},
+    report::{Found, Report, verdict},
 };
 
 pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE};
@@ -96,7 +94,6 @@ pub enum Kind {
 /// The production code, memoised.
 pub struct Protocol {
     request: ReservationRequest,
-    operation: Operation,
     not_found: NotFound,
     schedule: Schedule,
     may_run_again: bool,
@@ -111,27 +108,15 @@ impl Protocol {
     /// # Errors
     /// Never: the names are valid.
     pub fn new(config: &Config) -> Result<Self, Box<dyn Error>> {
-        let mut operation = Operation::new("model")
-            .retain(TICK * RETENTION.into())
-            .lease(TICK * OWN_LEASE.into())
-            .grace(TICK * (LEASE - OWN_LEASE).into())
-            .not_found_within(TICK * WINDOW.into());
-        if config.may_run_again {
-            operation = operation.on_lease_expiry(OnLeaseExpiry::RunAgain);
-        }
-        if config.transactional {
-            operation = operation.effects_in_transaction();
-        }
         let request = ReservationRequest {
             retention: TICK * RETENTION.into(),
             may_run_again: config.may_run_again,
-            effects: steps::effects(&operation),
+            effects: if config.transactional { Effects::InTransaction } else { Effects::Anywhere },
             ..request()?
         };
         Ok(Self {
             request,
-            operation,
-            not_found: not_found(),
+            not_found: not_found(WINDOW),
             schedule: schedule(MAX_QUESTIONS),
             may_run_again: config.may_run_again,
             records: Records::default(),
@@ -154,7 +139,7 @@ impl Protocol {
 
     /// Whether the record's question is due.
     pub fn is_due(&self, id: Id, now: u8) -> bool {
-        let outcome = steps::questions(self.record(id), Asks::IfDue, at(now));
+        let outcome = questions(self.record(id), Asks::IfDue, at(now));
         use ReconcileOutcome::{InFlight, NotDue, Settled};
         !matches!(outcome, Err(NotDue | InFlight(_) | Settled))
     }
@@ -181,7 +166,7 @@ impl Protocol {
                     lease_until: now.plus(TICK * LEASE.into()),
                     ..self.request.clone()
                 };
-                return match steps::decide(current, &request, revision, now) {
+                return match decide(current, &request, revision, now) {
                     Ok(next) => {
                         let mut record = Record::from(next);
                         if record.attempts == 1 {
@@ -191,8 +176,8 @@ impl Protocol {
                         }
                         Next::Begins(self.number(record))
                     }
-                    Err(steps::Found::Ends(ended)) => Next::Written(self.number(ended)),
-                    Err(steps::Found::Says(Says::Replay(_))) => Next::Replays,
+                    Err(record::Found::Ends(ended)) => Next::Written(self.number(ended)),
+                    Err(record::Found::Says(Says::Replay(_))) => Next::Replays,
                     Err(_) => Next::Stopped(false),
                 };
             }
@@ -209,26 +194,23 @@ impl Protocol {
                     seen: &seen,
                     why: if reported { Asks::ProviderReported } else { Asks::IfDue },
                     at: at(asked_at),
-                    operation: Some(&self.operation),
                     not_found: self.not_found,
                     schedule: &self.schedule,
                 };
                 let learned = Learned::from(found);
                 return match asked.next(current, &learned, revision, now) {
                     Ok(next) => Next::Written(self.number(next)),
-                    Err(_) => Next::Stopped(steps::contradicts(&learned, &seen, current, now)),
+                    Err(_) => Next::Stopped(learned.contradicted_by(&seen, current, now).is_some()),
                 };
             }
             Event::Extend(worker) => current.and_then(|current| {
-                steps::extend(current, [worker; 16].into(), revision, now.plus(TICK * LEASE.into()))
+                current.extend([worker; 16].into(), revision, now.plus(TICK * LEASE.into()))
             }),
-            Event::Claim => current.and_then(|current| steps::claim(current, revision, now)),
-            Event::Expire => current.and_then(|current| steps::expire(current, revision, now)),
-            Event::Settle(answer) => current.and_then(|current| {
-                let answer = answer.map(|number| steps::answer(201, number));
-                steps::settle(current, answer, revision, now)
-            }),
-            Event::Hold => current.and_then(|current| steps::hold(current, revision, now)),
+            Event::Claim => current.and_then(|current| current.claim(revision, now, now)),
+            Event::Expire => current.and_then(|current| current.expire(revision, now)),
+            Event::Settle(answer) => current
+                .and_then(|current| current.settle(verdict(answer), SettledBy::Operator, revision, now).ok()),
+            Event::Hold => current.and_then(|current| current.hold(revision, now).ok()),
         };
         next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))
     }

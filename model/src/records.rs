@@ -2,11 +2,14 @@
 
 use std::{error::Error, time::Duration};
 
-use lambda_idempotency::{
-    fingerprint::{Content, FingerprintRule},
-    internal::steps::{Admission, Backoff, NotFound, Refusal, ReservationRequest, Schedule},
+use protocol::{
+    backoff::Backoff,
+    fingerprint::{Fingerprint, Fingerprints},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
-    record::{Phase, Record},
+    learned::{NotFound, Schedule},
+    record::{
+        Admission, Effects, Phase, PhaseList, PhaseResult, Record, Refusal, ReservationRequest, Resumes,
+    },
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -43,9 +46,8 @@ pub fn tick(time: Timestamp) -> u8 {
 /// Never: the names are valid.
 pub fn request() -> Result<ReservationRequest, Box<dyn Error>> {
     let (tenant, name) = (Tenant::parse("model")?, OperationName::parse("model")?);
-    let content = Content::new("POST", "/", b"");
     let key = RecordKey::new(tenant, name, IdempotencyKey::parse("key")?);
-    let fingerprints = content.fingerprints("model", &FingerprintRule::new(), &[]);
+    let fingerprints = Fingerprints::new(Fingerprint::new(1, [0; 32]), Vec::new());
     let attempt = NO_REVISION.into();
     Ok(ReservationRequest::new(key, fingerprints, attempt, Timestamp::MAX, TICK * 100))
 }
@@ -59,11 +61,23 @@ pub fn too_old(perhaps_in_flight: bool) -> Admission {
 /// A question each tick, at most so many.
 pub fn schedule(max_questions: u32) -> Schedule {
     let backoff = Backoff { first: TICK, factor: 1, max: TICK };
-    Schedule { backoff, max_questions, ..Schedule::default() }
+    Schedule { backoff, max_questions, max_unknown_age: Duration::from_secs(86_400) }
 }
 
-pub fn not_found() -> NotFound {
-    NotFound { grace: TICK * GRACE.into(), releases: true }
+/// What "not found" means to a provider that remembers keys for this many ticks.
+pub fn not_found(window: u8) -> NotFound {
+    NotFound { grace: TICK * GRACE.into(), window: TICK * window.into(), releases: true }
+}
+
+/// An operation resumes with these phases, within so many ticks.
+pub fn resumes(names: &[&str], within: u8) -> Effects<Resumes> {
+    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+    Effects::InPhases(Resumes { within: TICK * within.into(), list: PhaseList::of(&names) })
+}
+
+/// A phase of this result, which is a number.
+pub fn phase(name: &str, result: &str, at: Timestamp) -> Phase {
+    Phase::new(name.to_owned(), Some(PhaseResult::new(result.to_owned(), result)), at)
 }
 
 /// Records, each of which is computed once.

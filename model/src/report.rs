@@ -1,6 +1,9 @@
 //! What workers report, and what reconcilers find, with a number for each answer.
 
-use lambda_idempotency::internal::steps::{self, Learned, answer};
+use protocol::{
+    learned::Learned,
+    record::{self, Head, KeptAnswer, KeptBody, Verdict},
+};
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,7 +36,7 @@ pub enum Found {
 /// The number of the provider's refusal.
 const REFUSED: u8 = 7;
 
-impl From<Report> for steps::Report {
+impl From<Report> for record::Report {
     fn from(report: Report) -> Self {
         match report {
             Report::Effect(number) => Self::Completed(answer(201, number)),
@@ -54,4 +57,15 @@ impl From<Found> for Learned {
             Found::Refused => Self::Executed(answer(402, REFUSED)),
         }
     }
+}
+
+/// An answer with this status, and without its body, whose length is the answer's number.
+pub fn answer(status: u16, number: u8) -> KeptAnswer {
+    let body = KeptBody::Omitted { length: number.into() };
+    KeptAnswer { head: Head::Http { status, headers: [].into() }, body }
+}
+
+/// What an operator says: executed with the answer of this number, or not executed.
+pub fn verdict(number: Option<u8>) -> Verdict {
+    number.map_or(Verdict::NotExecuted, |number| Verdict::Executed(answer(201, number)))
 }

@@ -7,16 +7,20 @@
 //! | module | what |
 //! | --- | --- |
 //! | [`record`] | the record, its states, and the transitions between them |
+//! | [`learned`] | what is learned about an unknown outcome, from the provider's answer or its own report, and what that changes |
 //! | [`key`] | the identity of a record, and all that is derived from it |
 //! | [`fingerprint`] | what tells a retry from another request |
 //! | [`time`] | instants, and how far clocks may be apart |
+//! | [`backoff`] | the waits between tries |
 //!
 //! `pub` here means: for the packages of this workspace. Users see what `lambda-idempotency` names again.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+pub mod backoff;
 pub mod fingerprint;
 pub mod key;
+pub mod learned;
 pub mod record;
 pub mod time;

@@ -15,6 +15,9 @@ pub const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 /// A request may still arrive after this: it is on its way for 5 minutes, by clocks that are 5 minutes apart.
 pub const ARRIVAL_TIME: Duration = Duration::from_secs(10 * 60);
 
+/// An older effect without a record raises no alarm: providers retry an unacknowledged event for days.
+pub const OLD_EFFECT: Duration = Duration::from_secs(14 * 24 * 60 * 60);
+
 /// An instant of the wall clock, in milliseconds since 1970-01-01T00:00:00Z.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Timestamp(u64);

@@ -1,7 +1,6 @@
 //! For the packages of this repository only: the command line, the functions, the local cloud, tests and benchmarks.
 //! Everything here may change in any version.
 
-pub mod steps;
 pub mod terminal;
 
 #[cfg(feature = "lambda")]

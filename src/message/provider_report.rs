@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::Verdict;
+
 /// What was reported. The answer is not part of it: the reconciler has that.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct QueuedReport {
@@ -18,7 +20,7 @@ pub(crate) struct QueuedReport {
     pub(crate) made_at: Option<u64>,
 }
 
-/// What is reported about the effect.
+/// What is reported about the effect: the form of a [`Verdict`] in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ReportedEffect {
@@ -26,4 +28,22 @@ pub(crate) enum ReportedEffect {
     Executed(u16),
     /// It was not executed.
     NotExecuted,
+}
+
+impl From<ReportedEffect> for Verdict<u16> {
+    fn from(effect: ReportedEffect) -> Self {
+        match effect {
+            ReportedEffect::Executed(status) => Self::Executed(status),
+            ReportedEffect::NotExecuted => Self::NotExecuted,
+        }
+    }
+}
+
+impl From<Verdict<u16>> for ReportedEffect {
+    fn from(verdict: Verdict<u16>) -> Self {
+        match verdict {
+            Verdict::Executed(status) => Self::Executed(status),
+            Verdict::NotExecuted => Self::NotExecuted,
+        }
+    }
 }

@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
+use protocol::learned::{Asks, Meaning, Reported};
 use tracing::Instrument;
 
-use super::{
-    ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known, learned::Asks,
-    provider_report::Meaning,
-};
+use super::{ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known};
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
     key::RecordKey,
@@ -45,7 +43,7 @@ impl Reconciliation {
         let ProviderReport { by, queued } = report;
         let Ok(known) = self.known(key) else {
             // The metadata that leads to a record can often be set by anybody: a repetition would not help.
-            if !queued.effect.is_effect() {
+            if !queued.reported().effect.is_effect() {
                 return Ok(ReconcileOutcome::Settled);
             }
             let reason = "it is about an operation that is not known here";
@@ -98,21 +96,22 @@ impl Reconciliation {
         by: Option<&dyn Reconciler>,
         time: Duration,
     ) -> Result<Option<ReconcileOutcome>, WorkError> {
-        let outcome = match queued.meaning_for(current, known.operation.retain, self.now()) {
+        let reported = &queued.reported();
+        let outcome = match reported.meaning_for(current, known.operation.retain, self.now()) {
             Meaning::Nothing => return Ok(Some(ReconcileOutcome::Settled)),
             Meaning::TooLate => return Ok(Some(ReconcileOutcome::Gone)),
             Meaning::Contradicts(reason) => {
                 return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
-            Meaning::Notes(_) => return self.note(queued, current).await,
+            Meaning::Notes(_) => return self.note(reported, current).await,
             Meaning::Later(current, until) => {
-                let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
+                let Some(claimed) = self.claim(reported, current).await? else { return Ok(None) };
                 return self.ask_later(queued, &claimed, until).await.map(Some);
             }
             Meaning::Settles(current) => {
-                let Some(claimed) = self.claim(queued, current).await? else { return Ok(None) };
+                let Some(claimed) = self.claim(reported, current).await? else { return Ok(None) };
                 let provider = &*known.reconciler;
-                let (source, queued) = match queued.effect.is_effect() {
+                let (source, queued) = match reported.effect.is_effect() {
                     true => (by.unwrap_or(provider), Some(queued)),
                     // A refusal may be about another execution, so the provider is asked.
                     false => (provider, None),
@@ -128,7 +127,7 @@ impl Reconciliation {
             | ReconcileOutcome::InFlight(_) => None,
             // No question follows. Or the reporter has the answer, and a question may not find it.
             ReconcileOutcome::Scheduled(at)
-                if queued.effect.is_effect() && (at == Timestamp::MAX || by.is_some()) =>
+                if reported.effect.is_effect() && (at == Timestamp::MAX || by.is_some()) =>
             {
                 Some(ReconcileOutcome::NotDue)
             }
@@ -183,13 +182,13 @@ impl Reconciliation {
 
     /// Claims the record if the provider reports an effect, before any question or message is sent. `None` if the record has
     /// changed.
-    async fn claim(&self, queued: &QueuedReport, current: &Record) -> Result<Option<Record>, WorkError> {
-        if current.reported == Some(Evidence::Effect) || !queued.effect.is_effect() {
+    async fn claim(&self, reported: &Reported<'_>, current: &Record) -> Result<Option<Record>, WorkError> {
+        if current.reported == Some(Evidence::Effect) || !reported.effect.is_effect() {
             return Ok(Some(current.clone()));
         }
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let is_open = |current: &&Record| {
-                let meaning = queued.meaning_for(Some(*current), Duration::ZERO, now);
+                let meaning = reported.meaning_for(Some(*current), Duration::ZERO, now);
                 matches!(meaning, Meaning::Settles(_) | Meaning::Later(..))
             };
             let Some(current) = current.filter(is_open) else { return Step::Stop(None) };
@@ -217,11 +216,11 @@ impl Reconciliation {
     /// Notes the phase that is reported in the current record. `None` if the record has changed, and means something else now.
     async fn note(
         &self,
-        queued: &QueuedReport,
+        reported: &Reported<'_>,
         current: Option<&Record>,
     ) -> Result<Option<ReconcileOutcome>, WorkError> {
         let Some(current) = current else { return Ok(None) };
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match queued.meaning_for(
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match reported.meaning_for(
             current,
             Duration::ZERO,
             now,

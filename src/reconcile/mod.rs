@@ -32,15 +32,11 @@
 //! ```
 
 mod ask;
-pub(crate) mod learned;
 mod listen;
-mod outcome;
 mod poll;
 mod provider_report;
 mod reconciliation;
-pub(crate) mod schedule;
 mod turns;
-mod wrong_kind;
 
 use std::error::Error;
 
@@ -54,8 +50,8 @@ use crate::{
     record::{Answer, Record},
 };
 
-pub use outcome::ReconcileOutcome;
 pub use poll::Polled;
+pub use protocol::learned::ReconcileOutcome;
 pub use provider_report::ProviderReport;
 pub use reconciliation::Reconciliation;
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
+use protocol::learned::Asks;
 use serde::Serialize;
 use tracing::Instrument;
 
 use super::{
     ReconcileOutcome, Reconciliation,
-    learned::Asks,
     turns::{AT_ONCE, Turns},
 };
 use crate::{

@@ -2,15 +2,13 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
+use protocol::learned::{Asked, Asks, Learned, NotFound, Schedule, WrongKind, questions};
 use serde::de::IgnoredAny;
 use tracing::Instrument;
 
 use super::{
     Finding, ReconcileOutcome, Reconciler,
     ask::{AskError, Known, ask},
-    learned::{Asked, Asks, Learned, NotFound, escalates, questions},
-    schedule::Schedule,
-    wrong_kind::WrongKind,
 };
 use crate::{
     backoff::Backoff,
@@ -28,7 +26,11 @@ use crate::{
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, Count, DEAD_LETTER},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, DEFAULT_NOT_FOUND_GRACE, MIN_QUESTION_TIME, WRITE_BACKOFF},
+    time_budget::{
+        ASK_TIMEOUT, DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE,
+        DEFAULT_NOT_FOUND_GRACE, DEFAULT_NOT_FOUND_WINDOW, DEFAULT_QUESTIONS, MIN_QUESTION_TIME,
+        WRITE_BACKOFF,
+    },
     world::{SystemWorld, World},
 };
 
@@ -58,8 +60,16 @@ impl Reconciliation {
             records,
             dead_letters: Arc::new(dead_letters),
             questions: None,
-            schedule: Schedule::default(),
-            not_found: NotFound { grace: DEFAULT_NOT_FOUND_GRACE, releases: true },
+            schedule: Schedule {
+                backoff: Backoff { first: DEFAULT_FIRST_BACKOFF, factor: 2, max: DEFAULT_MAX_BACKOFF },
+                max_questions: DEFAULT_QUESTIONS,
+                max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
+            },
+            not_found: NotFound {
+                grace: DEFAULT_NOT_FOUND_GRACE,
+                window: DEFAULT_NOT_FOUND_WINDOW,
+                releases: true,
+            },
             operations: HashMap::new(),
         }
     }
@@ -286,14 +296,9 @@ impl Reconciliation {
             Ok((answer, writes)) => (Learned::Executed(answer), writes),
             Err(learned) => (learned, Vec::new()),
         };
-        let asked = Asked {
-            seen,
-            why,
-            at,
-            operation: source.map(|(known, _)| &known.operation),
-            not_found: self.not_found,
-            schedule: &self.schedule,
-        };
+        let window = source.map_or(self.not_found.window, |(known, _)| known.operation.not_found_window);
+        let not_found = NotFound { window, ..self.not_found };
+        let asked = Asked { seen, why, at, not_found, schedule: &self.schedule };
         let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
         if outcome == ReconcileOutcome::Escalated
             && let Some(reason) = reason
@@ -330,7 +335,7 @@ impl Reconciliation {
             match asked.next(current, learned, revision, now) {
                 Ok(next) => {
                     let expired = current.ends_lease(&next);
-                    let is_new = escalates(&next) && !current.is_left_to_operators();
+                    let is_new = next.is_escalated() && !current.is_left_to_operators();
                     let reason = is_new.then(|| asked.reason(current, learned));
                     Step::Write(completing(next, writes, now), Ok((expired, reason)))
                 }
@@ -350,7 +355,7 @@ impl Reconciliation {
                 if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
             {
                 let contradiction =
-                    QueuedReport::of(effect).contradiction(&current.key, Some(&current), reason);
+                    QueuedReport::of(effect.into()).contradiction(&current.key, Some(&current), reason);
                 Ok((self.contradicted(&current.key, contradiction).await?, None))
             }
             Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
@@ -387,7 +392,14 @@ impl Reconciliation {
         known: &Known,
         finding: Result<Finding, AskError>,
     ) -> Result<(KeptAnswer, Vec<DomainWrite>), Learned> {
-        if let Some(wrong) = finding.as_ref().ok().and_then(|finding| WrongKind::of(finding, seen)) {
+        let wrong = match &finding {
+            Ok(Finding::Executed(answer) | Finding::ExecutedWith(answer, _)) => {
+                WrongKind::of_answer(&answer.head, seen)
+            }
+            Ok(Finding::PhaseExecuted { .. }) => WrongKind::of_phase(seen),
+            _ => None,
+        };
+        if let Some(wrong) = wrong {
             tracing::error!(operation = %seen.key.operation(), reason = wrong.reason, "a finding is of the wrong kind: it completes nothing");
             return Err(Learned::WrongKind(wrong));
         }
@@ -430,7 +442,7 @@ impl Reconciliation {
     fn log_written(&self, record: &Record, is_new: bool) -> ReconcileOutcome {
         let operation = record.key.operation();
         match &record.state {
-            State::Unknown { asked, .. } if escalates(record) => {
+            State::Unknown { asked, .. } if record.is_escalated() => {
                 tracing::error!(
                     asked,
                     "the questions have ended, and the outcome is unknown: it needs an operator"
@@ -444,7 +456,7 @@ impl Reconciliation {
                 Count::ReconcileScheduled.add(operation);
                 ReconcileOutcome::Scheduled(*reconcile_at)
             }
-            State::BetweenWorkers { .. } if is_new && escalates(record) => {
+            State::BetweenWorkers { .. } if is_new && record.is_escalated() => {
                 tracing::error!("an interrupted operation was not resumed in time: it needs an operator");
                 Count::ReconcileFailed.add(operation);
                 ReconcileOutcome::Escalated

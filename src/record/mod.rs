@@ -18,7 +18,7 @@ pub(crate) use protocol::record::{
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};
 pub use answer::Answer;
 pub(crate) use answer::Keeps;
-pub(crate) use phase::phase_of;
+pub(crate) use phase::{phase_of, phase_result};
 
 #[cfg(test)]
 pub(crate) mod tests;

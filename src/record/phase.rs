@@ -5,7 +5,7 @@ use crate::{fingerprint::canonical_json, time::Timestamp};
 
 /// The result of a phase, which is JSON, or a digest that a settled record has left of it. The members of an object have no order, and
 /// numbers count by their exact value.
-fn phase_result(text: String) -> PhaseResult {
+pub(crate) fn phase_result(text: String) -> PhaseResult {
     if text.starts_with(PhaseResult::DIGEST) {
         return PhaseResult::digested(text);
     }

@@ -159,7 +159,7 @@ list! {
     pub const DEFAULT_MAX_UNKNOWN_AGE: Duration = hours(24);
 
     /// An older effect without a record raises no alarm: providers retry an unacknowledged event for days.
-    pub(crate) const OLD_EFFECT: Duration = hours(14 * 24);
+    pub(crate) const OLD_EFFECT: Duration = time::OLD_EFFECT;
 
     /// A report that knows only a provider's id may come before its record refers to it: the handler keeps the result of its call within
     /// this time, or another execution makes the call again.

@@ -1,6 +1,6 @@
 //! What the model asks about a record.
 
-use lambda_idempotency::{
+use protocol::{
     record::{Evidence, Head, KeptAnswer, Record, SettledBy, State},
     time::Timestamp,
 };

@@ -2,14 +2,12 @@
 
 use std::{error::Error, time::Duration};
 
-use lambda_idempotency::{
-    Operation,
-    internal::steps::{
-        self, Asked, Asks, Learned, NotTaken, Report, ReservationRequest, Rows, Says, Schedule, Transition,
+use protocol::{
+    learned::{Asked, Asks, Learned, ReconcileOutcome, Schedule, questions},
+    record::{
+        self, BodyId, Effects, NotTaken, Record, Report, ReservationRequest, Revision, Rows, Says, SettledBy,
+        State, Transition, Work, decide,
     },
-    operation::OnLeaseExpiry,
-    reconcile::ReconcileOutcome,
-    record::{BodyId, Record, Revision, State, Work},
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
@@ -22,7 +20,8 @@ use super::{
 };
 use crate::{
     ending::{Command, Progress},
-    records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, request, schedule},
+    records::{NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, phase, request, resumes, schedule},
+    report::{answer, verdict},
 };
 
 pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE, tick};
@@ -109,7 +108,6 @@ pub enum Todo {
 
 pub struct Protocol {
     request: ReservationRequest,
-    operation: Operation,
     schedule: Schedule,
     claim: Duration,
     max_attempts: u32,
@@ -131,29 +129,18 @@ fn request_of(life: u8) -> BodyId {
 impl Protocol {
     pub fn new(setting: &Setting) -> Result<Self, Box<dyn Error>> {
         let (claim, retention) = (TICK * setting.claim.into(), TICK * setting.retention.into());
-        let mut operation = Operation::new("model")
-            .asynchronous(claim)
-            .max_attempts(setting.max_attempts)
-            .retain(retention)
-            .lease(TICK * OWN_LEASE.into())
-            .grace(TICK * (LEASE - OWN_LEASE).into())
-            .not_found_within(TICK * WINDOW.into());
-        let within = TICK * WITHIN.into();
-        operation = match setting.handler {
-            Handler::Calls => operation,
-            Handler::Commits => operation.effects_in_transaction(),
-            Handler::RunsAgain => operation.on_lease_expiry(OnLeaseExpiry::RunAgain),
-            Handler::Resumes => operation.resumes([PHASE], within),
-        };
         let request = ReservationRequest {
             retention,
             may_run_again: setting.handler == Handler::RunsAgain,
-            effects: steps::effects(&operation),
+            effects: match setting.handler {
+                Handler::Commits => Effects::InTransaction,
+                Handler::Resumes => resumes(&[PHASE], WITHIN),
+                _ => Effects::Anywhere,
+            },
             ..request()?
         };
         Ok(Self {
             request,
-            operation,
             schedule: schedule(MAX_QUESTIONS),
             claim,
             max_attempts: setting.max_attempts,
@@ -186,12 +173,12 @@ impl Protocol {
 
     /// Whether the sweep queues it for a worker.
     pub fn waits_for_a_worker(&self, record: Option<Id>) -> bool {
-        record.is_some_and(|id| steps::waits_for_a_worker(self.record(id)))
+        record.is_some_and(|id| self.record(id).waits_for_a_worker())
     }
 
     /// Whether the record's question is due.
     pub fn is_due(&self, id: Id, now: u8) -> bool {
-        let outcome = steps::questions(self.record(id), Asks::IfDue, at(now));
+        let outcome = questions(self.record(id), Asks::IfDue, at(now));
         use ReconcileOutcome::{InFlight, NotDue, Settled};
         !matches!(outcome, Err(NotDue | InFlight(_) | Settled))
     }
@@ -200,10 +187,10 @@ impl Protocol {
     pub fn todo(&self, base: Id, now: u8) -> Todo {
         let Some(phases) = self.record(base).phases() else { return Todo::Ask };
         match phases.next(0, PHASE, TICK * 100, at(now)) {
-            steps::Next::Kept(_) => Todo::Kept,
-            steps::Next::Noted(_) => Todo::Noted,
-            steps::Next::Call => Todo::Call,
-            steps::Next::Ask { .. } | steps::Next::Mismatch => Todo::Ask,
+            record::Next::Kept(_) => Todo::Kept,
+            record::Next::Noted(_) => Todo::Noted,
+            record::Next::Call => Todo::Call,
+            record::Next::Ask { .. } | record::Next::Mismatch => Todo::Ask,
         }
     }
 
@@ -241,7 +228,7 @@ impl Protocol {
     fn publish(&mut self, next: &mut Transition) {
         if self.publishes {
             // A number that is taken already is outside of the eight that there can be.
-            let bit = 1_u8.checked_shl(steps::next_message(next)).unwrap_or_default();
+            let bit = 1_u8.checked_shl(next.next_message()).unwrap_or_default();
             self.numbered = if self.numbered & bit == 0 { self.numbered | bit } else { u8::MAX };
         }
     }
@@ -264,8 +251,9 @@ impl Protocol {
             }
             Event::Keep { base } => {
                 let Some(current) = current else { return Next::Gone };
-                let (worker, phase) = (self.record(base).clone(), steps::phase(PHASE, "1".to_owned(), now));
-                return match steps::keep(current, &worker, 0, &phase, revision, now) {
+                let (worker, phase) = (self.record(base).clone(), phase(PHASE, "1", now));
+                let kept = current.keep(&worker, 0, &phase, revision, now);
+                return match (current.is_run_by(&worker), kept) {
                     (true, Ok(mut next)) => {
                         self.publish(&mut next);
                         Next::Begins(self.number(next))
@@ -281,36 +269,33 @@ impl Protocol {
                     seen.revision = OTHER_REVISION.into();
                 }
                 let learned = match found {
-                    Finding::Executed(number) => Learned::Executed(steps::answer(201, number)),
+                    Finding::Executed(number) => Learned::Executed(answer(201, number)),
                     Finding::NotExecuted => Learned::NotExecuted,
                     Finding::NotFound => Learned::NotFound,
-                    Finding::Phase => Learned::Phase(steps::phase(PHASE, "1".to_owned(), now)),
+                    Finding::Phase => Learned::Phase(phase(PHASE, "1", now)),
                 };
                 let why = if reported { Asks::ProviderReported } else { Asks::IfDue };
                 return match self.asked(&seen, why, at(asked_at)).next(current, &learned, revision, now) {
                     Ok(next) => Next::Written(self.number(next)),
-                    Err(_) => Next::Stopped(steps::contradicts(&learned, &seen, current, now)),
+                    Err(_) => Next::Stopped(learned.contradicted_by(&seen, current, now).is_some()),
                 };
             }
             Event::NotResumed => current.and_then(|current| {
                 let asked = self.asked(current, Asks::IfDue, now);
                 asked.next(current, &Learned::NotResumed, revision, now).ok()
             }),
-            Event::Hear => current.and_then(|current| steps::claim(current, revision, now)),
-            Event::Look => current.and_then(|current| steps::expire_or_abandon(current, revision, now)),
-            Event::Settle(answer) => current.and_then(|current| {
-                let answer = answer.map(|number| steps::answer(201, number));
-                steps::settle(current, answer, revision, now)
-            }),
-            Event::Hold => current.and_then(|current| steps::hold(current, revision, now)),
-            Event::Resume => current.and_then(|current| steps::resume(current, revision, now)),
+            Event::Hear => current.and_then(|current| current.claim(revision, now, now)),
+            Event::Look => current.and_then(|current| current.expire_or_abandon(revision, now)),
+            Event::Settle(answer) => current
+                .and_then(|current| current.settle(verdict(answer), SettledBy::Operator, revision, now).ok()),
+            Event::Hold => current.and_then(|current| current.hold(revision, now).ok()),
+            Event::Resume => current.and_then(|current| current.resume(revision, now)),
         };
         next.map_or(Next::Stopped(false), |next| Next::Written(self.number(next)))
     }
 
     fn asked<'a>(&'a self, seen: &'a Record, why: Asks, at: Timestamp) -> Asked<'a> {
-        let (operation, not_found) = (Some(&self.operation), not_found());
-        Asked { seen, why, at, operation, not_found, schedule: &self.schedule }
+        Asked { seen, why, at, not_found: not_found(WINDOW), schedule: &self.schedule }
     }
 
     fn begin(&mut self, current: Option<&Record>, work: Work, number: u8, now: Timestamp) -> Next {
@@ -322,10 +307,10 @@ impl Protocol {
         };
         // The write that accepts gives the request its id.
         let revision: Revision = [number; 16].into();
-        match steps::decide(current, &request, revision, now) {
+        match decide(current, &request, revision, now) {
             Ok(next) => Next::Begins(self.number(next)),
-            Err(steps::Found::Ends(ended)) => Next::Written(self.number(ended)),
-            Err(steps::Found::Says(Says::Replay(_) | Says::Gone)) => Next::Settled,
+            Err(record::Found::Ends(ended)) => Next::Written(self.number(ended)),
+            Err(record::Found::Says(Says::Replay(_) | Says::Gone)) => Next::Settled,
             Err(_) => Next::Stopped(false),
         }
     }
@@ -338,15 +323,15 @@ impl Protocol {
         now: Timestamp,
     ) -> Next {
         let report = match ending {
-            Ending::Effect(number) => Report::Completed(steps::answer(201, number)),
-            Ending::Refusal(number) => Report::Completed(steps::answer(402, number)),
+            Ending::Effect(number) => Report::Completed(answer(201, number)),
+            Ending::Refusal(number) => Report::Completed(answer(402, number)),
             Ending::NotExecuted => Report::NotExecuted(None),
             Ending::NotBegun => Report::NotBegun,
             Ending::NotStarted => Report::NotStarted,
             Ending::Perhaps => Report::PerhapsExecuted(None),
             Ending::Interrupted => Report::Interrupted(None),
         };
-        let ending = steps::Ending {
+        let ending = record::Ending {
             base: self.record(base).clone(),
             report,
             rows: if rows { Rows::Conditional } else { Rows::None },

@@ -1,6 +1,6 @@
 //! What workers do: claim, run the handler, report; and what becomes of a report that waits in a queue.
 
-use lambda_idempotency::internal::steps::{Deferred as InQueue, Written};
+use protocol::record::{Deferred as InQueue, Written};
 
 use super::{
     Handler, Violation,

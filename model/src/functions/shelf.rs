@@ -144,14 +144,7 @@ impl Shelf {
     }
 
     pub fn is_escalated(&self) -> bool {
-        let state = self.current.as_ref().map(|record| &record.state);
-        matches!(
-            state,
-            Some(
-                State::Unknown { reconcile_at: Timestamp::MAX, .. }
-                    | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
-            )
-        )
+        self.current.as_ref().is_some_and(|record| record.is_escalated())
     }
 
     /// The kept answer.

@@ -1,6 +1,6 @@
 //! What must be true in each state, and after each step.
 
-use lambda_idempotency::record::{Record, State};
+use protocol::record::{Record, State};
 
 use super::{
     Violation,

@@ -7,15 +7,17 @@ use super::{
     steps::Action,
     world::{CALLS, Ending, World},
 };
-use crate::ending::{Command, Progress};
-use crate::records::{Records, TICK, at, not_found, request, schedule, too_old};
-use lambda_idempotency::{
-    Operation,
-    internal::steps::{
-        self, Admission, Asked, Asks, Learned, Next, NotTaken, Report, ReservationRequest, Rows, Schedule,
+use crate::{
+    ending::{Command, Progress},
+    records::{Records, TICK, at, not_found, phase, request, resumes, schedule, too_old},
+    report::answer,
+};
+use protocol::{
+    learned::{Asked, Asks, Learned, Schedule},
+    record::{
+        self, Admission, Effects, Next, NotTaken, PhaseResult, Record, Report, ReservationRequest, Resumes,
+        Rows, State, decide,
     },
-    record::{PhaseResult, Record, State},
-    time::Timestamp,
 };
 
 pub use crate::records::{ARRIVES, Id, LEASE, OWN_LEASE};
@@ -101,7 +103,7 @@ pub enum Kept {
 pub struct Protocol {
     request: ReservationRequest,
     /// Of the version before, and of the new one.
-    operations: [Operation; 2],
+    versions: [Effects<Resumes>; 2],
     schedule: Schedule,
     keys_live: Duration,
     change: Change,
@@ -110,16 +112,12 @@ pub struct Protocol {
 
 impl Protocol {
     pub fn new(setting: &Setting) -> Result<Self, Box<dyn Error>> {
-        let within = TICK * WITHIN.into();
         let request = request()?;
-        let operation =
-            Operation::new("model").lease(TICK * OWN_LEASE.into()).not_found_within(TICK * WINDOW.into());
-        let version = |is_new| operation.clone().resumes(setting.change.names(is_new).to_vec(), within);
-        let operations = [version(false), version(true)];
+        let versions = [false, true].map(|is_new| resumes(setting.change.names(is_new), WITHIN));
         let keys_live = TICK * setting.keys_live.into();
         Ok(Self {
             request,
-            operations,
+            versions,
             schedule: schedule(4),
             keys_live,
             change: setting.change,
@@ -150,7 +148,7 @@ impl Protocol {
         let request = ReservationRequest {
             attempt: [worker + 1; 16].into(),
             lease_until: at(now + LEASE),
-            effects: steps::effects(&self.operations[usize::from(is_new)]),
+            effects: self.versions[usize::from(is_new)],
             ..self.request.clone()
         };
         let current = self.current(world);
@@ -159,7 +157,7 @@ impl Protocol {
         // T43: a record that is only resumed is taken over with an old key too.
         let admission = if may_begin { Admission::ALWAYS } else { too_old(false) };
         let request = ReservationRequest { admission, ..request };
-        let next = steps::decide(current.as_ref(), &request, [0; 16].into(), at(now));
+        let next = decide(current.as_ref(), &request, [0; 16].into(), at(now));
         next.ok().map(|next| self.number(next))
     }
 
@@ -200,9 +198,10 @@ impl Protocol {
         now: u8,
     ) -> Kept {
         let Some(current) = self.current(world) else { return Kept::Left };
-        let phase = steps::phase(self.change.name(is_new, place), result.to_string(), at(now));
+        let phase = phase(self.change.name(is_new, place), &result.to_string(), at(now));
         let worker = self.record(base).clone();
-        match steps::keep(&current, &worker, place.into(), &phase, [0; 16].into(), at(now)) {
+        let kept = current.keep(&worker, place.into(), &phase, [0; 16].into(), at(now));
+        match (current.is_run_by(&worker), kept) {
             (own, Ok(next)) => Kept::Taken(self.number(next), own),
             (own, Err(NotTaken::Known)) => Kept::Known(own),
             (_, Err(NotTaken::Differs)) => Kept::Left,
@@ -213,13 +212,13 @@ impl Protocol {
     pub fn report(&mut self, world: &World, base: Id, ending: Ending, now: u8) -> Option<Id> {
         let base = self.record(base).clone();
         let report = match ending {
-            Ending::Completed(1) => Report::Completed(steps::answer(201, 1)),
-            Ending::Completed(number) => Report::Completed(steps::answer(409, number)),
+            Ending::Completed(1) => Report::Completed(answer(201, 1)),
+            Ending::Completed(number) => Report::Completed(answer(409, number)),
             Ending::Outside => Report::NotExecuted(None),
             Ending::InCall => Report::Interrupted(None),
             Ending::Unknown => Report::PerhapsExecuted(None),
         };
-        let ending = steps::Ending { base, report, rows: Rows::None, may_run_again: false };
+        let ending = record::Ending { base, report, rows: Rows::None, may_run_again: false };
         let current = self.current(world);
         match Progress::START.next(&ending, current.as_ref(), at(now), |next, _| self.number(next)) {
             Command::Writes(id) => Some(id),
@@ -228,15 +227,15 @@ impl Protocol {
     }
 
     pub fn expire(&mut self, world: &World, now: u8) -> Option<Id> {
-        let next = steps::expire(&self.current(world)?, [0; 16].into(), at(now))?;
+        let next = self.current(world)?.expire([0; 16].into(), at(now))?;
         Some(self.number(next))
     }
 
     /// The provider reports a call. As an error: whether the record contradicts it.
     pub fn note(&mut self, world: &World, call: u8, result: u8, now: u8) -> Result<Id, bool> {
         let current = self.current(world).ok_or(true)?;
-        let phase = steps::phase(Self::name_of(world, call), result.to_string(), at(now));
-        match steps::note(&current, &phase, [0; 16].into(), at(now)) {
+        let phase = phase(Self::name_of(world, call), &result.to_string(), at(now));
+        match current.note(&phase, [0; 16].into(), at(now)) {
             Ok(next) => Ok(self.number(next)),
             Err(error) => Err(error == NotTaken::Differs),
         }
@@ -258,7 +257,7 @@ impl Protocol {
             (State::BetweenWorkers { .. }, _) => Learned::NotResumed,
             (_, Some(call)) if world.calls[usize::from(call)].effects > 0 => {
                 let effects = world.calls[usize::from(call)].effects.to_string();
-                Learned::Phase(steps::phase(Self::name_of(world, call), effects, at(now)))
+                Learned::Phase(phase(Self::name_of(world, call), &effects, at(now)))
             }
             _ => Learned::NotFound,
         };
@@ -266,8 +265,7 @@ impl Protocol {
             seen: &seen,
             why: Asks::IfDue,
             at: at(now),
-            operation: Some(&self.operations[0]),
-            not_found: not_found(),
+            not_found: not_found(WINDOW),
             schedule: &self.schedule,
         };
         let next = asked.next(&seen, &learned, [0; 16].into(), at(now)).ok()?;
@@ -277,8 +275,8 @@ impl Protocol {
     /// The call that follows what is kept, by the version that the record is of; `None` if that is the commit.
     pub fn open_call(&self, record: &Record) -> Option<u8> {
         let phases = record.phases()?;
-        let list = |operation| steps::effects(operation).phases().map(|resumes| resumes.list);
-        let is_new = phases.declared.is_some() && phases.declared == list(&self.operations[1]);
+        let is_new =
+            phases.declared.is_some() && phases.declared == self.versions[1].phases().map(|new| new.list);
         let name = *self.change.names(is_new).get(phases.kept.len())?;
         (name != STOCK).then(|| call_of(name))
     }
@@ -290,7 +288,7 @@ impl Protocol {
 
     /// An operator holds the record, if it is open.
     pub fn hold(&mut self, id: Id, now: u8) -> Option<Id> {
-        let next = steps::hold(self.record(id), [0; 16].into(), at(now))?;
+        let next = self.record(id).hold([0; 16].into(), at(now)).ok()?;
         Some(self.number(next))
     }
 
@@ -304,7 +302,7 @@ impl Protocol {
                 return Some(id);
             }
         }
-        let next = steps::nothing_follows(current, [0; 16].into(), at(now))?;
+        let next = current.nothing_is_open([0; 16].into(), at(now))?;
         Some(self.number(next))
     }
 
@@ -316,7 +314,7 @@ impl Protocol {
         }
         let next = match self.open_call(&current) {
             Some(call) if world.calls[usize::from(call)].effects == 0 => {
-                steps::nothing_follows(&current, [0; 16].into(), at(now))
+                current.nothing_is_open([0; 16].into(), at(now))
             }
             Some(call) => {
                 let effects = world.calls[usize::from(call)].effects;
@@ -328,7 +326,7 @@ impl Protocol {
     }
 
     fn resume(&mut self, current: &Record, now: u8) -> Option<Id> {
-        let next = steps::resume(current, [0; 16].into(), at(now))?;
+        let next = current.resume([0; 16].into(), at(now))?;
         Some(self.number(next))
     }
 
@@ -341,21 +339,12 @@ impl Protocol {
     }
 }
 
-/// Whether operators have this record.
-pub fn is_escalated(record: &Record) -> bool {
-    matches!(
-        record.state,
-        State::Unknown { reconcile_at: Timestamp::MAX, .. }
-            | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
-    )
-}
-
 /// The names of a record's fields that decide, for a count of their combinations.
 pub fn combination(record: &Record) -> String {
     let Some(phases) = record.phases() else { return record.state.name().to_owned() };
     let kept: Vec<_> = phases.kept.iter().map(|phase| phase.name.as_str()).collect();
     let noted: Vec<_> = phases.noted.iter().map(|phase| phase.name.as_str()).collect();
-    let escalated = if is_escalated(record) { " escalated" } else { "" };
+    let escalated = if record.is_escalated() { " escalated" } else { "" };
     let begun = if phases.begun.is_some() { ", a call perhaps begun" } else { "" };
     let noted = if noted.is_empty() { String::new() } else { format!(", noted {}", noted.join(" ")) };
     format!("{}{escalated}, kept {}{noted}{begun}", record.state.name(), kept.join(" "))

@@ -1,11 +1,11 @@
 //! From each state, nothing goes wrong any more: the operation must come to its answer, or to operators.
 
-use lambda_idempotency::record::State;
+use protocol::record::State;
 
 use super::{
     Change, Setting, Violation,
     properties::check as holds,
-    protocol::{ARRIVES, Id, Kept, LEASE, Protocol, Todo, is_escalated},
+    protocol::{ARRIVES, Id, Kept, LEASE, Protocol, Todo},
     world::{At, CALLS, Deferred, Ending, MAX_WORKERS, World},
 };
 
@@ -81,7 +81,7 @@ fn by_retries(setting: &Setting, protocol: &mut Protocol, world: &World, is_new:
         let is_over = |protocol: &Protocol, world: &World| {
             world.record.is_some_and(|id| {
                 let record = protocol.record(id);
-                matches!(record.state, State::Completed { .. }) || is_escalated(record)
+                matches!(record.state, State::Completed { .. }) || record.is_escalated()
             })
         };
         if is_over(protocol, &world) {

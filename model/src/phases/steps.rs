@@ -1,11 +1,11 @@
 //! All that can happen next. Each action is one atomic step; what it does to the record, production code decides.
 
-use lambda_idempotency::record::{Record, State};
+use protocol::record::{Record, State};
 
 use super::{
     Change, Setting, Violation,
     properties::check,
-    protocol::{ARRIVES, Id, Kept, OWN_LEASE, Protocol, Todo, is_escalated},
+    protocol::{ARRIVES, Id, Kept, OWN_LEASE, Protocol, Todo},
     world::{At, Backup, CALLS, Deferred, Ending, Late, MAX_WORKERS, World},
 };
 
@@ -395,7 +395,7 @@ impl Steps<'_> {
             self.with(Action::Reconciles, |after| after.write(id));
         }
         if self.setting.operator
-            && before.record.is_some_and(|id| is_escalated(self.protocol.record(id)))
+            && before.record.is_some_and(|id| self.protocol.record(id).is_escalated())
             && !before.record.is_some_and(|id| self.may_arrive(self.protocol.record(id)))
             && !self.may_be_sent()
             && let Some(id) = self.protocol.operate(&before, before.now)

@@ -29,6 +29,11 @@ pub enum Head {
     Abandoned,
 }
 
+/// Whether a response with this status reports an effect rather than a refusal.
+pub(crate) const fn is_effect(status: u16) -> bool {
+    matches!(status, 200..=399)
+}
+
 impl Head {
     /// The status code, if the answer is an HTTP response.
     pub const fn status(&self) -> Option<u16> {
@@ -48,7 +53,7 @@ impl Head {
     /// Whether it reports an effect rather than a refusal.
     pub const fn is_effect(&self) -> bool {
         match self {
-            Self::Http { status, .. } => matches!(status, 200..=399),
+            Self::Http { status, .. } => is_effect(*status),
             Self::Payload => true,
             Self::Refusal | Self::Abandoned => false,
         }

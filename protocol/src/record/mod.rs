@@ -49,6 +49,7 @@ use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use accepted::{Accepted, Work};
 pub use admission::{Admission, Refusal};
+pub(crate) use answer::is_effect;
 pub use answer::{AnswerKind, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place};
 pub use decide::{ReservationRequest, decide};
 pub use effects::Effects;
@@ -162,6 +163,15 @@ impl Record {
             Some(SettledBy::NotBegun) => self.is_transactional(),
             _ => false,
         }
+    }
+
+    /// Whether an operator has to settle it.
+    pub const fn is_escalated(&self) -> bool {
+        matches!(
+            self.state,
+            State::Unknown { reconcile_at: Timestamp::MAX, .. }
+                | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
+        )
     }
 
     /// Whether it can be settled as if nothing was done. A worker's release and refusal, the provider's denial and "not found"

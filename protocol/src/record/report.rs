@@ -199,7 +199,7 @@ impl Report {
 /// For tests: what a worker's report makes of the record.
 #[cfg(test)]
 impl Record {
-    pub(super) fn complete(
+    pub(crate) fn complete(
         &self,
         worker: &Self,
         revision: Revision,
@@ -209,7 +209,7 @@ impl Record {
         Report::Completed(answer).of(self, worker, revision, now)
     }
 
-    pub(super) fn release(
+    pub(crate) fn release(
         &self,
         attempt: AttemptId,
         revision: Revision,
@@ -218,7 +218,7 @@ impl Record {
         Report::NotExecuted(None).of(self, &Self { attempt, ..self.clone() }, revision, now)
     }
 
-    pub(super) fn mark_unknown(
+    pub(crate) fn mark_unknown(
         &self,
         worker: &Self,
         revision: Revision,

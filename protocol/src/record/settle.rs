@@ -9,11 +9,12 @@ use super::{
 };
 use crate::time::Timestamp;
 
-/// What the worker, the provider or an operator knows of the effect.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+/// What the worker, the provider or an operator knows of the effect. A provider that reports it unprompted knows only the status of
+/// the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict<A = KeptAnswer> {
     /// The effect happened, and this is its answer.
-    Executed(KeptAnswer),
+    Executed(A),
     /// The effect certainly did not happen, and will not.
     NotExecuted,
 }

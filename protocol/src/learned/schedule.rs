@@ -2,11 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{
-    backoff::Backoff,
-    record::Revision,
-    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE, DEFAULT_QUESTIONS},
-};
+use crate::{backoff::Backoff, record::Revision};
 
 /// How often questions about one unknown outcome are asked, and how far apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,19 +15,9 @@ pub struct Schedule {
     pub max_unknown_age: Duration,
 }
 
-impl Default for Schedule {
-    fn default() -> Self {
-        Self {
-            backoff: Backoff { first: DEFAULT_FIRST_BACKOFF, factor: 2, max: DEFAULT_MAX_BACKOFF },
-            max_questions: DEFAULT_QUESTIONS,
-            max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
-        }
-    }
-}
-
 impl Schedule {
     /// The wait after the question of this number; `None` if it was the last. `nonce` is the source of its jitter.
-    pub(crate) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
+    pub(super) fn after(&self, asked: u32, nonce: Revision) -> Option<Duration> {
         (asked < self.max_questions).then(|| self.backoff.after(asked, *nonce.as_bytes()))
     }
 }
@@ -39,12 +25,11 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::Mint;
 
     #[test]
     fn questions_are_repeated_with_jitter_and_then_end() {
-        let mut schedule = Schedule { max_questions: 6, ..Schedule::default() };
-        schedule.backoff.max = Duration::from_secs(100);
+        let backoff = Backoff { first: Duration::from_secs(10), factor: 2, max: Duration::from_secs(100) };
+        let schedule = Schedule { backoff, max_questions: 6, max_unknown_age: Duration::MAX };
         for (asked, full) in [(1, 10), (2, 20), (3, 40), (4, 80), (5, 100)] {
             let waits: Vec<_> = (0..100).map(|_| schedule.after(asked, Revision::mint()).unwrap()).collect();
             let full = Duration::from_secs(full);

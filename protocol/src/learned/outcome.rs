@@ -4,7 +4,6 @@ use crate::time::Timestamp;
 
 /// What became of asking about a record, or of a report about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum ReconcileOutcome {
     /// It is settled now, as this state.
     Resolved(&'static str),

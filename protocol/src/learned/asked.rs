@@ -2,21 +2,12 @@
 
 use std::time::Duration;
 
-use super::{
-    ReconcileOutcome,
-    provider_report::Meaning,
-    schedule::Schedule,
-    wrong_kind::{NAMES_NO_PHASE, WrongKind},
-};
+use super::{answer::Learned, outcome::ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
 use crate::{
-    message::ReportedEffect,
-    operation::Operation,
     record::{
-        Evidence, KeptAnswer, NotTaken, Note, Phase, Record, Revision, SettleError, SettledBy, State,
-        Transition, Verdict,
+        Evidence, NotTaken, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict,
     },
     time::Timestamp,
-    time_budget::DEFAULT_NOT_FOUND_WINDOW,
 };
 
 /// Why a question is asked.
@@ -30,75 +21,6 @@ pub enum Asks {
     ProviderReported,
 }
 
-/// What was learned. An answer's body is already kept.
-pub enum Learned {
-    /// It was executed, and this is its answer.
-    Executed(KeptAnswer),
-    /// It was not executed, and will not be.
-    NotExecuted,
-    /// The provider does not know it.
-    NotFound,
-    /// This phase was executed.
-    Phase(Phase),
-    /// No retry has resumed it in time. The provider is not asked.
-    NotResumed,
-    /// Nothing yet: ask again after this time or the backoff, whichever is longer.
-    Later(Duration),
-    /// No reconciler knows the operation.
-    NoReconciler,
-    /// It was executed with this status, and its domain writes were refused.
-    Denied(u16),
-    /// It was executed with this status, and the store does not take its body or its domain writes now.
-    Unwritable(u16),
-    /// It was executed, and its callers could not read the answer.
-    WrongKind(WrongKind),
-}
-
-impl Learned {
-    /// What it says about the effect, if it says anything.
-    fn effect(&self) -> Option<ReportedEffect> {
-        match self {
-            Self::Executed(answer) => Some(ReportedEffect::Executed(answer.head.http_status())),
-            Self::Denied(status) | Self::Unwritable(status) | Self::WrongKind(WrongKind { status, .. }) => {
-                Some(ReportedEffect::Executed(*status))
-            }
-            Self::NotExecuted => Some(ReportedEffect::NotExecuted),
-            Self::Phase(_) | Self::NotResumed | Self::NotFound | Self::Later(_) | Self::NoReconciler => None,
-        }
-    }
-
-    /// Whether it proves an effect, in whatever state the record is now. A refusal proves none: it says how one execution
-    /// ended, and no other.
-    pub(crate) fn is_proof(&self) -> bool {
-        self.effect().is_some_and(ReportedEffect::is_effect)
-    }
-
-    /// Whether it says that there was no effect.
-    fn denies(&self) -> bool {
-        let denies =
-            matches!(self, Self::Executed(_) | Self::NotExecuted | Self::NotFound | Self::WrongKind(_));
-        denies && !self.is_proof()
-    }
-
-    /// If the current record contradicts what was learned of the record `seen`: what was learned, and the reason.
-    pub(crate) fn contradicted_by(
-        &self,
-        seen: &Record,
-        current: &Record,
-        now: Timestamp,
-    ) -> Option<(ReportedEffect, &'static str)> {
-        let effect = self.effect()?;
-        if current.fingerprint != seen.fingerprint {
-            let reason = "it reports an effect whose key is another request's now";
-            return self.is_proof().then_some((effect, reason));
-        }
-        match effect.meaning_for(current, now) {
-            Meaning::Contradicts(reason) => Some((effect, reason)),
-            _ => None,
-        }
-    }
-}
-
 /// A question, with all that decides what its answer changes.
 pub struct Asked<'a> {
     /// The record that it was about.
@@ -107,8 +29,6 @@ pub struct Asked<'a> {
     pub why: Asks,
     /// When it was asked. An effect between question and answer may be missing in the answer.
     pub at: Timestamp,
-    /// The operation, if it is known.
-    pub operation: Option<&'a Operation>,
     /// What "not found" means.
     pub not_found: NotFound,
     /// When to ask again.
@@ -120,7 +40,9 @@ pub struct Asked<'a> {
 pub struct NotFound {
     /// How long to wait until a late request must have arrived.
     pub grace: Duration,
-    /// Whether it is released after that. It is not while its provider has an incident.
+    /// For how long after an execution began its provider remembers the key. After that, it says nothing.
+    pub window: Duration,
+    /// Whether it is released once the grace is over. It is not while its provider has an incident.
     pub releases: bool,
 }
 
@@ -258,7 +180,7 @@ impl Asked<'_> {
             Learned::NoReconciler | Learned::Denied(_) | Learned::WrongKind(_) => None,
         };
         let is_final = later.is_none();
-        if self.why == Asks::ProviderReported && escalates(current) && !(is_final && current.is_held()) {
+        if self.why == Asks::ProviderReported && current.is_escalated() && !(is_final && current.is_held()) {
             // It is escalated already. Each poll reports it until an operator settles it. A final word about what is held has its
             // dead letter.
             return Err(match later {
@@ -280,7 +202,7 @@ impl Asked<'_> {
     }
 
     /// Why the record is escalated.
-    pub(crate) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
+    pub fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
             Learned::Phase(phase)
@@ -344,9 +266,8 @@ impl Asked<'_> {
 
     /// Whether "not found" is proof: the provider still remembered the key when it was asked.
     fn is_remembered(&self, current: &Record) -> bool {
-        let window = self.operation.map_or(DEFAULT_NOT_FOUND_WINDOW, |operation| operation.not_found_window);
         let begun = current.phases().and_then(|phases| phases.begun);
-        self.at.since(begun.unwrap_or(current.began_at)) <= window
+        self.at.since(begun.unwrap_or(current.began_at)) <= self.not_found.window
     }
 
     /// For how long the outcome had been unknown when the question was asked.
@@ -382,31 +303,24 @@ impl Asked<'_> {
     }
 }
 
-/// Whether an operator has to settle this record.
-pub(crate) fn escalates(record: &Record) -> bool {
-    matches!(
-        record.state,
-        State::Unknown { reconcile_at: Timestamp::MAX, .. }
-            | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
         backoff::Backoff,
+        learned::{WrongKind, tests::phase},
         record::{
-            Effects, Head, ReservationRequest, phase_of,
-            tests::{Mint, Reports, answer, reservation, reservation_for, resuming},
+            Effects, Head, KeptAnswer, ReservationRequest,
+            tests::{answer, reservation, reservation_for, resuming},
         },
-        time_budget::CLOCK_SKEW,
+        time::CLOCK_SKEW,
     };
 
     const START: Timestamp = Timestamp::from_secs(10_000);
     const GRACE: Duration = Duration::from_secs(600);
     const NOW: Timestamp = Timestamp::from_secs(20_000);
-    const NOT_FOUND: NotFound = NotFound { grace: GRACE, releases: true };
+    const WINDOW: Duration = Duration::from_secs(23 * 3_600);
+    const NOT_FOUND: NotFound = NotFound { grace: GRACE, window: WINDOW, releases: true };
     const SCHEDULE: Schedule = Schedule {
         backoff: Backoff { first: Duration::from_secs(10), factor: 2, max: Duration::from_secs(100) },
         max_questions: 3,
@@ -438,8 +352,7 @@ mod tests {
         why: Asks,
         learned: &Learned,
     ) -> Result<Record, ReconcileOutcome> {
-        let (at, operation, not_found, schedule) = (NOW, None, NOT_FOUND, &SCHEDULE);
-        let asked = Asked { seen, why, at, operation, not_found, schedule };
+        let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &SCHEDULE };
         asked.next(current, learned, Revision::mint(), NOW).map(Record::from)
     }
 
@@ -531,17 +444,16 @@ mod tests {
         for why in [Asks::IfDue, Asks::Anew, Asks::ProviderReported] {
             for learned in [Learned::NotExecuted, Learned::NotFound, Learned::Executed(refusal())] {
                 let next = next(&claimed, &claimed, why, &learned).unwrap();
-                assert!(escalates(&next) && next.reported.is_some(), "{next:?}");
+                assert!(next.is_escalated() && next.reported.is_some(), "{next:?}");
             }
             let later = next(&claimed, &claimed, why, &Learned::Later(Duration::ZERO)).unwrap();
-            assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
+            assert!(!later.is_escalated() && later.reported.is_some(), "{later:?}");
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
-            let asked =
-                Asked { seen: &claimed, why, at: NOW, operation: None, not_found, schedule: &SCHEDULE };
+            let asked = Asked { seen: &claimed, why, at: NOW, not_found, schedule: &SCHEDULE };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
-            assert!(!escalates(&later) && later.reported.is_some(), "{later:?}");
+            assert!(!later.is_escalated() && later.reported.is_some(), "{later:?}");
             // It may be too early to be found.
             let early = next(&just_now, &just_now, why, &Learned::NotFound).unwrap();
             let State::Unknown { reconcile_at, .. } = early.state else { panic!("{early:?}") };
@@ -587,23 +499,15 @@ mod tests {
     // T40
     #[test]
     fn what_is_not_found_too_late_is_escalated_whoever_asks() {
-        let window = DEFAULT_NOT_FOUND_WINDOW;
         for (ago, state, escalated) in
-            [(window, "failed_retryable", false), (window + Duration::from_millis(1), "unknown", true)]
+            [(WINDOW, "failed_retryable", false), (WINDOW + Duration::from_millis(1), "unknown", true)]
         {
             let now = START.plus(ago);
             let seen = unknown();
             for why in [Asks::IfDue, Asks::Anew] {
-                let asked = Asked {
-                    seen: &seen,
-                    why,
-                    at: now,
-                    operation: None,
-                    not_found: NOT_FOUND,
-                    schedule: &SCHEDULE,
-                };
+                let asked = Asked { seen: &seen, why, at: now, not_found: NOT_FOUND, schedule: &SCHEDULE };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
-                assert_eq!((next.state.name(), escalates(&next)), (state, escalated));
+                assert_eq!((next.state.name(), next.is_escalated()), (state, escalated));
             }
         }
     }
@@ -615,8 +519,8 @@ mod tests {
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
         let contested = again.contest(&first, Evidence::Perhaps, Revision::mint(), START).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
-        assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap()));
-        assert!(escalates(&next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap()));
+        assert!(next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap().is_escalated());
+        assert!(next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap().is_escalated());
         assert_eq!(becomes(&contested, &contested, Asks::IfDue, &Learned::Executed(answer())), "completed");
     }
 
@@ -676,29 +580,28 @@ mod tests {
     #[test]
     fn the_last_question_escalates_and_an_operators_question_counts_anew() {
         let seen = unknown().postpone(Revision::mint(), 2, None, START, NOW).unwrap();
-        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap()));
-        assert!(!escalates(&next(&seen, &seen, Asks::Anew, &Learned::Later(Duration::ZERO)).unwrap()));
-        assert!(escalates(&next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap()));
+        assert!(next(&seen, &seen, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap().is_escalated());
+        assert!(!next(&seen, &seen, Asks::Anew, &Learned::Later(Duration::ZERO)).unwrap().is_escalated());
+        assert!(next(&seen, &seen, Asks::IfDue, &Learned::NoReconciler).unwrap().is_escalated());
     }
 
     // T50
     #[test]
     fn an_operators_question_gives_an_old_outcome_its_time_again() {
         let schedule = Schedule { max_unknown_age: GRACE, ..SCHEDULE };
-        let escalates = |seen: &Record, why| {
-            let (at, operation, not_found) = (NOW, None, NOT_FOUND);
-            let asked = Asked { seen, why, at, operation, not_found, schedule: &schedule };
+        let is_escalated = |seen: &Record, why| {
+            let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &schedule };
             let next = asked.next(seen, &Learned::Later(Duration::ZERO), Revision::mint(), NOW);
             let next = Record::from(next.unwrap());
-            (super::escalates(&next), next)
+            (next.is_escalated(), next)
         };
         let old = unknown();
-        assert!(escalates(&old, Asks::IfDue).0);
-        let (escalated, anew) = escalates(&old, Asks::Anew);
+        assert!(is_escalated(&old, Asks::IfDue).0);
+        let (escalated, anew) = is_escalated(&old, Asks::Anew);
         // The polls that follow ask as at first.
         let due = |asked| anew.postpone(Revision::mint(), asked, None, NOW, NOW).unwrap();
-        assert!(!escalated && !escalates(&due(1), Asks::IfDue).0);
-        assert!(escalates(&due(2), Asks::IfDue).0, "the last question");
+        assert!(!escalated && !is_escalated(&due(1), Asks::IfDue).0);
+        assert!(is_escalated(&due(2), Asks::IfDue).0, "the last question");
         let State::Unknown { since, .. } = anew.state else { panic!("{anew:?}") };
         assert_eq!(since, START, "it is as old as before");
     }
@@ -715,7 +618,7 @@ mod tests {
         ] {
             let next = next(&seen, &seen, Asks::IfDue, &learned).unwrap();
             assert_eq!(
-                (next.state.name(), next.reported, escalates(&next)),
+                (next.state.name(), next.reported, next.is_escalated()),
                 ("unknown", reported, escalated)
             );
         }
@@ -738,7 +641,10 @@ mod tests {
                     continue;
                 }
                 let next = next.unwrap();
-                assert_eq!((next.state.name(), next.reported, escalates(&next)), ("unknown", reported, true));
+                assert_eq!(
+                    (next.state.name(), next.reported, next.is_escalated()),
+                    ("unknown", reported, true)
+                );
             }
             let claimed = next(&seen, &seen, Asks::IfDue, &wrong).unwrap();
             let denied = next(&claimed, &claimed, Asks::Anew, &Learned::NotExecuted).unwrap();
@@ -751,7 +657,7 @@ mod tests {
         let again = unknown_again(&seen);
         assert_eq!(next(&seen, &again, Asks::IfDue, &of_the_wrong_kind(402)), Err(ReconcileOutcome::Busy));
         let claimed = next(&seen, &again, Asks::IfDue, &of_the_wrong_kind(201)).unwrap();
-        assert_eq!((claimed.reported, escalates(&claimed)), (Some(Evidence::Effect), true));
+        assert_eq!((claimed.reported, claimed.is_escalated()), (Some(Evidence::Effect), true));
     }
 
     // T32
@@ -775,7 +681,7 @@ mod tests {
         let completed = next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap();
         for learned in [Learned::Unwritable(402), Learned::Denied(402), Learned::Executed(refusal())] {
             let (effect, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
-            assert_eq!(effect, ReportedEffect::Executed(402));
+            assert_eq!(effect, Verdict::Executed(402));
         }
         assert_eq!(Learned::Unwritable(202).contradicted_by(&seen, &completed, NOW), None);
     }
@@ -817,32 +723,19 @@ mod tests {
     fn assert_asked_last_at(since: Timestamp, next: &Record, later: &Learned) {
         let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
         assert_eq!(reconcile_at, since.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
-        let asked = Asked {
-            seen: next,
-            why: Asks::IfDue,
-            at: reconcile_at,
-            operation: None,
-            not_found: NOT_FOUND,
-            schedule: &SCHEDULE,
-        };
+        let why = Asks::IfDue;
+        let asked = Asked { seen: next, why, at: reconcile_at, not_found: NOT_FOUND, schedule: &SCHEDULE };
         let last = asked.next(next, later, Revision::mint(), reconcile_at).unwrap();
-        assert!(escalates(&last), "{last:?}");
+        assert!(last.is_escalated(), "{last:?}");
     }
 
     // T40: "not found" says nothing then, whatever was reported.
     #[test]
     fn a_late_not_found_is_no_denial_of_a_reported_effect() {
         let claimed: Record = unknown().claim(Revision::mint(), START, START).unwrap().into();
-        let operation = Operation::new("pay").not_found_within(NOW.since(START));
+        let not_found = NotFound { window: NOW.since(START), ..NOT_FOUND };
         for (at, expected) in [(NOW, "does not confirm it"), (NOW.plus(CLOCK_SKEW), "too late")] {
-            let asked = Asked {
-                seen: &claimed,
-                why: Asks::Anew,
-                at,
-                operation: Some(&operation),
-                not_found: NOT_FOUND,
-                schedule: &SCHEDULE,
-            };
+            let asked = Asked { seen: &claimed, why: Asks::Anew, at, not_found, schedule: &SCHEDULE };
             let reason = asked.reason(&claimed, &Learned::NotFound);
             assert!(reason.contains(expected), "{reason}");
         }
@@ -862,7 +755,7 @@ mod tests {
     fn with_phases() -> [Record; 3] {
         let resumes = ReservationRequest { effects: resuming(GRACE), lease_until: START, ..reservation("k") };
         let reserved = Record::reserve(&resumes, Revision::mint(), START);
-        let charge = phase_of("charge".to_owned(), Some("7".to_owned()), START);
+        let charge = phase("charge", "7", START);
         let kept: Record = reserved.keep(&reserved, 0, &charge, Revision::mint(), START).unwrap().into();
         let unknown = kept.mark_unknown(&kept, Revision::mint(), START).unwrap().into();
         let between = kept.expire(Revision::mint(), START).unwrap().into();
@@ -874,9 +767,9 @@ mod tests {
     fn an_operation_that_nobody_resumes_in_time_is_escalated() {
         let [dead, between, _] = with_phases();
         let found_dead = next(&dead, &dead, Asks::IfDue, &Learned::NotResumed).unwrap();
-        assert_eq!((found_dead.state.name(), escalates(&found_dead)), ("between_workers", false));
+        assert_eq!((found_dead.state.name(), found_dead.is_escalated()), ("between_workers", false));
         let escalated = next(&between, &between, Asks::IfDue, &Learned::NotResumed).unwrap();
-        assert!(escalates(&escalated), "{escalated:?}");
+        assert!(escalated.is_escalated(), "{escalated:?}");
         assert_eq!(becomes(&escalated, &escalated, Asks::IfDue, &Learned::NotResumed), "not due");
         // An operator, or a dead letter that is sent again, grants the time once more.
         let again = next(&escalated, &escalated, Asks::Anew, &Learned::NotResumed).unwrap();
@@ -888,7 +781,7 @@ mod tests {
     #[test]
     fn a_finding_about_a_phase_says_what_the_next_retry_does() {
         let [_, _, unknown] = with_phases();
-        let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
+        let ship = Learned::Phase(phase("ship", "8", NOW));
         let noted = next(&unknown, &unknown, Asks::IfDue, &ship).unwrap();
         assert_eq!(noted.state.name(), "between_workers");
         assert_eq!(noted.phases().unwrap().noted.len(), 1);
@@ -900,10 +793,10 @@ mod tests {
         let refusal = Learned::Executed(refusal());
         for other in [Learned::Executed(answer()), refusal, Learned::Denied(201), Learned::NoReconciler] {
             let escalated = next(&unknown, &unknown, Asks::IfDue, &other).unwrap();
-            assert!(escalates(&escalated), "{escalated:?}");
+            assert!(escalated.is_escalated(), "{escalated:?}");
         }
         let later = next(&unknown, &unknown, Asks::IfDue, &Learned::Later(Duration::ZERO)).unwrap();
-        assert!(!escalates(&later) && later.state.name() == "unknown");
+        assert!(!later.is_escalated() && later.state.name() == "unknown");
     }
 
     // T53: another execution, or what the table has forgotten, perhaps made the calls that follow.
@@ -915,17 +808,17 @@ mod tests {
         for open in [&held, &contested] {
             for denied in [Learned::NotExecuted, Learned::NotFound] {
                 let anew = next(open, open, Asks::Anew, &denied).unwrap();
-                assert_eq!((anew.state.name(), escalates(&anew)), ("unknown", true));
+                assert_eq!((anew.state.name(), anew.is_escalated()), ("unknown", true));
             }
-            let ship = Learned::Phase(phase_of("ship".to_owned(), Some("8".to_owned()), NOW));
+            let ship = Learned::Phase(phase("ship", "8", NOW));
             let noted = next(open, open, Asks::Anew, &ship).unwrap();
             assert_eq!((noted.state.name(), noted.phases().unwrap().noted.len()), ("unknown", 1));
             // Also if it is noted already.
             let again = next(&noted, &noted, Asks::Anew, &ship).unwrap();
-            assert!(escalates(&again), "{again:?}");
+            assert!(again.is_escalated(), "{again:?}");
             for current in [open, &noted] {
                 let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
-                let asked = Asked { seen, why, at: NOW, operation: None, not_found: NOT_FOUND, schedule };
+                let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule };
                 assert!(asked.reason(current, &ship).contains("stays unknown"));
             }
         }
@@ -960,7 +853,7 @@ mod tests {
             ),
         ] {
             for why in [Asks::Anew, Asks::ProviderReported] {
-                let asked = Asked { seen: &held, why, at, operation: None, not_found, schedule: &SCHEDULE };
+                let asked = Asked { seen: &held, why, at, not_found, schedule: &SCHEDULE };
                 assert_eq!(asked.reason(&held, &learned), reason);
                 let next = asked.next(&held, &learned, Revision::mint(), at).map(Record::from);
                 // What the provider says unprompted has a dead letter too, or it must say it again.
@@ -968,7 +861,7 @@ mod tests {
                     assert_eq!(next, Err(ReconcileOutcome::Scheduled(Timestamp::MAX)));
                 } else {
                     let next = next.unwrap();
-                    assert!(escalates(&next) && next.is_held(), "{next:?}");
+                    assert!(next.is_escalated() && next.is_held(), "{next:?}");
                 }
             }
         }
@@ -979,22 +872,14 @@ mod tests {
     fn a_call_is_remembered_from_the_earliest_execution_on() {
         let [kept, ..] = with_phases();
         let resumes = ReservationRequest { effects: resuming(GRACE), lease_until: NOW, ..reservation("k") };
-        let window = NOW.since(START);
+        let not_found = NotFound { window: NOW.since(START), ..NOT_FOUND };
         let late = NOW.plus(Duration::from_millis(1));
         let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));
         let unknown: Record = again.mark_unknown(&again, Revision::mint(), NOW.minus(GRACE)).unwrap().into();
         for (at, state) in [(NOW, "between_workers"), (late, "unknown")] {
-            let operation = Some(&Operation::new("pay").not_found_within(window));
-            let asked = Asked {
-                seen: &unknown,
-                why: Asks::IfDue,
-                at,
-                operation,
-                not_found: NOT_FOUND,
-                schedule: &SCHEDULE,
-            };
+            let asked = Asked { seen: &unknown, why: Asks::IfDue, at, not_found, schedule: &SCHEDULE };
             let next = asked.next(&unknown, &Learned::NotFound, Revision::mint(), at).unwrap();
-            assert_eq!((next.state.name(), escalates(&next)), (state, state == "unknown"));
+            assert_eq!((next.state.name(), next.is_escalated()), (state, state == "unknown"));
         }
     }
 }
