@@ -63,7 +63,7 @@ counts! {
     Denied: COMPLETION_DENIED = "api.idempotency.completion.denied.count";
     /// Reports that could neither be written in time nor be deferred. Their callers got their answers.
     Unwritten: COMPLETION_UNWRITTEN = "api.idempotency.completion.unwritten.count";
-    /// Reports that could not be written in time, and were sent to the queue of deferred reports.
+    /// Reports that could not be written in time, or that their record did not take, and were sent to the queue of deferred reports.
     Deferred: COMPLETION_DEFERRED = "api.idempotency.completion.deferred.count";
     /// Operations that were committed in a single transaction.
     Transacted: TRANSACTION_COMMITTED = "api.idempotency.transaction.committed.count";

@@ -81,6 +81,7 @@ pub enum Action {
     Beats(u8),
     Reports(u8),
     Marks(u8),
+    MarksInVain(u8),
     ReportsUnheard(u8),
     ReportsInVain(u8),
     ReportsLate(u8),
@@ -130,6 +131,7 @@ impl fmt::Display for Action {
             Self::Marks(worker) => {
                 format!("{}'s report is in the queue, and it marks the record", name(worker))
             }
+            Self::MarksInVain(worker) => format!("{} marks the record, and gets no answer", name(worker)),
             Self::ReportsUnheard(worker) => {
                 format!("{} reports, gets no answer, and defers its report", name(worker))
             }
@@ -438,6 +440,9 @@ impl Steps<'_> {
                     progress.write = Some(Written::Applied);
                 }
                 Command::Marks(id) => {
+                    if self.config.store_faults {
+                        self.marks_in_vain(after, id, worker, report, progress);
+                    }
                     after.write(id);
                     after.hear(worker, report);
                     progress.write = Some(Written::Marked);
@@ -458,6 +463,20 @@ impl Steps<'_> {
         }
     }
 
+    /// The store does not answer the mark: it is lost, or applied.
+    fn marks_in_vain(&mut self, before: &World, id: Id, worker: u8, report: Report, progress: Progress) {
+        let mut applied = *before;
+        applied.write(id);
+        let unanswered = Progress { write: Progress::UNANSWERED.write, ..progress };
+        let Command::Tells(says) = self.command(&applied, worker, report, unanswered) else { return };
+        applied.hear(worker, report);
+        let violation = applied.tell(self.protocol, worker, report, says);
+        self.executed_or(Action::MarksInVain(worker), applied, violation);
+        let mut lost = *before;
+        let violation = lost.tell(self.protocol, worker, report, says);
+        self.executed_or(Action::MarksInVain(worker), lost, violation);
+    }
+
     /// The worker of the record's execution.
     fn attempt(&self, after: &World) -> Option<u8> {
         after.record.map(|version| self.protocol.facts(version.id).attempt)
@@ -473,12 +492,15 @@ impl Steps<'_> {
         let mut progress = Progress { is_lost, ..Progress::UNANSWERED };
         let mut deferred = self.world;
         deferred.workers[index].phase = Phase::Reported(report);
-        if self.command(&deferred, worker, report, progress) == Command::Defers {
+        // The record that was to be written.
+        let mut seen = self.world;
+        seen.write(if let Command::Writes(id) | Command::Marks(id) = tried { id } else { state.base });
+        if self.command(&seen, worker, report, progress) == Command::Defers {
             deferred.workers[index].message = Message::Queued;
             deferred.accept(worker, report);
             progress.deferred = Deferred::Sent;
         }
-        let violation = match self.command(&deferred, worker, report, progress) {
+        let violation = match self.command(&seen, worker, report, progress) {
             Command::Tells(says) => deferred.tell(self.protocol, worker, report, says),
             _ => None,
         };

@@ -25,8 +25,9 @@ impl Executor {
         let report = self.letter(reporting, answer);
         let deferred = match self.send(execution.ends_at(), report, Duration::ZERO).await {
             true => Deferred::Sent,
-            false if self.deferred_reports.is_some() => Deferred::Perhaps,
-            false => Deferred::NoQueue,
+            false if self.deferred_reports.is_none() => Deferred::NoQueue,
+            false if reporting.so_far.deferred == Deferred::Perhaps => Deferred::PerhapsAgain,
+            false => Deferred::Perhaps,
         };
         if deferred == Deferred::Sent {
             tracing::warn!("the record does not have a report: it is deferred");

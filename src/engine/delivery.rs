@@ -45,6 +45,8 @@ impl Delivery<'_> {
     /// If it must come again.
     pub(crate) async fn next(&mut self) -> Result<Option<Escalation>, WorkError> {
         let Self { executor, reporting, current } = self;
+        // What operators were told may have taken time.
+        reporting.stop_at = executor.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         loop {
             let key = reporting.ending.base.key.clone();
             let start = match current.take() {

@@ -7,7 +7,10 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, IfRefused},
-    record::{self, Answer, Counts, Ending, Instead, NOT_EXECUTED, Record, Says, Step, Told},
+    record::{
+        self, Answer, Counts, Ending, Instead, KeptAnswer, KeptBody, NOT_EXECUTED, Record, Says, Step, Told,
+        Written,
+    },
     telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
     time::Instant,
     time_budget::{MAX_COMPUTATIONS, TimeBudget},
@@ -75,7 +78,13 @@ impl Executor {
             Ok(kept) => (kept, None, Ok(Vec::new())),
             Err(answer) => {
                 let writes = self.writes(execution, seen.answer_kind, stop_at).await;
-                let kept = self.engine.keep(&seen, answer, keeps, write).await;
+                let kept = match writes.is_ok() {
+                    true => self.engine.keep(&seen, answer, keeps, write).await,
+                    // It is not reported.
+                    false => {
+                        KeptAnswer { head: keeps.of(&answer.head), body: KeptBody::Omitted { length: 0 } }
+                    }
+                };
                 (record::Report::Completed(kept), Some(answer.clone()), writes)
             }
         };
@@ -121,9 +130,14 @@ impl Executor {
                     if let Some(counts) = counts {
                         self.counts(counts);
                     }
-                    let became = reporting.ending.became(&reporting.so_far, &says);
                     let seen = seen.as_deref().unwrap_or(&reporting.ending.base);
-                    return (self.told(says, seen, answer, stop_at).await, became);
+                    if !matches!(reporting.so_far.write, Some(Written::Applied | Written::Perhaps { .. })) {
+                        let state = seen.state.name();
+                        tracing::error!(state, "the record has moved on without this execution");
+                    }
+                    let says = self.told(says, seen, answer, stop_at).await;
+                    let became = reporting.ending.became(&reporting.so_far, &says);
+                    return (says, became);
                 }
                 // Only a message compares and escalates, and what is to be written is written.
                 Step::Write { .. } | Step::Mark(_) | Step::Compare | Step::Escalate(_) => {}
@@ -155,7 +169,6 @@ impl Executor {
     ) -> Says<Replay> {
         match says {
             Says::Replay(_) => {
-                tracing::error!("the record has moved on without this execution");
                 let replay = self.engine.replay(current, Some(stop_at)).await.inspect_err(|error| {
                     let (kind, cause) = (error.kind(), error.cause());
                     tracing::error!(?kind, cause, "the kept answer could not be read");

@@ -15,7 +15,7 @@ use crate::{
 /// How an execution ended, as its front reports it.
 pub type Report = record::Report<Answer>;
 
-/// A report on its way into the record. Its body is stored.
+/// A report on its way into the record. Its body is stored, unless it is handed back.
 pub(super) struct Reporting {
     pub(super) ending: Ending,
     pub(super) so_far: SoFar,
@@ -99,8 +99,9 @@ impl Executor {
                 Ok(Applied::Stopped(now, current)) => (now, current),
                 Err(Unapplied { denied, .. }) if !denied.is_empty() => return Stands::Denied(denied),
                 // Other tries may have got no answer. One refused for good shows that none is accepted.
-                Err(Unapplied { error, refused, .. }) => {
-                    (Ok(Written::Perhaps { passing: !refused && error.is_passing() }), None)
+                Err(Unapplied { error, refused, tried, .. }) => {
+                    let passing = !refused && error.is_passing();
+                    (Ok(Written::Perhaps { passing }), tried.map(|tried| tried.record))
                 }
             };
             match now {
@@ -116,11 +117,19 @@ impl Executor {
         }
     }
 
-    /// Counts what an alarm stands on.
+    /// Logs and counts what an alarm stands on.
     pub(super) fn counts(&self, counts: Counts) {
         let count = match counts {
-            Counts::Unwritten => Count::Unwritten,
-            Counts::ContradictionUnsent => Count::ContradictionUnsent,
+            Counts::Unwritten => {
+                tracing::error!("a report is neither written nor deferred: its lease ends the record");
+                Count::Unwritten
+            }
+            Counts::ContradictionUnsent => {
+                tracing::error!(
+                    "a report that its record does not take, or whose domain writes are refused, is not deferred: only this line names it"
+                );
+                Count::ContradictionUnsent
+            }
         };
         count.add(self.operation().name());
     }

@@ -96,7 +96,10 @@ impl Executor {
             match found {
                 Ok((Ok(until), Some(record))) => self.own(request, record, times, until).await,
                 Ok((Ok(_), None)) => Err(Says::BRIEFLY_IN_FLIGHT),
-                Ok((Err(says), record)) => Err(self.told_of(says, record.as_deref(), times).await),
+                Ok((Err(says), record)) => {
+                    let told = self.told_of(says, record.as_deref(), times).await;
+                    Err(told.unwrap_or_else(|error| self.failed(&error)))
+                }
                 Err(error) => Err(self.failed(&error)),
             }
         } else {
@@ -292,7 +295,15 @@ impl Executor {
     }
 
     /// What a caller is told whose request began nothing, with the answer that it gets.
-    pub(super) async fn told_of(&self, says: Says, record: Option<&Record>, times: Times) -> Says<Replay> {
+    ///
+    /// # Errors
+    /// If that answer could not be read.
+    pub(super) async fn told_of(
+        &self,
+        says: Says,
+        record: Option<&Record>,
+        times: Times,
+    ) -> Result<Says<Replay>, StoreError> {
         match says {
             Says::Mismatch => tracing::warn!("the key was reused for another request"),
             Says::OtherPhases => tracing::error!(
@@ -305,16 +316,14 @@ impl Executor {
             ),
             _ => {}
         }
-        let Says::Replay(_) = says else { return says.without_answer().unwrap_or(Says::BRIEFLY_IN_FLIGHT) };
-        let Some(record) = record else { return Says::BRIEFLY_IN_FLIGHT };
-        match self.engine.replay(record, times.answer_by).await {
-            Ok(Some(replay)) => {
-                telemetry::replayed(record.attempts);
-                Says::Replay(replay)
-            }
-            Ok(None) => Says::BRIEFLY_IN_FLIGHT,
-            Err(error) => self.failed(&error),
+        let (Says::Replay(_), Some(record)) = (says, record) else {
+            return Ok(says.without_answer().unwrap_or(Says::BRIEFLY_IN_FLIGHT));
+        };
+        let replay = self.engine.replay(record, times.answer_by).await?;
+        if replay.is_some() {
+            telemetry::replayed(record.attempts);
         }
+        Ok(replay.map_or(Says::BRIEFLY_IN_FLIGHT, Says::Replay))
     }
 
     /// Checks the time once more before the handler runs. If the store's answer came late, because we waited or the process was

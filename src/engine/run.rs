@@ -12,7 +12,7 @@ use crate::{record::Says, telemetry};
 pub struct Ran<R> {
     /// What its caller is told.
     pub says: Says<Replay>,
-    /// What its handler replied, if it ran: its caller gets it if it is [told](Says::Own) so.
+    /// What its handler replied, if that counts: its caller gets it if it is [told](Says::Own) so.
     pub reply: Option<R>,
 }
 

@@ -302,7 +302,10 @@ impl Executor {
                 Ok(Sent::Committed(record.state.expires_at()))
             }
             Ok((Ok(()) | Err(Says::TooLate), _)) => Err(self.sent_too_late()),
-            Ok((Err(says), record)) => Err(self.instead(self.told_of(says, record.as_deref(), times).await)),
+            Ok((Err(says), record)) => match self.told_of(says, record.as_deref(), times).await {
+                Ok(says) => Err(self.instead(says)),
+                Err(error) => Err(self.unsent(&error)),
+            },
             Err(unapplied) if !unapplied.denied.is_empty() => Ok(Sent::Denied(unapplied.denied)),
             Err(unapplied) => Err(self.unsent(&unapplied.error)),
         }
@@ -340,11 +343,15 @@ impl Executor {
         let applied = self.settle(Start::Unread(&request.key), effort, step).await;
         let error = applied.as_ref().err().map(|unapplied| &unapplied.error);
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
-        Some(match applied {
+        let told = match applied {
             Ok((Ok(()), _)) => return None,
-            Ok((Err(says), record)) => self.instead(self.told_of(says, record.as_deref(), times).await),
-            Err(unapplied) if sent => self.unsent(&unapplied.error),
-            Err(unapplied) => self.instead(self.failed(&unapplied.error)),
+            Ok((Err(says), record)) => self.told_of(says, record.as_deref(), times).await,
+            Err(unapplied) => Err(unapplied.error),
+        };
+        Some(match told {
+            Ok(says) => self.instead(says),
+            Err(error) if sent => self.unsent(&error),
+            Err(error) => self.instead(self.failed(&error)),
         })
     }
 

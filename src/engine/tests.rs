@@ -11,6 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use serde_json::json;
 
 mod phases;
@@ -22,10 +23,10 @@ use crate::{
     key::RecordKey,
     message::{DeferredReport, Message},
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
-    queue::{MemoryQueue, WorkError},
+    queue::{MemoryQueue, Queue, QueueError, WorkError},
     record::{
         Admission, Answer, BodyId, Encoding, Evidence, KeptAnswer, KeptBody, Place, Record, Reference,
-        Report as Kept, ReservationRequest, Revision, Says, SettledBy,
+        Report as Kept, ReservationRequest, Revision, Says, SettledBy, State,
         tests::{Mint, Reports, answer, reservation, reservation_for, too_old},
     },
     store::{AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, memory::MemoryStore},
@@ -210,6 +211,9 @@ impl Store for Faulty {
     }
 
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
+        if self.has_no_bodies.load(Ordering::SeqCst) {
+            return Err(StoreError::new(StoreErrorKind::Unavailable, "the test wants it"));
+        }
         self.inner.load_body(key, id, place).await
     }
 
@@ -486,6 +490,52 @@ async fn an_empty_run_after_a_sent_transaction_confirms_nothing() {
         })
         .await;
     assert!(matches!(outcome, Ran { says: Says::Unconfirmed, .. }), "{outcome:?}");
+}
+
+/// A queue that takes a message as the store goes away.
+struct Last(Faulty);
+
+#[async_trait]
+impl Queue for Last {
+    async fn send(&self, _: &str, _: Duration) -> std::result::Result<(), QueueError> {
+        self.0.is_away.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+// T5
+#[tokio::test]
+async fn a_mark_without_an_answer_leaves_its_caller_to_the_other_execution() {
+    for again in [false, true] {
+        let store = Faulty::new();
+        let chosen = if again { OnLeaseExpiry::RunAgain } else { OnLeaseExpiry::Unknown };
+        let operation = operation().on_lease_expiry(chosen);
+        let executor = store.executor(operation).defer_reports_to(Last(store.clone()));
+        let ours = owned(executor.reserve(&request()).await);
+        let record = store.record().await.unwrap();
+        let state = State::InProgress { lease_until: NOW.plus(LEASE) };
+        let second = Record { state, ..record.again(&reservation("k"), Revision::mint(), NOW) };
+        store.inner.put(Some(record.revision), &second, &[]).await.unwrap();
+        let ended = store.passing(executor.finish(ours, charged())).await;
+        assert!(matches!(ended, Says::AnsweredElsewhere), "{again}: {ended:?}");
+        assert_eq!(store.record().await, Some(second), "nothing marks it");
+    }
+}
+
+// T43: its own try may have committed that answer.
+#[tokio::test]
+async fn a_transaction_that_finds_an_unreadable_answer_is_unconfirmed() {
+    let store = Faulty::new();
+    let executor = store.executor(operation());
+    let body: Vec<u8> = (0..4_000).flat_map(|_| store.world.nonce()).collect();
+    let large = Answer::http(201, Vec::new(), Bytes::from(body));
+    executor.finish(owned(executor.reserve(&request()).await), Report::Completed(large)).await;
+    store.has_no_bodies.store(true, Ordering::SeqCst);
+    let small = |_| -> BoxFuture<'static, Computed<()>> {
+        Box::pin(async { Computed::Answer(Answer::json(201, "{}"), ()) })
+    };
+    let ran = store.passing(executor.run_single_transaction(&request(), small)).await;
+    assert!(matches!(ran.says, Says::Unconfirmed), "{ran:?}");
 }
 
 // T53: another execution may have had the effect that the refusal denies: an earlier one, or a later one once the lease is over.

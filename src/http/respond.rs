@@ -48,7 +48,7 @@ impl Guard {
             Says::Unknown { wait } => self.retry_later(Problem::new(ProblemType::OutcomeUnknown), wait),
             Says::Unconfirmed => self.unknown(StatusCode::SERVICE_UNAVAILABLE),
             Says::MayNotBegin => self.retry_later(Problem::not_admitted(&request.admission), Duration::ZERO),
-            // A handler whose own answer counts has one.
+            // Nothing else has its own answer here: its front sends that. A handler that failed has none.
             Says::NotCommitted | Says::Own { .. } | Says::Released => {
                 became(self.problem(ProblemType::StoreUnavailable), Became::NotExecuted)
             }

@@ -302,13 +302,18 @@ impl Steps<'_> {
     fn unanswered(&mut self, worker: u8, ending: Ending) {
         let index = usize::from(worker);
         let now = self.world.now + self.world.workers[index].clock;
+        let event = self.event(worker, ending, Progress::START);
+        let tried = self.step(now, event);
         let mut lost = self.world;
         lost.workers[index].at = At::Over;
+        // It asks with the record that was to be written.
+        let base = self.world.workers[index].base;
+        lost.record = Some(if let Next::Does(Command::Writes(id)) = tried { id } else { base });
         let mut progress = Progress::UNANSWERED;
         while self.carry_out(&mut lost, worker, ending, &mut progress) {}
+        lost.record = self.world.record;
         self.push(Action::ReportsInVain(worker), lost, None);
-        let event = self.event(worker, ending, Progress::START);
-        if let Next::Does(Command::Writes(id)) = self.step(now, event) {
+        if let Next::Does(Command::Writes(id)) = tried {
             let with = self.rows(worker, self.world.record, now, event, id);
             let ends = |after: &mut World| {
                 let (state, lost) = (&mut after.workers[index], lost.workers[index]);

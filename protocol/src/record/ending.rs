@@ -1,6 +1,9 @@
 //! A worker's report on its way, and what it has led to until now.
 
-use super::{AttemptId, HANDLER_FAILED, KeptAnswer, Note, Record, Report, Says};
+use super::{AttemptId, KeptAnswer, Note, Record, Report, Says};
+
+/// The note for an execution whose domain writes are not committed.
+const NOT_COMMITTED: &str = "not_committed";
 
 /// A worker's report, as it is at first.
 #[derive(Clone, Debug)]
@@ -54,7 +57,8 @@ pub enum Written {
     Applied,
     /// It was applied: another execution's record is marked.
     Marked,
-    /// It got no answer, or failed: it may be applied, or be later.
+    /// It got no answer, or failed: it may be applied, or be later. Its driver asks with the record that was to be written as the
+    /// current one; if it could not read any, with the worker's own.
     Perhaps {
         /// Whether the store may recover: nothing contradicts the report.
         passing: bool,
@@ -85,6 +89,8 @@ pub enum Deferred {
     Sent,
     /// It was sent, and the queue has not answered, or refused it.
     Perhaps,
+    /// It was sent once more, with the same result.
+    PerhapsAgain,
     /// There is no queue.
     NoQueue,
 }
@@ -107,12 +113,17 @@ impl Ending {
     }
 
     /// Its name in logs, once it has come to an end.
-    pub fn became(&self, so_far: &SoFar, says: &Says) -> &'static str {
+    pub fn became<A>(&self, so_far: &SoFar, says: &Says<A>) -> &'static str {
         let report = self.instead(&so_far.instead).map_or(self.report.name(), |instead| instead.name());
         match (says, so_far.write, so_far.deferred) {
             (Says::Own { .. } | Says::Released, Some(Written::Applied), _) => report,
             (Says::Own { .. } | Says::Released, _, Deferred::Sent) => "deferred",
-            (Says::Own { .. } | Says::Released, _, Deferred::Perhaps | Deferred::NoQueue) => "unwritten",
+            (
+                Says::Own { .. } | Says::Released,
+                _,
+                Deferred::Perhaps | Deferred::PerhapsAgain | Deferred::NoQueue,
+            ) => "unwritten",
+            (Says::Own { .. } | Says::Released, Some(Written::Perhaps { .. }), _) => "unwritten",
             (Says::Own { .. } | Says::Released, _, Deferred::NotYet) => "fenced",
             (Says::Replay(_), ..) => "superseded",
             (says, ..) => says.name(),
@@ -126,7 +137,7 @@ impl Ending {
             Instead::Answer(answer) => Report::Completed(answer.clone()),
             // What the handler did besides is kept. A retry computes its rows again.
             Instead::Refused | Instead::Uncomputed if self.base.contains_its_effects() => {
-                Report::NotExecuted(None)
+                Report::NotExecuted(Some(Note::new(NOT_COMMITTED)))
             }
             // The next run of an operation that may run again repairs it.
             Instead::Refused | Instead::Uncomputed
@@ -134,9 +145,7 @@ impl Ending {
             {
                 Report::Uncommitted
             }
-            Instead::Refused | Instead::Uncomputed => {
-                Report::PerhapsExecuted(Some(Note::new(HANDLER_FAILED)))
-            }
+            Instead::Refused | Instead::Uncomputed => Report::perhaps(NOT_COMMITTED),
         })
     }
 }

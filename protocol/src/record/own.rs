@@ -216,7 +216,7 @@ impl Record {
         Transition::to(absent).failed(Some(Note::new(NOT_EXECUTED)))
     }
 
-    /// Report within a call, which was perhaps made: the next retry decides whether it is made again.
+    /// Ended within a call, which was perhaps made: the next retry decides whether it is made again.
     pub(super) fn interrupted(&self, revision: Revision, now: Timestamp) -> Transition {
         if !self.may_end_without_effect() {
             return Transition::to(self.contested(revision, now));

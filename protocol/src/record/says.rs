@@ -33,7 +33,7 @@ pub enum Says<A = Timestamp> {
     AnsweredElsewhere,
     /// Its transaction is not committed, as far as is known, but a try of it may be on its way: the same request finds out.
     Unconfirmed,
-    /// Another execution is in flight, or it is accepted and waits for a worker. Nothing was run for this request; so from here on.
+    /// Another execution is in flight, or it is accepted and waits for a worker.
     InFlight {
         /// How long to wait before a retry, as far as the record shows.
         wait: Duration,

@@ -91,10 +91,8 @@ impl Ending {
             _ => end(stands),
         };
         // From the queue, its domain writes are tried once more.
-        if so_far.instead == Instead::Refused
-            && *report == Report::Uncommitted
-            && so_far.deferred == Deferred::NotYet
-        {
+        let is_whole = so_far.instead == Instead::Refused && *report == Report::Uncommitted;
+        if is_whole && so_far.deferred == Deferred::NotYet {
             return Step::Defer(Counts::ContradictionUnsent);
         }
         let seen = current.unwrap_or(&self.base);
@@ -106,6 +104,22 @@ impl Ending {
                 let counts = (!report.did_nothing()).then_some(Counts::Unwritten);
                 return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
             }
+            // The record that was to be written is another execution's: what that one answers counts, marked or not.
+            Some(Written::Perhaps { .. }) if seen.attempt != self.base.attempt => {
+                return end(Stands::Lost(seen));
+            }
+            // Or it was another's: one of the two answers counts.
+            Some(Written::Perhaps { .. }) if so_far.alarmed.is_some() => {
+                return Step::End(Told { says: Says::UNKNOWN, counts: None });
+            }
+            // The queue did not have it before the write. It is tried once more.
+            Some(Written::Perhaps { .. }) if so_far.deferred == Deferred::Perhaps && is_whole => {
+                return Step::Defer(Counts::Unwritten);
+            }
+            Some(Written::Perhaps { passing }) if so_far.deferred == Deferred::NoQueue && is_whole => {
+                let says = self.says(report, so_far, &Stands::Unwritten { passing });
+                return Step::End(Told { says, counts: Some(Counts::Unwritten) });
+            }
             Some(Written::Perhaps { passing }) => {
                 return defer_or(Counts::Unwritten, Stands::Unwritten { passing });
             }
@@ -114,13 +128,14 @@ impl Ending {
         let safe = match so_far.deferred {
             Deferred::NotYet => Safe::Nothing,
             // A queue that did not answer may have it nevertheless.
-            Deferred::Sent | Deferred::Perhaps => Safe::Report,
+            Deferred::Sent | Deferred::Perhaps | Deferred::PerhapsAgain => Safe::Report,
             Deferred::NoQueue => so_far.alarmed.map_or(Safe::Report, Safe::Alarm),
         };
         let told = self.told(instead.as_ref(), safe);
         if so_far.deferred != Deferred::NotYet
             && so_far.alarmed != Some(seen.attempt)
             && told.is_double(seen, now)
+            && !seen.is_held()
         {
             return Step::Alarm;
         }
@@ -227,7 +242,9 @@ impl Ending {
             return None;
         }
         // With its rows: a record that is gone, perhaps together with them, is not written anew.
-        match self.told(Some(&Report::Uncommitted), Safe::Report).fate(current, revision, now) {
+        let uncommitted = self.told(Some(&Report::Uncommitted), Safe::Report);
+        let mark = WorkerReport { has_rows: self.rows != Rows::None, ..uncommitted };
+        match mark.fate(current, revision, now) {
             Fate::Written(mark) | Fate::Contested(mark) => Some(mark),
             Fate::Fenced | Fate::Gone => None,
         }
@@ -235,12 +252,10 @@ impl Ending {
 
     /// What is told to the record: its report, or another one instead.
     fn told<'r>(&'r self, instead: Option<&'r Report>, safe: Safe) -> WorkerReport<'r> {
-        // That they are not committed belongs to the record that they were to commit with.
-        let is_about_rows = instead.is_none_or(|instead| *instead == Report::Uncommitted);
         WorkerReport {
             base: &self.base,
             report: instead.unwrap_or(&self.report),
-            has_rows: is_about_rows && self.rows != Rows::None,
+            has_rows: instead.is_none() && self.rows != Rows::None,
             may_run_again: self.may_run_again,
             safe,
         }
@@ -251,7 +266,7 @@ impl Ending {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, Evidence, Head, KeptAnswer, SettledBy, Verdict,
+        AttemptId, Effects, Evidence, Head, KeptAnswer, SettledBy, Verdict,
         fate::tests::table,
         tests::{answer, reservation, reservation_for},
     };
@@ -382,6 +397,66 @@ mod tests {
         assert_eq!(done, "queued, written; unknown");
         assert_eq!(record.and_then(|record| record.reported), Some(Evidence::Effect));
         assert_eq!(ending.letter(&refused), (effect(), true), "from there, they are tried once more");
+    }
+
+    // T55
+    #[test]
+    fn a_report_that_neither_store_nor_queue_takes_is_tried_and_counted() {
+        let (first, _) = two();
+        let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
+        let unanswered = |deferred| {
+            let write = Some(Written::Perhaps { passing: true });
+            let so_far = SoFar { write, instead: Instead::Refused, deferred, ..SoFar::default() };
+            ending.step(Some(&first), &so_far, fresh(), NOW)
+        };
+        let unknown = |counts| Step::End(Told { says: Says::UNKNOWN, counts });
+        assert_eq!(unanswered(Deferred::Perhaps), Step::Defer(Counts::Unwritten));
+        assert_eq!(unanswered(Deferred::PerhapsAgain), unknown(None), "the queue counted it");
+        assert_eq!(unanswered(Deferred::NoQueue), unknown(Some(Counts::Unwritten)));
+        assert_eq!(unanswered(Deferred::Sent), unknown(None));
+    }
+
+    // T5: the store does not answer the mark.
+    #[test]
+    fn no_caller_gets_its_own_answer_beside_another_execution() {
+        let (first, second) = two();
+        let unknown = becomes(&second, &Report::PerhapsExecuted(None));
+        for may_run_again in [false, true] {
+            let ending = Ending { may_run_again, ..ending(&first, effect()) };
+            for (seen, told) in [(&second, "answered_elsewhere"), (&unknown, "unknown"), (&first, "unknown")]
+            {
+                let so_far = SoFar {
+                    write: Some(Written::Perhaps { passing: true }),
+                    deferred: Deferred::NoQueue,
+                    alarmed: Some(second.attempt),
+                    ..SoFar::default()
+                };
+                let Step::End(Told { says, .. }) = ending.step(Some(seen), &so_far, fresh(), NOW) else {
+                    panic!("it is not over")
+                };
+                assert_eq!(says.name(), told, "{may_run_again}");
+            }
+        }
+    }
+
+    // T53: what a restored table has forgotten is no second execution.
+    #[test]
+    fn what_an_operator_holds_is_no_double_execution() {
+        let (first, second) = two();
+        let held: Record = first.hold(fresh(), Timestamp::from_secs(1_030)).unwrap().into();
+        let (done, _) = story(&ending(&second, effect()), Some(&held), SoFar::default());
+        assert_eq!(done, "queued; unknown");
+    }
+
+    // T43
+    #[test]
+    fn a_transaction_that_can_no_longer_commit_is_not_committed() {
+        let (first, _) = two();
+        let transactional = Record { effects: Effects::InTransaction, ..first };
+        let ending = Ending { rows: Rows::Conditional, ..ending(&transactional, effect()) };
+        let released = becomes(&transactional, &Report::NotExecuted(None));
+        let refused = SoFar { instead: Instead::Refused, ..SoFar::default() };
+        assert_eq!(story(&ending, Some(&released), refused).0, "not committed");
     }
 
     // T5, T54

@@ -77,6 +77,8 @@ impl Ending {
     fn unkept(&self, so_far: &SoFar, passing: bool) -> Says {
         let is_uncertain = match self.rows {
             Rows::None => false,
+            // They commit no more.
+            _ if so_far.instead != Instead::Nothing => false,
             Rows::Certain => !(passing && so_far.deferred == Deferred::Sent),
             Rows::Conditional => true,
         };
