@@ -234,7 +234,7 @@ impl WorkerReport<'_> {
 
 impl Record {
     /// Whether both records may be of one request. Fingerprints by different rules cannot be compared.
-    pub fn is_same_request(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_request(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint || self.fingerprint.rule() != other.fingerprint.rule()
     }
 }

@@ -128,7 +128,7 @@ impl Record {
     }
 
     /// How long its lease still lasts; zero if there is none.
-    pub fn lease_left(&self, now: Timestamp) -> Duration {
+    pub(crate) fn lease_left(&self, now: Timestamp) -> Duration {
         match self.state {
             State::InProgress { lease_until } => lease_until.since(now),
             _ => Duration::ZERO,
@@ -176,7 +176,7 @@ impl Record {
 
     /// Whether it can be settled as if nothing was done. A worker's release and refusal, the provider's denial and "not found"
     /// all ask this.
-    pub const fn may_end_without_effect(&self) -> bool {
+    pub(crate) const fn may_end_without_effect(&self) -> bool {
         self.reported.is_none()
     }
 }

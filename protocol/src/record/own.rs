@@ -323,7 +323,7 @@ impl Record {
     /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while
     /// the worker's retention lasts, even if the worker's clock was [`CLOCK_SKEW`] ahead: an operator deleted the record, or restored
     /// the table.
-    pub fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
+    pub(crate) fn shares_generation(&self, record: &Self, now: Timestamp) -> bool {
         record.created_at == self.created_at || now.plus(CLOCK_SKEW) < self.began_at.plus(self.retention)
     }
 

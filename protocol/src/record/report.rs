@@ -91,23 +91,23 @@ impl Report {
     pub const COMPLETED: &'static str = "completed";
 
     /// Whether nothing was done.
-    pub const fn did_nothing(&self) -> bool {
+    pub(crate) const fn did_nothing(&self) -> bool {
         matches!(self, Self::NotExecuted(_) | Self::NotBegun | Self::NotStarted)
     }
 
     /// Whether its worker knows what it did.
-    pub const fn is_certain(&self) -> bool {
+    pub(crate) const fn is_certain(&self) -> bool {
         !matches!(self, Self::PerhapsExecuted(..) | Self::Interrupted(_) | Self::Uncommitted)
     }
 
     /// Whether its worker knows of an effect.
-    pub fn reports_an_effect(&self) -> bool {
+    pub(crate) fn reports_an_effect(&self) -> bool {
         matches!(self, Self::Completed(answer) if answer.head.is_effect())
             || matches!(self, Self::Uncommitted)
     }
 
     /// Whether its caller is refused.
-    pub fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         matches!(self, Self::Completed(answer) if !answer.head.is_effect())
     }
 

@@ -36,7 +36,7 @@ impl Record {
     }
 
     /// Ends accepted work that no worker has claimed in time. Otherwise `None`.
-    pub fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+    pub(crate) fn abandon(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let State::Pending { .. } = self.state else { return None };
         let is_over = self.accepted.is_none_or(|accepted| accepted.claim_by <= now);
         is_over.then(|| Transition::to(self.ended_undone(SettledBy::Assumption, revision, now)))
