@@ -139,8 +139,10 @@ impl Executor {
                     let became = reporting.ending.became(&reporting.so_far, &says);
                     return (says, became);
                 }
-                // Only a message compares and escalates, and what is to be written is written.
-                Step::Write { .. } | Step::Mark(_) | Step::Compare | Step::Escalate(_) => {}
+                // Never: only a message compares and escalates, and what is to be written is written.
+                Step::Write { .. } | Step::Mark(_) | Step::Compare | Step::Escalate(_) => {
+                    return (Says::UNKNOWN, Says::<Replay>::UNKNOWN.name());
+                }
             }
             current = seen;
         }

@@ -105,7 +105,9 @@ impl Ending {
                 return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
             }
             // The record that was to be written is another execution's: what that one answers counts, marked or not.
-            Some(Written::Perhaps { .. }) if seen.attempt != self.base.attempt => {
+            Some(Written::Perhaps { .. })
+                if seen.attempt != self.base.attempt && so_far.deferred != Deferred::NotYet =>
+            {
                 return end(Stands::Lost(seen));
             }
             // Or it was another's: one of the two answers counts.
@@ -437,6 +439,23 @@ mod tests {
                 assert_eq!(says.name(), told, "{may_run_again}");
             }
         }
+    }
+
+    // T55: the other execution did nothing, and its record is marked at once; but no answer came.
+    #[test]
+    fn an_unanswered_mark_of_what_no_queue_has_is_deferred() {
+        let (first, second) = two();
+        let contested = Record { reported: Some(Evidence::Perhaps), ..second };
+        let contested = becomes(&contested, &Report::NotExecuted(None));
+        let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
+        let uncomputed = SoFar { instead: Instead::Uncomputed, ..SoFar::default() };
+        let Step::Write { next, .. } = ending.step(Some(&contested), &uncomputed, fresh(), NOW) else {
+            panic!("it is not written")
+        };
+        assert_eq!(next.attempt, contested.attempt);
+        let unanswered = SoFar { write: Some(Written::Perhaps { passing: true }), ..uncomputed };
+        let step = ending.step(Some(&next), &unanswered, fresh(), NOW);
+        assert_eq!(step, Step::Defer(Counts::Unwritten));
     }
 
     // T53: what a restored table has forgotten is no second execution.
