@@ -10,7 +10,7 @@ use tracing::{Span, field::Empty};
 
 use crate::{
     key::{OperationName, RecordKey},
-    record::{Record, State},
+    record::{Alarm, Record, State},
     store::Survey,
     time::Timestamp,
 };
@@ -235,6 +235,22 @@ pub(crate) fn abandoned(record: &Record, now: Timestamp) {
     };
     tracing::warn!(age_ms, "{why}: it ends with 408");
     Count::Abandoned.add(record.key.operation());
+}
+
+/// Logs and counts the alarms that `record` raises in place of `before`.
+pub(crate) fn alarmed(record: &Record, before: Option<&Record>) {
+    let Some(alarms) = record.untold() else { return };
+    let known = before.and_then(|before| before.alarms.as_deref());
+    if known == Some(alarms) {
+        return;
+    }
+    let kinds: Vec<_> = alarms.kinds.iter().map(|kind| kind.name()).collect();
+    let (state, attempt, because) = (record.state.name(), &record.attempt, &alarms.because);
+    tracing::error!(?kinds, %because, state, %attempt, "a record has an alarm: it needs an operator");
+    let is_known = known.is_some_and(|known| known.kinds.contains(&Alarm::SecondExecution));
+    if record.has_alarm(Alarm::SecondExecution) && !is_known {
+        Count::DoubleExecution.add(record.key.operation());
+    }
 }
 
 /// How long ago the execution began.

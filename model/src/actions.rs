@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use protocol::record::{Deferred, Says, Written};
+use protocol::record::{Alarm, Deferred, Says, Written};
 
 use crate::{
     config::Config,
@@ -436,8 +436,16 @@ impl Steps<'_> {
         loop {
             match self.command(after, worker, report, progress) {
                 Command::Writes(id) => {
+                    self.alarms(after, id, worker);
                     after.written(self.protocol, worker, id, report);
                     progress.write = Some(Written::Applied);
+                }
+                Command::Alarms(id) => {
+                    if self.config.store_faults {
+                        self.marks_in_vain(after, id, worker, report, progress);
+                    }
+                    self.beside(after, id, worker, report);
+                    progress.write = Some(Written::Beside);
                 }
                 Command::Marks(id) => {
                     if self.config.store_faults {
@@ -454,7 +462,6 @@ impl Steps<'_> {
                         (Phase::Deferred(report, progress.instead), Message::Queued);
                     return None;
                 }
-                Command::Alarms => progress.alarmed = self.attempt(after),
                 Command::Tells(says) => return after.tell(self.protocol, worker, report, says),
                 Command::Escalates | Command::Compares | Command::IsDone | Command::ComesAgain => {
                     return None;
@@ -466,6 +473,7 @@ impl Steps<'_> {
     /// The store does not answer the mark: it is lost, or applied.
     fn marks_in_vain(&mut self, before: &World, id: Id, worker: u8, report: Report, progress: Progress) {
         let mut applied = *before;
+        self.alarms(&mut applied, id, worker);
         applied.write(id);
         let unanswered = Progress { write: Progress::UNANSWERED.write, ..progress };
         let Command::Tells(says) = self.command(&applied, worker, report, unanswered) else { return };
@@ -477,9 +485,28 @@ impl Steps<'_> {
         self.executed_or(Action::MarksInVain(worker), lost, violation);
     }
 
-    /// The worker of the record's execution.
-    fn attempt(&self, after: &World) -> Option<u8> {
-        after.record.map(|version| self.protocol.facts(version.id).attempt)
+    /// The record that is about to be written: if it has a new alarm of a second execution, operators learn of both.
+    fn alarms(&self, after: &mut World, id: Id, worker: u8) -> bool {
+        let has = |id: Id| self.protocol.record(id).has_alarm(Alarm::SecondExecution);
+        let before = after.record.map(|version| version.id);
+        let is_new = has(id) && !before.is_some_and(has);
+        if is_new {
+            after.escalate(worker);
+            after.escalate(before.map_or(worker, |before| self.protocol.facts(before).attempt));
+        }
+        is_new
+    }
+
+    /// The report is put beside the record, with an alarm.
+    fn beside(&self, after: &mut World, id: Id, worker: u8, report: Report) {
+        let facts = |id: Id| *self.protocol.facts(id);
+        let marks = after.record.is_some_and(|before| facts(before.id).reported != facts(id).reported);
+        if self.alarms(after, id, worker) || marks {
+            after.hear(worker, report);
+        }
+        after.accept(worker, report);
+        after.escalate(worker);
+        after.write(id);
     }
 
     /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
@@ -494,7 +521,11 @@ impl Steps<'_> {
         deferred.workers[index].phase = Phase::Reported(report);
         // The record that was to be written.
         let mut seen = self.world;
-        seen.write(if let Command::Writes(id) | Command::Marks(id) = tried { id } else { state.base });
+        seen.write(if let Command::Writes(id) | Command::Marks(id) | Command::Alarms(id) = tried {
+            id
+        } else {
+            state.base
+        });
         if self.command(&seen, worker, report, progress) == Command::Defers {
             deferred.workers[index].message = Message::Queued;
             deferred.accept(worker, report);
@@ -505,7 +536,7 @@ impl Steps<'_> {
             _ => None,
         };
         self.push(Action::ReportsInVain(worker), deferred, violation);
-        if let Command::Writes(id) | Command::Marks(id) = tried {
+        if let Command::Writes(id) | Command::Marks(id) | Command::Alarms(id) = tried {
             let mut late = deferred;
             let over = late.record.map(|version| version.revision);
             let commits = self.has_rows(report) && matches!(tried, Command::Writes(_));
@@ -514,6 +545,7 @@ impl Steps<'_> {
                 self.push(Action::ReportsLate(worker), late, violation);
             }
             let mut applied = deferred;
+            self.alarms(&mut applied, id, worker);
             applied.write(id);
             applied.hear(worker, report);
             applied.workers[index].commits += u8::from(commits && self.protocol.facts(id).with_writes);
@@ -540,6 +572,8 @@ impl Steps<'_> {
         if self.id().is_some_and(|before| ends(self.protocol.facts(before))) {
             after.new_life();
         }
+        let by = self.protocol.facts(id).attempt;
+        self.alarms(&mut after, id, by);
         after.write(id);
         if let Some(worker) = commits {
             after.workers[usize::from(worker)].commits += 1;
@@ -736,6 +770,7 @@ impl Steps<'_> {
         loop {
             match self.command(&after, worker, report, progress) {
                 Command::Writes(id) => {
+                    self.alarms(&mut after, id, worker);
                     after.write(id);
                     after.hear(worker, report);
                     let commits = self.has_rows(report) && self.protocol.facts(id).with_writes;
@@ -747,14 +782,9 @@ impl Steps<'_> {
                     after.hear(worker, report);
                     progress.write = Some(Written::Marked);
                 }
-                Command::Alarms => {
-                    progress.alarmed = self.attempt(&after);
-                    after.escalate(worker);
-                    after.escalate(progress.alarmed.unwrap_or(worker));
-                }
-                Command::Escalates => {
-                    after.escalate(worker);
-                    progress.escalated = true;
+                Command::Alarms(id) => {
+                    self.beside(&mut after, id, worker, report);
+                    progress.write = Some(Written::Beside);
                 }
                 Command::Compares => {
                     let number = after.record.map(|version| self.protocol.facts(version.id).answer);
@@ -764,8 +794,12 @@ impl Steps<'_> {
                     after.workers[index].message = self.world.workers[index].message;
                     break;
                 }
+                Command::Escalates => {
+                    after.escalate(worker);
+                    break;
+                }
                 Command::IsDone => {
-                    if !progress.escalated {
+                    if progress.write != Some(Written::Beside) {
                         after.hear(worker, report);
                     }
                     break;

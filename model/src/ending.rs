@@ -8,7 +8,7 @@ use protocol::{
 };
 
 use crate::{
-    records::{Id, NO_REVISION},
+    records::{Id, NO_REVISION, OTHER_REVISION},
     report::answer,
 };
 
@@ -19,9 +19,6 @@ pub struct Progress {
     pub write: Option<Written>,
     pub instead: Replaced,
     pub deferred: Deferred,
-    /// The worker of the other execution of which operators have been told.
-    pub alarmed: Option<u8>,
-    pub escalated: bool,
     pub differs: Option<bool>,
     pub is_lost: bool,
     pub is_overruled: bool,
@@ -58,13 +55,15 @@ pub enum Command {
     /// Another execution's record is marked.
     Marks(Id),
     Defers,
-    Alarms,
-    Escalates,
+    /// The report lies beside the record, which becomes this one, with an alarm.
+    Alarms(Id),
     Compares,
     /// The worker's caller is told this, and it is over.
     Tells(Says),
     /// The message is done with.
     IsDone,
+    /// The same, and operators are told of it.
+    Escalates,
     ComesAgain,
 }
 
@@ -76,8 +75,6 @@ impl Progress {
         write: None,
         instead: Replaced::No,
         deferred: Deferred::NotYet,
-        alarmed: None,
-        escalated: false,
         differs: None,
         is_lost: false,
         is_overruled: false,
@@ -94,8 +91,6 @@ impl Progress {
                 Replaced::Refused => Instead::Refused,
             },
             deferred: self.deferred,
-            alarmed: self.alarmed.map(|worker| [worker; 16].into()),
-            escalated: self.escalated,
             differs: self.differs,
             is_lost: self.is_lost,
             is_overruled: self.is_overruled,
@@ -111,8 +106,13 @@ impl Progress {
         number: impl FnMut(Transition, bool) -> Id,
     ) -> Command {
         let (so_far, revision): (_, Revision) = (self.so_far(), NO_REVISION.into());
+        // All writes have one revision here. Only of one that got no answer is it asked which report it has put beside the record.
+        let tried = matches!(self.write, Some(Written::Perhaps { .. }));
+        let earlier = current.filter(|_| !tried).map(|current| with_earlier_reports(current.clone()));
+        let current = earlier.as_ref().or(current);
         let of_message = |end| match end {
             Delivered::Done | Delivered::TooLate => Command::IsDone,
+            Delivered::Escalated(_) => Command::Escalates,
             Delivered::ComesAgain | Delivered::Waits => Command::ComesAgain,
         };
         match self.by {
@@ -125,6 +125,14 @@ impl Progress {
     }
 }
 
+/// The same, with no report of its own write.
+fn with_earlier_reports(mut record: Record) -> Record {
+    if let Some(alarms) = &mut record.alarms {
+        alarms.reports.iter_mut().for_each(|id| *id = OTHER_REVISION.into());
+    }
+    record
+}
+
 fn command<E>(
     step: Step<E>,
     mut number: impl FnMut(Transition, bool) -> Id,
@@ -134,8 +142,7 @@ fn command<E>(
         Step::Write { next, commits } => Command::Writes(number(next, commits)),
         Step::Mark(next) => Command::Marks(number(next, false)),
         Step::Defer(_) => Command::Defers,
-        Step::Alarm => Command::Alarms,
-        Step::Escalate(_) => Command::Escalates,
+        Step::Alarm(next) => Command::Alarms(number(next, false)),
         Step::Compare => Command::Compares,
         Step::End(told) => end(told),
     }

@@ -260,6 +260,7 @@ pub fn combination(record: &Record) -> String {
         (record.reported == Some(Evidence::Effect), "effect reported"),
         (record.is_transactional(), "transactional"),
         (record.with_writes, "with writes"),
+        (record.alarms.is_some(), "with an alarm"),
     ];
     let flags: Vec<_> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
     let words = format!("{} {by}{detail} {}", state.name(), flags.join(", "));
@@ -282,7 +283,7 @@ fn facts(record: &Record) -> Facts {
         State::Unknown { .. } => Kind::Unknown,
         _ => Kind::Released,
     };
-    let expires_at = record.state.expires_at();
+    let expires_at = record.state.expires_at().filter(|_| record.alarms.is_none());
     Facts {
         state,
         attempt: record.attempt.as_bytes()[0],

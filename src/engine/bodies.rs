@@ -8,6 +8,7 @@ use super::{Engine, Replay, codec};
 use crate::{
     backoff::Retry,
     key::RecordKey,
+    message::{DeferredReport, Message},
     record::{Answer, BodyId, Encoding, Keeps, KeptAnswer, KeptBody, Place, Record, SettledBy, State},
     store::{Store, StoreError, StoreErrorKind},
     time::{Instant, Timestamp},
@@ -220,6 +221,20 @@ impl Engine {
         let body_omitted = body.is_none();
         let answer = Answer { head: kept.head.clone(), body: body.unwrap_or_default() };
         Ok(Some(Replay { answer, body_omitted, expires_at: *expires_at }))
+    }
+
+    /// The report that lies beside a record under this id; `None` if it is gone.
+    pub(crate) async fn report_beside(
+        &self,
+        key: &RecordKey,
+        id: BodyId,
+    ) -> Result<Option<Box<DeferredReport>>, StoreError> {
+        let body = self.bounded(None, self.store.load_body(key, id, Place::BodyItem)).await?;
+        let message = body.and_then(|body| Message::read(str::from_utf8(&body).ok()?).ok());
+        Ok(match message {
+            Some(Message::DeferredReport(report)) => Some(report),
+            _ => None,
+        })
     }
 
     /// The body of a kept answer; `None` if it is not kept, or is gone.

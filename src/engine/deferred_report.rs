@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use super::{Execution, Executor, codec, report::Reporting};
+use super::{Change, Execution, Executor, codec, report::Reporting};
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Counts, Deferred, KeptAnswer, KeptBody, Phase, Record, Report},
+    record::{Answer, Counts, Deferred, KeptAnswer, KeptBody, Phase, Record, Report, Transition},
+    store::Companion,
     telemetry::Count,
-    time::Instant,
+    time::{Instant, Timestamp},
     time_budget::{STORE_TIMEOUT, TimeBudget},
 };
 
@@ -19,10 +20,9 @@ impl Executor {
         &self,
         execution: &Execution,
         reporting: &Reporting,
-        answer: Option<&Answer>,
         unsent: Counts,
     ) -> Deferred {
-        let report = self.letter(reporting, answer);
+        let report = self.letter(reporting);
         let deferred = match self.send(execution.ends_at(), report, Duration::ZERO).await {
             true => Deferred::Sent,
             false if self.deferred_reports.is_none() => Deferred::NoQueue,
@@ -36,6 +36,11 @@ impl Executor {
             self.counts(unsent);
         }
         deferred
+    }
+
+    /// An alarm, with the report that it is about beside the record.
+    pub(super) fn with_report(&self, next: Transition, reporting: &Reporting, now: Timestamp) -> Change {
+        beside(next, self.letter(reporting), now)
     }
 
     /// Defers the result of a phase that its record could not take.
@@ -90,10 +95,10 @@ impl Executor {
         sent.inspect_err(|cause| tracing::error!(cause, "a report could not be deferred")).is_ok()
     }
 
-    /// The report, with the handler's `answer`. Its body is inline, unless it is stored already, or never kept.
-    fn letter(&self, reporting: &Reporting, answer: Option<&Answer>) -> Result<DeferredReport, String> {
+    /// The report, with the handler's answer. Its body is inline, unless it is stored already, or never kept.
+    fn letter(&self, reporting: &Reporting) -> Result<DeferredReport, String> {
         let (report, with_writes) = reporting.ending.letter(&reporting.so_far);
-        let report = match (report, answer) {
+        let report = match (report, &reporting.answer) {
             (Report::Completed(kept), Some(Answer { head, body }))
                 if self.operation().keeps.body && !matches!(kept.body, KeptBody::Outside { .. }) =>
             {
@@ -106,5 +111,20 @@ impl Executor {
         let writes = if with_writes { &*reporting.writes } else { &[] };
         DeferredReport::of(&reporting.ending.base, &report, writes, self.engine.world.now())
             .map_err(|error| error.to_string())
+    }
+}
+
+/// An alarm that names its report, with that report.
+pub(super) fn beside(next: Transition, report: Result<DeferredReport, String>, now: Timestamp) -> Change {
+    match (next.own_report(), report) {
+        (Some(id), Ok(report)) => {
+            let report = Message::DeferredReport(Box::new(report)).to_json();
+            Change::from(next).and(Companion::KeepBody(id, report.into(), now))
+        }
+        (_, report) => {
+            let cause = report.err();
+            tracing::error!(cause, "a report does not lie beside its record: only its alarm is written");
+            next.into()
+        }
     }
 }

@@ -2,13 +2,16 @@
 
 use super::{
     Applied, Effort, Executor, Moment, Retries, Start, Step, codec,
+    deferred_report::beside,
     report::{Reporting, Stands},
 };
 use crate::{
     domain::{DomainWrite, Writes},
+    message::DeferredReport,
     queue::WorkError,
     record::{
-        self, Answer, Delivered, Ending, Instead, KeptAnswer, KeptBody, NotTaken, Record, Report, State,
+        self, Alarm, Answer, Delivered, Ending, Instead, KeptAnswer, KeptBody, NotTaken, Record, Report,
+        State,
     },
     store::StoreError,
     time::Timestamp,
@@ -17,94 +20,18 @@ use crate::{
 
 const OTHER_PHASE: &str = "a call was made whose result its record does not have, or has otherwise";
 
-/// Why a report is escalated, and then applied again.
-const DOUBLE_EXECUTION: &str = "another execution certainly or possibly ran the operation too";
-
-/// What operators must be told of a deferred report, before anything else is done about it.
-pub(crate) struct Escalation {
-    /// Why.
-    pub(crate) reason: &'static str,
-    /// The record as it is, if there is one.
-    pub(crate) current: Option<Box<Record>>,
-    /// Whether it is a second execution.
-    pub(crate) is_double: bool,
-}
-
-/// A deferred report that is being delivered.
-pub(crate) struct Delivery<'a> {
-    executor: &'a Executor,
-    reporting: Reporting,
-    /// The record as it was last seen; `None` if it has to be read.
-    current: Option<Option<Box<Record>>>,
-}
-
-impl Delivery<'_> {
-    /// What operators must be told next; `None` once the message is done with. Dropped before that, it is as if it had not come.
-    ///
-    /// # Errors
-    /// If it must come again.
-    pub(crate) async fn next(&mut self) -> Result<Option<Escalation>, WorkError> {
-        let Self { executor, reporting, current } = self;
-        // What operators were told may have taken time.
-        reporting.stop_at = executor.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
-        loop {
-            let key = reporting.ending.base.key.clone();
-            let start = match current.take() {
-                Some(Some(record)) => Start::Seen(record),
-                Some(None) => Start::Absent,
-                None => Start::Unread(&key),
-            };
-            let (next, seen) = match executor.write(start, reporting, Ending::deliver).await {
-                Stands::Next(next, seen) => (next, seen),
-                Stands::Denied(denied) => {
-                    // Neither its caller nor the closure that computed its writes exists any more.
-                    let instead = match reporting.refused_with(&denied) {
-                        Some(refusal) => {
-                            let (engine, keeps) = (&executor.engine, &executor.operation().keeps);
-                            let base = &reporting.ending.base;
-                            Instead::Answer(engine.keep(base, refusal, keeps, OFFLINE_WRITE_TIMEOUT).await)
-                        }
-                        None => Instead::Refused,
-                    };
-                    reporting.reports(instead);
-                    continue;
-                }
-            };
-            *current = Some(seen.clone());
-            let so_far = &mut reporting.so_far;
-            return match (next, seen) {
-                (record::Step::Alarm, Some(seen)) => {
-                    so_far.alarmed = Some(seen.attempt);
-                    Ok(Some(Escalation { reason: DOUBLE_EXECUTION, current: Some(seen), is_double: true }))
-                }
-                (record::Step::Escalate(reason), seen) => {
-                    so_far.escalated = true;
-                    Ok(Some(Escalation { reason, current: seen, is_double: false }))
-                }
-                (record::Step::Compare, Some(seen)) => {
-                    so_far.differs = Some(executor.differ(&reporting.ending.report, &seen).await?);
-                    continue;
-                }
-                (record::Step::End(Delivered::Done), _) => Ok(None),
-                (record::Step::End(Delivered::TooLate), seen) => {
-                    let state = seen.map(|seen| seen.state.name());
-                    tracing::warn!(state, "a report came too late: the record has moved on without it");
-                    Ok(None)
-                }
-                (record::Step::End(Delivered::Waits), _) => {
-                    tracing::error!(
-                        "another execution of this operation is not over: this report is retried"
-                    );
-                    Err(WorkError::Unwritten)
-                }
-                _ => Err(WorkError::Unwritten),
-            };
-        }
-    }
+/// What is left to do about a deferred report.
+pub(crate) enum Left {
+    /// Nothing.
+    Nothing,
+    /// Operators must be told of it, for this reason: no record takes it. This is the record as it is, if there is one.
+    Escalation(&'static str, Option<Box<Record>>),
+    /// Operators must be told of the alarms of this record.
+    Alarms(Box<Record>),
 }
 
 impl Executor {
-    /// Begins to apply a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes.
+    /// Applies a deferred report under its worker's fence: if the record has moved on without that worker, nothing changes but its alarms.
     /// Applying it twice is harmless.
     ///
     /// # Errors
@@ -114,7 +41,7 @@ impl Executor {
         seen: Record,
         ended: Report,
         writes: &[DomainWrite],
-    ) -> Result<Delivery<'_>, WorkError> {
+    ) -> Result<Left, WorkError> {
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let state = State::InProgress { lease_until: Timestamp::default() };
         let base = Record { state, ..seen.clone() };
@@ -139,35 +66,95 @@ impl Executor {
             return Err(WorkError::Unwritten);
         };
         reporting.ending.report = kept;
-        // `base` has the revision that the worker saw. If that is still current, no read is needed.
-        let current = Some(Some(Box::new(reporting.ending.base.clone())));
-        Ok(Delivery { executor: self, reporting, current })
+        self.delivered(&mut reporting).await
     }
 
-    /// Keeps the last phase of `wanted`, which its worker could not write. Returns what operators must be told, if the record has another
-    /// one.
+    async fn delivered(&self, reporting: &mut Reporting) -> Result<Left, WorkError> {
+        // `base` has the revision that the worker saw. If that is still current, no read is needed.
+        let mut current = Some(Box::new(reporting.ending.base.clone()));
+        loop {
+            let start = current.take().map_or(Start::Absent, Start::Seen);
+            let (next, seen) = match self.write(start, reporting, Ending::deliver).await {
+                Stands::Next(next, seen) => (next, seen),
+                Stands::Denied(denied) => {
+                    // Neither its caller nor the closure that computed its writes exists any more.
+                    let instead = match reporting.refused_with(&denied) {
+                        Some(refusal) => {
+                            let (keeps, base) = (&self.operation().keeps, &reporting.ending.base);
+                            let kept = self.engine.keep(base, refusal, keeps, OFFLINE_WRITE_TIMEOUT);
+                            Instead::Answer(kept.await)
+                        }
+                        None => Instead::Refused,
+                    };
+                    reporting.reports(instead);
+                    current = Some(Box::new(reporting.ending.base.clone()));
+                    continue;
+                }
+            };
+            let so_far = &mut reporting.so_far;
+            match (next, seen) {
+                (record::Step::End(Delivered::Escalated(reason)), seen) => {
+                    return Ok(Left::Escalation(reason, seen));
+                }
+                (record::Step::Compare, Some(seen)) => {
+                    so_far.differs = Some(self.differ(&reporting.ending.report, &seen).await?);
+                    current = Some(seen);
+                }
+                (record::Step::End(Delivered::Done | Delivered::TooLate), Some(seen))
+                    if seen.untold().is_some() =>
+                {
+                    return Ok(Left::Alarms(seen));
+                }
+                (record::Step::End(Delivered::Done), _) => return Ok(Left::Nothing),
+                (record::Step::End(Delivered::TooLate), seen) => {
+                    let state = seen.map(|seen| seen.state.name());
+                    tracing::warn!(state, "a report came too late: the record has moved on without it");
+                    return Ok(Left::Nothing);
+                }
+                (record::Step::End(Delivered::Waits), _) => {
+                    tracing::error!(
+                        "another execution of this operation is not over: this report is retried"
+                    );
+                    return Err(WorkError::Unwritten);
+                }
+                _ => return Err(WorkError::Unwritten),
+            }
+        }
+    }
+
+    /// Keeps the last phase of `wanted`, which its worker could not write. If the record has another one, that is an alarm.
     ///
     /// # Errors
     /// As [`deliver`](Self::deliver).
-    pub(crate) async fn deliver_phase(&self, wanted: &Record) -> Result<Option<Escalation>, WorkError> {
+    pub(crate) async fn deliver_phase(
+        &self,
+        wanted: &Record,
+        message: &DeferredReport,
+    ) -> Result<Left, WorkError> {
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let kept = wanted.phases().map_or(&[][..], |phases| &phases.kept);
         let Some((phase, before)) = kept.split_last() else {
             return Err(WorkError::Malformed("phases"));
         };
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| match current
-            .map(|current| current.keep(wanted, before.len(), phase, revision, now))
-        {
-            Some(Ok(next)) => Step::Write(next.into(), true),
-            Some(Err(NotTaken::Known)) => Step::Stop(true),
-            Some(Err(NotTaken::Differs)) | None => Step::Stop(false),
+        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
+            let Some(current) = current else { return Step::Stop(false) };
+            match current.keep(wanted, before.len(), phase, revision, now) {
+                Ok(next) => Step::Write(next.into(), true),
+                Err(NotTaken::Known) => Step::Stop(true),
+                Err(NotTaken::Differs) if !wanted.is_same_request(current) => Step::Stop(false),
+                Err(NotTaken::Differs) => {
+                    let alarm = current.alarm_with_report(Alarm::ForgottenPhase, OTHER_PHASE, revision, now);
+                    alarm.map_or(Step::Stop(false), |alarm| {
+                        Step::Write(beside(alarm, Ok(message.clone()), now), true)
+                    })
+                }
+            }
         };
         let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
         match self.engine.apply(Start::Unread(&wanted.key), effort, step).await {
-            Ok(Applied::Written(..) | Applied::Stopped(true, _)) => Ok(None),
-            Ok(Applied::Stopped(false, current)) => {
-                Ok(Some(Escalation { reason: OTHER_PHASE, current, is_double: false }))
-            }
+            Ok(Applied::Written(_, record)) if record.untold().is_some() => Ok(Left::Alarms(record)),
+            Ok(Applied::Written(..) | Applied::Stopped(true, _)) => Ok(Left::Nothing),
+            Ok(Applied::Stopped(false, current)) => Ok(Left::Escalation(OTHER_PHASE, current)),
             Err(_) => Err(WorkError::Unwritten),
         }
     }

@@ -11,7 +11,7 @@ use crate::{
         self, Answer, Counts, Ending, Instead, KeptAnswer, KeptBody, NOT_EXECUTED, Record, Says, Step, Told,
         Written,
     },
-    telemetry::{self, COMPLETE_LATENCY, Count, HANDLER_LATENCY},
+    telemetry::{self, COMPLETE_LATENCY, HANDLER_LATENCY},
     time::Instant,
     time_budget::{MAX_COMPUTATIONS, TimeBudget},
 };
@@ -74,7 +74,7 @@ impl Executor {
         let budget = TimeBudget::at(started, execution.ends_at());
         let write = budget.write(self.operation().completion_timeout, self.deferred_reports.is_some());
         let stop_at = started.plus(write);
-        let (kept, mut answer, writes) = match report.without_answer() {
+        let (kept, answer, writes) = match report.without_answer() {
             Ok(kept) => (kept, None, Ok(Vec::new())),
             Err(answer) => {
                 let writes = self.writes(execution, seen.answer_kind, stop_at).await;
@@ -89,7 +89,7 @@ impl Executor {
             }
         };
         let mut reporting = Reporting::new(self, seen, kept, stop_at);
-        reporting.so_far.is_overruled = is_overruled;
+        (reporting.so_far.is_overruled, reporting.answer) = (is_overruled, answer);
         self.computed(&mut reporting, writes);
         let (mut current, mut computations) = (Some(Box::new(reporting.ending.base.clone())), 1);
         loop {
@@ -107,7 +107,7 @@ impl Executor {
                         let refusal = self.as_replayed(refusal);
                         let kept = self.engine.keep(&reporting.ending.base, &refusal, keeps, write).await;
                         reporting.reports(Instead::Answer(kept));
-                        answer = Some(refusal);
+                        reporting.answer = Some(refusal);
                     } else {
                         self.no_answer_set(&reporting.writes, &denied);
                         reporting.reports(Instead::Refused);
@@ -118,13 +118,8 @@ impl Executor {
             };
             match next {
                 Step::Defer(unsent) => {
-                    let deferred = self.defer(execution, &reporting, answer.as_ref(), unsent).await;
+                    let deferred = self.defer(execution, &reporting, unsent).await;
                     reporting.so_far.deferred = deferred;
-                }
-                Step::Alarm => {
-                    let seen = seen.as_deref().unwrap_or(&reporting.ending.base);
-                    double_execution(seen);
-                    reporting.so_far.alarmed = Some(seen.attempt);
                 }
                 Step::End(Told { says, counts }) => {
                     if let Some(counts) = counts {
@@ -135,12 +130,12 @@ impl Executor {
                         let state = seen.state.name();
                         tracing::error!(state, "the record has moved on without this execution");
                     }
-                    let says = self.told(says, seen, answer, stop_at).await;
+                    let says = self.told(says, seen, reporting.answer.take(), stop_at).await;
                     let became = reporting.ending.became(&reporting.so_far, &says);
                     return (says, became);
                 }
-                // Never: only a message compares and escalates, and what is to be written is written.
-                Step::Write { .. } | Step::Mark(_) | Step::Compare | Step::Escalate(_) => {
+                // Never: only a message compares, and what is to be written is written.
+                Step::Write { .. } | Step::Mark(_) | Step::Alarm(_) | Step::Compare => {
                     return (Says::UNKNOWN, Says::<Replay>::UNKNOWN.name());
                 }
             }
@@ -183,11 +178,4 @@ impl Executor {
             says => says.without_answer().unwrap_or(Says::UNKNOWN),
         }
     }
-}
-
-/// Logs and counts a second execution of this record's operation.
-pub(crate) fn double_execution(current: &Record) {
-    let (attempt, state) = (&current.attempt, current.state.name());
-    tracing::error!(%attempt, state, "the operation was, or perhaps was, executed twice: it needs an operator");
-    Count::DoubleExecution.add(current.key.operation());
 }

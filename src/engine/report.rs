@@ -21,6 +21,8 @@ pub(super) struct Reporting {
     pub(super) so_far: SoFar,
     /// The domain writes that commit with it, if it completes its operation.
     pub(super) writes: Vec<DomainWrite>,
+    /// The answer that its caller gets, if it waits.
+    pub(super) answer: Option<Answer>,
     pub(super) stop_at: Instant,
 }
 
@@ -39,7 +41,7 @@ impl Reporting {
     pub(super) fn new(executor: &Executor, base: Record, report: record::Report, stop_at: Instant) -> Self {
         let may_run_again = executor.operation().may_run_again();
         let ending = Ending { base, report, rows: Rows::None, may_run_again };
-        Self { ending, so_far: SoFar::default(), writes: Vec::new(), stop_at }
+        Self { ending, so_far: SoFar::default(), writes: Vec::new(), answer: None, stop_at }
     }
 
     /// These domain writes commit with it.
@@ -80,7 +82,7 @@ impl Executor {
         asks: Asks<E>,
     ) -> Stands<E> {
         loop {
-            let Reporting { ending, so_far, writes, stop_at } = &*reporting;
+            let Reporting { ending, so_far, writes, stop_at, .. } = &*reporting;
             let effort = Effort { until: Some(*stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
             let step = |current: Option<&Record>, Moment { revision, now }: Moment| match asks(
                 ending, current, so_far, revision, now,
@@ -92,6 +94,9 @@ impl Executor {
                     Step::Write(next.into(), Ok(Written::Applied))
                 }
                 record::Step::Mark(next) => Step::Write(next.into(), Ok(Written::Marked)),
+                record::Step::Alarm(next) => {
+                    Step::Write(self.with_report(next, reporting, now), Ok(Written::Beside))
+                }
                 other => Step::Stop(Err(other)),
             };
             let (now, current) = match self.engine.apply(start, effort, step).await {
@@ -111,7 +116,9 @@ impl Executor {
             let current = current.unwrap_or_else(|| Box::new(reporting.ending.base.clone()));
             let Reporting { ending, so_far, .. } = &*reporting;
             match asks(ending, Some(&current), so_far, current.revision, self.engine.world.now()) {
-                record::Step::Write { .. } | record::Step::Mark(_) => start = Start::Seen(current),
+                record::Step::Write { .. } | record::Step::Mark(_) | record::Step::Alarm(_) => {
+                    start = Start::Seen(current);
+                }
                 next => return Stands::Next(next, Some(current)),
             }
         }

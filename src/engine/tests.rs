@@ -47,17 +47,19 @@ const NOTHING: [&str; 0] = [];
 async fn delivered(
     executor: &Executor,
     report: &DeferredReport,
-) -> std::result::Result<Vec<&'static str>, WorkError> {
+) -> std::result::Result<Vec<String>, WorkError> {
     let (seen, ended) = report.read()?;
-    let Some(ended) = ended else {
-        return Ok(executor.deliver_phase(&seen).await?.iter().map(|told| told.reason).collect());
+    let left = match ended {
+        None => executor.deliver_phase(&seen, report).await?,
+        Some(ended) => executor.deliver(seen, ended, report.writes()).await?,
     };
-    let mut delivery = executor.deliver(seen, ended, report.writes()).await?;
-    let mut told = Vec::new();
-    while let Some(escalation) = delivery.next().await? {
-        told.push(escalation.reason);
-    }
-    Ok(told)
+    Ok(match left {
+        Left::Nothing => Vec::new(),
+        Left::Escalation(reason, _) => vec![reason.to_owned()],
+        Left::Alarms(record) => {
+            record.untold().map(|alarms| alarms.because.to_string()).into_iter().collect()
+        }
+    })
 }
 
 /// What happens to a write.

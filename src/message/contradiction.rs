@@ -16,9 +16,15 @@ pub(crate) struct Contradiction {
     /// What the provider reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reported: Option<ReportedEffect>,
+    /// The provider's own id of the effect, if it reports one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) effect_id: Option<String>,
     /// The key that was passed to the provider, by which the effect is found there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) downstream_key: Option<String>,
+    /// The record's alarms, if it has any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) alarms: Vec<String>,
     /// What a worker reports, if that contradicts the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,
@@ -31,6 +37,11 @@ pub(crate) struct Contradiction {
 }
 
 impl Contradiction {
+    /// Why, as the record says it: with the effect that it is about, so that each one is told of once.
+    pub(crate) fn because(&self) -> String {
+        self.effect_id.as_ref().map_or_else(|| self.reason.clone(), |id| format!("{}: {id}", self.reason))
+    }
+
     /// A contradiction with this record; `None` if there is no record.
     pub(crate) fn about(key: &RecordKey, current: Option<&Record>, reason: &str) -> Self {
         Self {

@@ -18,6 +18,9 @@ pub(crate) struct QueuedReport {
     /// In milliseconds since 1970, by the provider's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) made_at: Option<u64>,
+    /// The provider's own id of the effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) id: Option<String>,
 }
 
 /// What is reported about the effect: the form of a [`Verdict`] in messages.

@@ -28,6 +28,9 @@ pub enum CorrectionError {
     /// The lease has not expired.
     #[error("the lease of the record's worker, or its time to wait for one, has not expired")]
     NotDead,
+    /// It has no alarm.
+    #[error("the record has no alarm")]
+    NoAlarm,
     /// The record was changed since it was seen.
     #[error("the record was changed meanwhile, and is {0} now")]
     Changed(&'static str),

@@ -4,7 +4,8 @@
 //! 2. Each correction is written together with its audit line, or not at all.
 //! 3. A pending or settled record, or one whose worker may be alive, cannot be settled. But "executed" overrides a release.
 //! 4. What was released can be held: no retry runs it any more. Only proof of the effect, or an operator, settles it then.
-//! 5. Of an operation that resumes, single phases are settled: what is kept cannot be settled as not executed.
+//! 5. An alarm stands until an operator clears it.
+//! 6. Of an operation that resumes, single phases are settled: what is kept cannot be settled as not executed.
 //!
 //! It does not check who the operator is: the audit line has the name that the caller gives.
 
@@ -73,6 +74,9 @@ pub enum Correction {
     ForgetAnswer,
     /// Ends an execution whose lease has expired, or accepted work that no worker took in time.
     ExpireLease,
+    /// The operator has looked at all alarms of the record: they end, and the reports that lie beside it are deleted. A settled record
+    /// expires at its time again, at once if that is past.
+    ClearAlarms,
 }
 
 /// A message that an operator publishes for an operation.
@@ -111,6 +115,7 @@ impl Correction {
             Self::Resume => "resume",
             Self::ForgetAnswer => "forget-response",
             Self::ExpireLease => "sweep",
+            Self::ClearAlarms => "clear-alarms",
         }
     }
 
@@ -230,7 +235,10 @@ impl Operator {
                     let note = Note::new(&format!("{who}: {reason}"));
                     let held = matches!(correction, Correction::Hold);
                     let held = held.then(|| Note::new(&format!("held by {who}: {reason}")));
-                    let next = next.settled_because(note).failed(held);
+                    let next = match correction {
+                        Correction::ClearAlarms => next,
+                        _ => next.settled_because(note).failed(held),
+                    };
                     let line = [who, correction.name(), &correction.reason(reason)];
                     Step::Write(with_line(current, next, &messages, line, now), None)
                 }
@@ -302,6 +310,7 @@ fn corrected(
             State::Completed { answer, .. } if is_bare(answer) => Err(CorrectionError::NothingKept),
             state => seen.forget_answer(revision).ok_or(CorrectionError::NoAnswer(state.name())),
         },
+        (Correction::ClearAlarms, _) => seen.clear_alarms(revision).ok_or(CorrectionError::NoAlarm),
         (Correction::ExpireLease, _) => seen.expire_or_abandon(revision, now).ok_or(CorrectionError::NotDead),
     }
 }
@@ -318,7 +327,7 @@ fn is_bare(answer: &KeptAnswer) -> bool {
     answer.head.headers().is_empty() && matches!(answer.body, KeptBody::Omitted { .. })
 }
 
-/// The change with what it publishes and its audit line. A body item that `next` no longer names is deleted with it.
+/// The change with what it publishes and its audit line. Body items that `next` no longer names are deleted with it.
 fn with_line(
     seen: &Record,
     next: Transition,
@@ -327,9 +336,12 @@ fn with_line(
     now: Timestamp,
 ) -> Change {
     let line = Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)));
-    let left = body_item(seen).filter(|_| body_item(&next) != body_item(seen)).map(Companion::DeleteBody);
+    let left = body_item(seen).filter(|_| body_item(&next) != body_item(seen));
+    let cleared = seen.alarms.as_ref().filter(|_| next.alarms.is_none());
+    let reports = cleared.into_iter().flat_map(|alarms| &alarms.reports).copied();
+    let left = left.into_iter().chain(reports).map(Companion::DeleteBody);
     // Not as `completing` does: the record must not say that the operation's rows are committed.
-    left.into_iter().fold(with_writes(next, messages, now).and(line), Change::and)
+    left.fold(with_writes(next, messages, now).and(line), Change::and)
 }
 
 /// The body item that a record names.

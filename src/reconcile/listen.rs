@@ -11,7 +11,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Evidence, Note, Record, Reference},
+    record::{Alarm, Evidence, Note, Record, Reference},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::Timestamp,
@@ -103,6 +103,11 @@ impl Reconciliation {
             Meaning::Contradicts(reason) => {
                 return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
+            Meaning::Alarms(current, alarm, reason) => {
+                let contradiction = queued.contradiction(key, Some(current), reason);
+                return self.contradicts(current, alarm, contradiction).await.map(Some);
+            }
+            Meaning::Names(current, id) => return self.name(current, id).await,
             Meaning::Notes(_) => return self.note(reported, current).await,
             Meaning::Later(current, until) => {
                 let Some(claimed) = self.claim(reported, current).await? else { return Ok(None) };
@@ -244,6 +249,48 @@ impl Reconciliation {
         }
     }
 
+    /// Names the effect in this record. Then the report has another meaning.
+    async fn name(&self, current: &Record, id: Note) -> Result<Option<ReconcileOutcome>, WorkError> {
+        let step = |now: Option<&Record>, Moment { revision, .. }: Moment| match now {
+            Some(now) if now.revision == current.revision => {
+                Step::Write(now.name_effect(id.clone(), revision).into(), ())
+            }
+            _ => Step::Stop(()),
+        };
+        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
+            Ok(_) => Ok(None),
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
+    }
+
+    /// Escalates what contradicts this record, which says so afterwards: what is said again is not escalated again.
+    pub(super) async fn contradicts(
+        &self,
+        current: &Record,
+        alarm: Alarm,
+        contradiction: Contradiction,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        let because = contradiction.because();
+        let step = |now: Option<&Record>, Moment { revision, now: at }: Moment| {
+            let same = now.filter(|now| now.is_same_request(current));
+            let next = same.and_then(|now| now.told_alarm(alarm, &because, revision, at));
+            next.map_or(Step::Stop(()), |next| Step::Write(next.into(), ()))
+        };
+        if current.told_alarm(alarm, &because, current.revision, self.now()).is_none() {
+            tracing::warn!(because, "a report contradicts its record: that is escalated already");
+            return Ok(ReconcileOutcome::Escalated);
+        }
+        let outcome = self.contradicted(&current.key, contradiction).await?;
+        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
+        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
+            Ok(_) => Ok(outcome),
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
+    }
+
     /// Escalates a contradiction.
     pub(super) async fn contradicted(
         &self,
@@ -267,6 +314,7 @@ impl QueuedReport {
     ) -> Contradiction {
         Contradiction {
             reported: Some(self.effect),
+            effect_id: self.id.clone(),
             // Truncated, because it may be any text.
             downstream_key: self.under.as_ref().map(|(_, key)| Note::new(key).to_string()),
             ..Contradiction::about(key, current, reason)

@@ -9,7 +9,7 @@ use super::Reconciler;
 use crate::{
     json,
     message::{QueuedReport, ReportedEffect},
-    record::phase_result,
+    record::{Note, phase_result},
     time::Timestamp,
 };
 
@@ -68,12 +68,21 @@ impl ProviderReport {
         self.queued.made_at = Some(at.as_millis());
         self
     }
+
+    /// Adds the provider's own id of the effect, such as `ch_1`. The first report of an effect names it in the record, which costs a write.
+    /// From then on, another id is a second effect under one key, also of a completed record: an alarm. Of an operation that resumes, the
+    /// result of the phase tells two effects apart instead.
+    #[must_use]
+    pub fn effect_id(mut self, id: &str) -> Self {
+        self.queued.id = Some(Note::new(id).to_string());
+        self
+    }
 }
 
 impl QueuedReport {
     /// This report, without a key or a time that proves what it is about.
     pub(super) const fn of(effect: ReportedEffect) -> Self {
-        Self { effect, under: None, result: None, made_at: None }
+        Self { effect, under: None, result: None, made_at: None, id: None }
     }
 
     /// What it reports, as data.
@@ -83,6 +92,7 @@ impl QueuedReport {
             under: self.under.as_ref().map(|(phase, key)| (&**phase, &**key)),
             result: self.result.clone().map(phase_result),
             made_at: self.made_at.map(Timestamp::from_millis),
+            id: self.id.as_deref(),
         }
     }
 }

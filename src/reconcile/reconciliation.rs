@@ -13,10 +13,7 @@ use super::{
 use crate::{
     backoff::Backoff,
     domain::{DomainWrite, Writes},
-    engine::{
-        Applied, Effort, Engine, Escalation, Executor, Moment, Retries, Start, Step, completing,
-        double_execution,
-    },
+    engine::{Applied, Effort, Engine, Executor, Left, Moment, Retries, Start, Step, completing},
     error_chain::error_chain,
     key::{OperationName, RecordKey},
     message::{Contradiction, DeferredReport, Message, QueuedReport},
@@ -168,9 +165,16 @@ impl Reconciliation {
             Err(_) if why == Asks::IfDue => None,
             Err(error) => return Err(error),
         };
-        match self.load(key).await? {
-            Some(seen) => self.ask_about(&seen, source, why, time, None).await,
-            None => Ok(ReconcileOutcome::Gone),
+        let Some(seen) = self.load(key).await? else { return Ok(ReconcileOutcome::Gone) };
+        let was_told = seen.untold().is_some();
+        let seen = self.tell(Box::new(seen)).await?;
+        match self.ask_about(&seen, source, why, time, None).await {
+            Ok(ReconcileOutcome::Settled | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_))
+                if was_told =>
+            {
+                Ok(ReconcileOutcome::Escalated)
+            }
+            outcome => outcome,
         }
     }
 
@@ -224,32 +228,48 @@ impl Reconciliation {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
         let (seen, ended) = deferred.read()?;
         let Some(ended) = ended else {
-            return match executor.deliver_phase(&seen).await? {
-                Some(escalation) => self.tell(key, deferred, &escalation).await,
-                None => Ok(()),
-            };
+            let left = executor.deliver_phase(&seen, deferred).await?;
+            return self.after(key, deferred, left).await;
         };
-        let mut delivery = executor.deliver(seen, ended, deferred.writes()).await?;
-        while let Some(escalation) = delivery.next().await? {
-            self.tell(key, deferred, &escalation).await?;
-        }
-        Ok(())
+        let left = executor.deliver(seen, ended, deferred.writes()).await?;
+        self.after(key, deferred, left).await
     }
 
-    /// Tells operators what is wrong with a deferred report. Twice is better than never, so it is counted once that has succeeded.
-    async fn tell(
-        &self,
-        key: &RecordKey,
-        deferred: &DeferredReport,
-        Escalation { reason, current, is_double }: &Escalation,
-    ) -> Result<(), WorkError> {
-        let report = Some(Box::new(deferred.clone()));
-        let about = Contradiction::about(key, current.as_deref(), reason);
-        self.contradicted(key, Contradiction { report, ..about }).await?;
-        if let (true, Some(current)) = (is_double, current) {
-            double_execution(current);
+    /// Does what is left of a deferred report.
+    async fn after(&self, key: &RecordKey, deferred: &DeferredReport, left: Left) -> Result<(), WorkError> {
+        match left {
+            Left::Nothing => Ok(()),
+            Left::Alarms(record) => self.tell(record).await.map(|_| ()),
+            Left::Escalation(reason, current) => {
+                let report = Some(Box::new(deferred.clone()));
+                let about = Contradiction::about(key, current.as_deref(), reason);
+                self.contradicted(key, Contradiction { report, ..about }).await.map(|_| ())
+            }
         }
-        Ok(())
+    }
+
+    /// Tells operators of a record's alarms, if they have not been told. Twice is better than never: so the record says it afterwards.
+    pub(super) async fn tell(&self, record: Box<Record>) -> Result<Box<Record>, WorkError> {
+        let Some(alarms) = record.untold() else { return Ok(record) };
+        let about = Contradiction::about(&record.key, Some(&record), alarms.because.as_str());
+        let report = match alarms.reports.last() {
+            Some(id) => self.engine.report_beside(&record.key, *id).await?,
+            None => None,
+        };
+        let alarms = alarms.kinds.iter().map(|kind| kind.name().to_owned()).collect();
+        self.contradicted(&record.key, Contradiction { alarms, report, ..about }).await?;
+        // An alarm that was raised since is told of later.
+        let step = |current: Option<&Record>, Moment { revision, .. }: Moment| {
+            let unchanged = current.filter(|current| current.alarms == record.alarms);
+            let told = unchanged.and_then(|current| current.told(revision));
+            told.map_or(Step::Stop(()), |told| Step::Write(told.into(), ()))
+        };
+        let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
+        match self.engine.apply(Start::Seen(record.clone()), effort, step).await {
+            Ok(Applied::Written((), record)) => Ok(record),
+            Ok(Applied::Stopped((), _)) => Ok(record),
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
@@ -352,11 +372,16 @@ impl Reconciliation {
                 Ok((self.log_written(&record, reason.is_some()), reason))
             }
             Ok(Applied::Stopped(Err(_), Some(current)))
-                if let Some((effect, reason)) = learned.contradicted_by(asked.seen, &current, self.now()) =>
+                if let Some((effect, alarm, reason)) =
+                    learned.contradicted_by(asked.seen, &current, self.now()) =>
             {
                 let contradiction =
                     QueuedReport::of(effect.into()).contradiction(&current.key, Some(&current), reason);
-                Ok((self.contradicted(&current.key, contradiction).await?, None))
+                let outcome = match alarm {
+                    Some(alarm) => self.contradicts(&current, alarm, contradiction).await?,
+                    None => self.contradicted(&current.key, contradiction).await?,
+                };
+                Ok((outcome, None))
             }
             Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {

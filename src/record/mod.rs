@@ -5,9 +5,9 @@ mod answer;
 mod phase;
 
 pub use protocol::record::{
-    Accepted, AnswerKind, AttemptId, BodyId, Effects, Evidence, Head, KeptAnswer, MAX_PHASE_RESULTS,
-    MAX_PHASES, Note, Phase, PhaseList, PhaseResult, Phases, Place, Record, Reference, Resumes, Revision,
-    SettledBy, State, UnknownCause, Work,
+    Accepted, Alarm, Alarms, AnswerKind, AttemptId, BodyId, Effects, Evidence, Head, KeptAnswer,
+    MAX_PHASE_RESULTS, MAX_PHASES, Note, Phase, PhaseList, PhaseResult, Phases, Place, Record, Reference,
+    Resumes, Revision, SettledBy, State, UnknownCause, Work,
 };
 pub(crate) use protocol::record::{
     Admission, Counts, Deferred, Delivered, Encoding, Ending, Found, HANDLER_FAILED, HoldError, Instead,

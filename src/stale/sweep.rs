@@ -160,7 +160,7 @@ impl Stale {
         asks.buffer_unordered(LOOKS).count().await == keys.len()
     }
 
-    /// Deletes the accepted requests that no worker needs any more, and queues those that wait for one: their message may be lost.
+    /// Deletes the accepted requests that no worker needs any more, and reports whose alarms are cleared, and queues those that wait for one: their message may be lost.
     /// Returns how many wait; `None` if there was too little time for all of them.
     async fn look_after(
         &self,
@@ -185,15 +185,15 @@ impl Stale {
             Err(error) if error.kind() == StoreErrorKind::Unreadable => return Ok(false),
             Err(error) => return Err(error),
         };
-        let Some(record) = record.filter(|record| record.needs_request(request)) else {
+        let Some(record) = record.filter(|record| record.needs_body(request)) else {
             // The next sweep tries again.
             if let Err(error) = self.engine.bounded(None, self.records.delete_body(key, request)).await {
                 let cause = error.cause();
-                tracing::error!(cause, "the request of accepted work could not be deleted");
+                tracing::error!(cause, "a body that no record needs could not be deleted");
             }
             return Ok(false);
         };
-        if !record.waits_for_a_worker() {
+        if !record.needs_request(request) || !record.waits_for_a_worker() {
             return Ok(false);
         }
         let Some(work) = &self.work else {

@@ -27,22 +27,25 @@
 //! | `completed_at`, `failed_at` | `completed`, `failed_retryable` | milliseconds since 1970 |
 //! | `since` | `unknown`, `between_workers` | milliseconds since 1970 |
 //! | `settled_by` | `completed`, `failed_retryable`, `pending` after an execution | `worker`, `provider`, `operator`, `certainty`, `assumption`, `not_begun` |
-//! | `expires_at` | `completed`, `failed_retryable` | **seconds** since 1970: the time-to-live attribute |
+//! | `expires_at` | `completed`, `failed_retryable`, without an alarm | **seconds** since 1970: the time-to-live attribute |
+//! | `expires_once_cleared` | the same, with an alarm | the same, once an operator has cleared it |
+//! | `effect_id` | all, if its provider has reported it | the provider's own id of the effect |
+//! | `alarms` | all | what operators must look at: `kinds`, `because`, `raised_at` (milliseconds since 1970), whether operators are `told`, and the body items with `reports` |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
 //! | `body…` | `completed` | the answer's body, or its place |
 //! | `cause`, `asked`, `anew_at` | `unknown` | why; how often reconciliation has asked; when it was last asked anew, in milliseconds since 1970 |
 //! | `reconcile_at` | `unknown`, `between_workers` | when to ask next, or to escalate |
-//! | `reconcile_shard` | `unknown`, `between_workers` | its partition in the index `reconcile` |
-//! | `reconcile_place` | `unknown`, `between_workers` | its place there: a hash of the tenant, then `reconcile_at` |
+//! | `reconcile_shard` | `unknown`, `between_workers`, all with an alarm | its partition in the index `reconcile` |
+//! | `reconcile_place` | the same | its place there: a hash of the tenant, then when reconciliation looks at it |
 //!
-//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure` and `settled_note` are
+//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure`, `settled_note`, `effect_id` and `alarms` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
 //! ignore it.
 
-use std::{mem, ops::Not, time::Duration};
+use std::{collections::BTreeSet, mem, ops::Not, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
@@ -54,10 +57,11 @@ use super::{
 };
 use crate::{
     fingerprint::Fingerprint,
-    key::{RecordKey, Tenant},
+    key::RecordKey,
     record::{
-        Accepted, AnswerKind, AttemptId, BodyId, Effects, Encoding, Evidence, Head, KeptAnswer, KeptBody,
-        Note, Phase, Phases, Place, Record, Reference, Revision, SettledBy, State, UnknownCause, phase_of,
+        Accepted, Alarm, Alarms, AnswerKind, AttemptId, BodyId, Effects, Encoding, Evidence, Head,
+        KeptAnswer, KeptBody, Note, Phase, Phases, Place, Record, Reference, Revision, SettledBy, State,
+        UnknownCause, phase_of,
     },
     time::Timestamp,
 };
@@ -154,6 +158,10 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    effect_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alarms: Option<ItemAlarms>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     lease_until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     completed_at: Option<Timestamp>,
@@ -163,6 +171,8 @@ pub struct Item {
     since: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_once_cleared: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     settled_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -227,9 +237,48 @@ impl From<ItemPhase> for Phase {
     }
 }
 
+/// The alarms of a record, as it keeps them.
+#[derive(Serialize, Deserialize)]
+struct ItemAlarms {
+    kinds: Vec<String>,
+    because: String,
+    raised_at: Timestamp,
+    told: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    reports: Vec<ByteArray<16>>,
+}
+
+impl From<&Alarms> for ItemAlarms {
+    fn from(Alarms { kinds, because, raised_at, is_told, reports }: &Alarms) -> Self {
+        Self {
+            kinds: kinds.iter().map(|kind| kind.name().to_owned()).collect(),
+            because: because.to_string(),
+            raised_at: *raised_at,
+            told: *is_told,
+            reports: reports.iter().map(|id| ByteArray::new(*id.as_bytes())).collect(),
+        }
+    }
+}
+
+impl ItemAlarms {
+    fn read(self) -> Result<Box<Alarms>> {
+        let kinds = self.kinds.iter().map(|name| required(Alarm::parse(name), "alarms"));
+        let kinds = kinds.collect::<Result<BTreeSet<_>>>()?;
+        Ok(Box::new(Alarms {
+            kinds: required(Some(kinds).filter(|kinds| !kinds.is_empty()), "alarms")?,
+            because: Note::new(&self.because),
+            raised_at: self.raised_at,
+            is_told: self.told,
+            reports: self.reports.into_iter().map(|id| BodyId::from(id.into_array())).collect(),
+        }))
+    }
+}
+
 impl From<&Record> for Item {
     fn from(record: &Record) -> Self {
         let by = record.state.settled_by().or(record.state.released_by());
+        let expires_at = record.state.expires_at().map(Timestamp::as_secs_rounded_up);
+        let is_alarmed = record.alarms.is_some();
         let mut item = Self {
             pk: record.key.partition_key(),
             sk: RECORD.to_owned(),
@@ -256,7 +305,10 @@ impl From<&Record> for Item {
             last_failure: record.last_failure.as_ref().map(Note::to_string),
             settled_note: record.settled_note.as_ref().map(Note::to_string),
             settled_by: by.map(|by| by.name().to_owned()),
-            expires_at: record.state.expires_at().map(Timestamp::as_secs_rounded_up),
+            effect_id: record.effect_id.as_ref().map(Note::to_string),
+            alarms: record.alarms.as_deref().map(ItemAlarms::from),
+            expires_at: expires_at.filter(|_| !is_alarmed),
+            expires_once_cleared: expires_at.filter(|_| is_alarmed),
             ..Self::default()
         };
         match &record.effects {
@@ -278,16 +330,18 @@ impl From<&Record> for Item {
             }
             State::FailedRetryable { failed_at, .. } => item.failed_at = Some(*failed_at),
             State::BetweenWorkers { since, reconcile_at } => {
-                item.since = Some(*since);
-                item.index(record.key.tenant(), *reconcile_at);
+                (item.since, item.reconcile_at) = (Some(*since), Some(*reconcile_at));
             }
             State::Unknown { cause, since, reconcile_at, asked, anew_at } => {
                 item.cause = Some(cause.name().to_owned());
-                item.since = Some(*since);
-                item.index(record.key.tenant(), *reconcile_at);
+                (item.since, item.reconcile_at) = (Some(*since), Some(*reconcile_at));
                 item.asked = Some(*asked);
                 item.anew_at = *anew_at;
             }
+        }
+        if let Some(due_at) = record.due_at() {
+            item.reconcile_shard = Some(shard(&item.pk, due_at).to_owned());
+            item.reconcile_place = Some(place(record.key.tenant(), due_at));
         }
         item
     }
@@ -324,6 +378,8 @@ impl TryFrom<Item> for Record {
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
+            effect_id: item.effect_id.as_deref().map(Note::new),
+            alarms: item.alarms.take().map(ItemAlarms::read).transpose()?,
             state: item.state()?,
         })
     }
@@ -369,12 +425,6 @@ fn missing(attribute: &str) -> StoreError {
 }
 
 impl Item {
-    fn index(&mut self, tenant: &Tenant, reconcile_at: Timestamp) {
-        self.reconcile_at = Some(reconcile_at);
-        self.reconcile_shard = Some(shard(&self.pk, reconcile_at).to_owned());
-        self.reconcile_place = Some(place(tenant, reconcile_at));
-    }
-
     fn keep(&mut self, answer: &KeptAnswer) {
         match &answer.head {
             Head::Http { status, headers } => {
@@ -428,7 +478,8 @@ impl Item {
 
     fn state(self) -> Result<State> {
         let settled_by = || required(self.settled_by.as_deref().and_then(SettledBy::parse), "settled_by");
-        let expires_at = || required(self.expires_at.map(Timestamp::from_secs), "expires_at");
+        let expires_at = self.expires_at.or(self.expires_once_cleared);
+        let expires_at = || required(expires_at.map(Timestamp::from_secs), "expires_at");
         Ok(match self.state.as_str() {
             State::PENDING if self.request_id.is_none() => return Err(missing("request_id")),
             State::PENDING => State::Pending {
@@ -584,7 +635,7 @@ mod tests {
     fn the_flags_of_a_contested_or_claimed_record_are_kept() {
         let other = Record::reserve(&reservation("k"), Revision::mint(), NOW);
         let reserved = Record { attempt: crate::record::AttemptId::mint(), ..other.clone() };
-        let contested = reserved.contest(&other, Evidence::Perhaps, Revision::mint(), NOW).unwrap();
+        let contested = reserved.contest(&other, Evidence::Perhaps, Revision::mint()).unwrap();
         assert_eq!(from_attributes(attributes(&contested)).unwrap(), contested.clone().into());
         let claimed = contested.claim(Revision::mint(), NOW, NOW).unwrap();
         assert_eq!(from_attributes(attributes(&claimed)).unwrap(), claimed.into());

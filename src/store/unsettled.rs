@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Checkpoint, Result, Store};
 use crate::{
     key::{RecordKey, Tenant},
-    record::{BodyId, Record, Revision},
+    record::{BodyId, Record, Revision, State},
     time::Timestamp,
 };
 
@@ -17,8 +17,8 @@ use crate::{
 /// The records that it returns may be out of date: read a record again before you change it.
 #[async_trait]
 pub trait Unsettled: Store {
-    /// The keys of unknown outcomes that reconciliation must ask about by `now`, and of operations between workers that it must
-    /// escalate by then, tenant by tenant: up to `limit` of each tenant, its longest overdue first, without those in `taken`.
+    /// The keys of unknown outcomes that reconciliation must ask about by `now`, of operations between workers that it must escalate by
+    /// then, and of records with an alarm of which operators have not been told ([`Record::due_at`]), tenant by tenant: up to `limit` of each tenant, its longest overdue first, without those in `taken`.
     ///
     /// It reads a part of the index, from `from` on. However many are due of one tenant, the turns of the next tenants follow: the
     /// order of the tenants is the store's own, and always the same. A key that cannot be read is logged, and does not count toward
@@ -31,10 +31,10 @@ pub trait Unsettled: Store {
         taken: &HashSet<RecordKey>,
     ) -> Result<Due>;
 
-    /// Unknown outcomes and operations between workers, of one tenant or of all, page by page, not ordered by age.
+    /// Unknown outcomes, operations between workers and records with an alarm, of one tenant or of all, page by page, not ordered by age.
     async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page>;
 
-    /// How many outcomes are unknown, and since when, and how many operations are between workers, for monitoring. It reads a bounded
+    /// How many outcomes are unknown, and since when, and how many operations are between workers or have an alarm, for monitoring. It reads a bounded
     /// part of the index, in which one tenant with many does not hide the others.
     async fn survey(&self) -> Result<Survey>;
 
@@ -105,7 +105,9 @@ pub struct Survey {
     pub unknown: u64,
     /// How many interrupted operations are between workers.
     pub between_workers: u64,
-    /// How many of both are escalated: they wait for an operator.
+    /// How many records have an alarm, whatever their state.
+    pub alarmed: u64,
+    /// How many of all wait for an operator: they are escalated, or have an alarm.
     pub escalated: u64,
     /// Since when the oldest outcome is unknown; `None` if there is none.
     pub oldest: Option<Timestamp>,
@@ -116,19 +118,26 @@ pub struct Survey {
 impl Survey {
     /// The survey of a store in which nothing is unknown.
     pub const NOTHING: Self =
-        Self { unknown: 0, between_workers: 0, escalated: 0, oldest: None, whole: true };
+        Self { unknown: 0, between_workers: 0, alarmed: 0, escalated: 0, oldest: None, whole: true };
 
-    /// Counts one more outcome, unknown since `since` and to be asked about at `reconcile_at`.
-    pub fn count(&mut self, since: Timestamp, reconcile_at: Timestamp) {
-        self.unknown += 1;
-        self.escalated += u64::from(reconcile_at == Timestamp::MAX);
-        self.oldest = Some(self.oldest.map_or(since, |oldest| oldest.min(since)));
-    }
-
-    /// Counts one more operation between workers, to be escalated at `reconcile_at`.
-    pub fn count_between_workers(&mut self, reconcile_at: Timestamp) {
-        self.between_workers += 1;
-        self.escalated += u64::from(reconcile_at == Timestamp::MAX);
+    /// Counts one more record of the index. `since` and `reconcile_at` are those of its state.
+    pub fn count(
+        &mut self,
+        state: &str,
+        since: Option<Timestamp>,
+        reconcile_at: Option<Timestamp>,
+        is_alarmed: bool,
+    ) {
+        match state {
+            State::UNKNOWN => {
+                self.unknown += 1;
+                self.oldest = self.oldest.into_iter().chain(since).min();
+            }
+            State::BETWEEN_WORKERS => self.between_workers += 1,
+            _ => {}
+        }
+        self.alarmed += u64::from(is_alarmed);
+        self.escalated += u64::from(is_alarmed || reconcile_at == Some(Timestamp::MAX));
     }
 }
 

@@ -79,7 +79,7 @@ pub fn facts(record: &Record) -> Facts {
         claim_by: accepted.map_or(u8::MAX, |accepted| tick(accepted.claim_by)),
         answer,
         completed_at: completed,
-        expires_at: record.state.expires_at().map(tick),
+        expires_at: record.state.expires_at().filter(|_| record.alarms.is_none()).map(tick),
         with_writes: record.with_writes,
         messages: record.messages,
         phases: record.phases().map_or(0, |phases| phases.kept.len() + phases.noted.len()),

@@ -248,6 +248,7 @@ impl Steps<'_> {
         let Next::Does(command) = self.protocol.step(after.record, now, event) else { return false };
         match command {
             Command::Writes(id) => {
+                after.alarm |= self.protocol.record(id).alarms.is_some();
                 after.commit(id, self.rows(worker, after.record, now, event, id));
                 after.hears(worker, ending);
                 progress.write = Some(Written::Applied);
@@ -264,14 +265,14 @@ impl Steps<'_> {
                 }
                 progress.deferred = InQueue::Sent;
             }
-            Command::Alarms => {
-                // A worker only counts it.
-                after.alarm |= progress.by == By::Message;
-                progress.alarmed = after.record.map(|id| self.protocol.record(id).attempt.as_bytes()[0]);
+            Command::Alarms(id) => {
+                after.write(id);
+                after.alarm = true;
+                progress.write = Some(Written::Beside);
             }
             Command::Escalates => {
                 after.alarm = true;
-                progress.escalated = true;
+                return false;
             }
             Command::Compares => {
                 let answer = after.record.and_then(|id| self.protocol.facts(id).answer);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{meaning::Meaning, wrong_kind::WrongKind};
 use crate::{
-    record::{KeptAnswer, Phase, Record, Verdict},
+    record::{Alarm, KeptAnswer, Phase, Record, Verdict},
     time::Timestamp,
 };
 
@@ -58,20 +58,21 @@ impl Learned {
         denies && !self.is_proof()
     }
 
-    /// If the current record contradicts what was learned of the record `seen`: what was learned, and the reason.
+    /// If the current record contradicts what was learned of the record `seen`: what was learned, the alarm that the record gets, unless it
+    /// is another request's, and the reason.
     pub fn contradicted_by(
         &self,
         seen: &Record,
         current: &Record,
         now: Timestamp,
-    ) -> Option<(Verdict<u16>, &'static str)> {
+    ) -> Option<(Verdict<u16>, Option<Alarm>, &'static str)> {
         let effect = self.effect()?;
         if current.fingerprint != seen.fingerprint {
             let reason = "it reports an effect whose key is another request's now";
-            return self.is_proof().then_some((effect, reason));
+            return self.is_proof().then_some((effect, None, reason));
         }
         match effect.meaning_for(current, now) {
-            Meaning::Contradicts(reason) => Some((effect, reason)),
+            Meaning::Alarms(_, alarm, reason) => Some((effect, Some(alarm), reason)),
             _ => None,
         }
     }

@@ -310,7 +310,7 @@ mod tests {
         backoff::Backoff,
         learned::{WrongKind, tests::phase},
         record::{
-            Effects, Head, KeptAnswer, ReservationRequest,
+            Alarm, Effects, Head, KeptAnswer, ReservationRequest,
             tests::{answer, reservation, reservation_for, resuming},
         },
         time::CLOCK_SKEW,
@@ -517,7 +517,7 @@ mod tests {
     fn no_denial_is_proof_over_the_report_of_an_execution() {
         let first = unknown();
         let again = released(&first).again(&reservation("k"), Revision::mint(), START);
-        let contested = again.contest(&first, Evidence::Perhaps, Revision::mint(), START).unwrap();
+        let contested = again.contest(&first, Evidence::Perhaps, Revision::mint()).unwrap();
         let contested = contested.release(again.attempt, Revision::mint(), START).unwrap();
         assert!(next(&contested, &contested, Asks::IfDue, &Learned::NotFound).unwrap().is_escalated());
         assert!(next(&contested, &contested, Asks::IfDue, &Learned::NotExecuted).unwrap().is_escalated());
@@ -680,7 +680,8 @@ mod tests {
         let seen = unknown();
         let completed = next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap();
         for learned in [Learned::Unwritable(402), Learned::Denied(402), Learned::Executed(refusal())] {
-            let (effect, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
+            let (effect, alarm, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
+            assert_eq!(alarm, Some(Alarm::Contradicted));
             assert_eq!(effect, Verdict::Executed(402));
         }
         assert_eq!(Learned::Unwritable(202).contradicted_by(&seen, &completed, NOW), None);

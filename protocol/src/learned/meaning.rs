@@ -6,7 +6,8 @@
 //! | released | an effect claims it and settles it; a refusal agrees |
 //! | in progress | an effect claims it; the report is processed again once the execution is over |
 //! | completed, and the report says the same | nothing |
-//! | completed, and the report says the opposite | escalated: a completed record never changes |
+//! | completed, and the report says the opposite | an alarm, and escalated: what is completed never changes |
+//! | knows its effect by another id of the provider | the same |
 //! | younger than the effect, or another request's | an effect is escalated |
 //! | of an operation that resumes | the phase that the report names is noted; an effect without a phase is escalated |
 //! | none | an effect is escalated, unless it is older than two weeks and than the retention |
@@ -17,7 +18,7 @@
 use std::time::Duration;
 
 use crate::{
-    record::{NotTaken, Phase, PhaseResult, Record, State, Verdict, is_effect},
+    record::{Alarm, NotTaken, Note, Phase, PhaseResult, Record, State, Verdict, is_effect},
     time::{CLOCK_SKEW, OLD_EFFECT, Timestamp},
 };
 
@@ -32,6 +33,8 @@ pub struct Reported<'a> {
     pub result: Option<PhaseResult>,
     /// When the effect was made, by the provider's clock.
     pub made_at: Option<Timestamp>,
+    /// The provider's own id of the effect.
+    pub id: Option<&'a str>,
 }
 
 /// What a report means for the record.
@@ -47,7 +50,11 @@ pub enum Meaning<'a> {
     Later(&'a Record, Timestamp),
     /// Its record may have expired.
     TooLate,
-    /// Report and record contradict each other, for this reason.
+    /// This record does not know yet which effect it has: it is named after this id of the provider.
+    Names(&'a Record, Note),
+    /// This record and the report contradict each other, for this reason.
+    Alarms(&'a Record, Alarm, &'static str),
+    /// The same, and there is no record of this request that could say so.
     Contradicts(&'static str),
 }
 
@@ -82,12 +89,24 @@ impl Reported<'_> {
             Some(_) => self.meaning_for_phases(current, now),
             None => self.effect.meaning_for(current, now),
         };
+        let is_older = self.made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at);
+        let id = self.id.filter(|_| self.effect.is_effect() && current.phases().is_none()).map(Note::new);
         match meaning {
             Meaning::Settles(_) | Meaning::Later(..) | Meaning::Notes(_)
-                if self.effect.is_effect()
-                    && self.made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at) =>
+                if self.effect.is_effect() && is_older =>
             {
                 Meaning::Contradicts("it reports an effect that is older than the record")
+            }
+            Meaning::Settles(_) | Meaning::Later(..) | Meaning::Nothing if !is_older => {
+                match (&current.effect_id, id) {
+                    (None, Some(id)) => Meaning::Names(current, id),
+                    (Some(known), Some(id)) if *known != id => Meaning::Alarms(
+                        current,
+                        Alarm::SecondEffect,
+                        "it reports a second effect under its key",
+                    ),
+                    _ => meaning,
+                }
             }
             meaning => meaning,
         }
@@ -99,21 +118,20 @@ impl Reported<'_> {
         if !self.effect.is_effect() {
             return Meaning::Nothing;
         }
+        let contradicts = |reason| Meaning::Alarms(current, Alarm::Contradicted, reason);
         let Some((name, _)) = self.under else {
             if matches!(current.state, State::Completed { .. }) {
                 return self.effect.meaning_for(current, now);
             }
-            return Meaning::Contradicts(
-                "it reports an effect of an operation that resumes, and names no phase",
-            );
+            return contradicts("it reports an effect of an operation that resumes, and names no phase");
         };
         let phase = Phase::new(name.to_owned(), self.result.clone(), now);
         match current.note(&phase, current.revision, now) {
             Ok(_) => Meaning::Notes(phase),
             Err(NotTaken::Known) => Meaning::Nothing,
-            Err(NotTaken::Differs) => Meaning::Contradicts(
-                "it reports a phase that the record does not have, or has with another result",
-            ),
+            Err(NotTaken::Differs) => {
+                contradicts("it reports a phase that the record does not have, or has with another result")
+            }
         }
     }
 }
@@ -126,23 +144,22 @@ impl Verdict<u16> {
 
     /// What this means for the record of the same request.
     pub fn meaning_for(self, current: &Record, now: Timestamp) -> Meaning<'_> {
+        let contradicts = |reason| Meaning::Alarms(current, Alarm::Contradicted, reason);
         match (&current.state, self) {
             (State::InProgress { lease_until }, _) if now < *lease_until => {
                 Meaning::Later(current, *lease_until)
             }
             (State::Pending { released_by: None }, _) if self.is_effect() => {
-                Meaning::Contradicts("it reports an effect of work that no worker has begun")
+                contradicts("it reports an effect of work that no worker has begun")
             }
             // Of an operation with phases: it names none.
             (State::BetweenWorkers { .. }, _) => Meaning::Nothing,
             (State::Completed { answer, .. }, _) => match (answer.head.is_effect(), self.is_effect()) {
-                (true, false) => Meaning::Contradicts("it denies an effect that the record says was made"),
-                (false, true) => {
-                    Meaning::Contradicts("it reports an effect that the record says was refused")
-                }
+                (true, false) => contradicts("it denies an effect that the record says was made"),
+                (false, true) => contradicts("it reports an effect that the record says was refused"),
                 _ => Meaning::Nothing,
             },
-            _ if self.is_effect() && current.certainly_did_nothing() => Meaning::Contradicts(
+            _ if self.is_effect() && current.certainly_did_nothing() => contradicts(
                 "it reports an effect, and the operation says that all its effects are in its transaction",
             ),
             // A retry gets its own answer.
@@ -184,7 +201,7 @@ mod tests {
 
     /// A report of this effect, without a key or a time that proves what it is about.
     fn report(effect: Verdict<u16>) -> Reported<'static> {
-        Reported { effect, under: None, result: None, made_at: None }
+        Reported { effect, under: None, result: None, made_at: None, id: None }
     }
 
     fn with_status(status: u16) -> Record {
@@ -199,8 +216,10 @@ mod tests {
             Meaning::Nothing => "nothing",
             Meaning::Later(..) => "later",
             Meaning::TooLate => "too late",
+            Meaning::Names(..) => "names",
             Meaning::Notes(_) => "notes",
-            Meaning::Contradicts(_) => "contradicts",
+            Meaning::Alarms(..) => "contradicts",
+            Meaning::Contradicts(_) => "has no record",
         };
         for status in [200, 201, 204, 302, 399] {
             assert_eq!(short(Verdict::Executed(status)), reported, "{status}: {current:?}");
@@ -277,9 +296,43 @@ mod tests {
         assert_means(&completed(KeptAnswer::abandoned()), START, "contradicts", "nothing");
         assert!(matches!(
             Verdict::NotExecuted.meaning_for(&with_status(201), START),
-            Meaning::Contradicts(_)
+            Meaning::Alarms(_, Alarm::Contradicted, _)
         ));
         assert_eq!(Verdict::NotExecuted.meaning_for(&with_status(402), START), Meaning::Nothing);
+    }
+
+    // T83
+    #[test]
+    fn a_second_effect_under_one_key_is_an_alarm_in_every_state() {
+        let reported = |id| Reported { id: Some(id), ..report(Verdict::Executed(201)) };
+        let begun = begun();
+        let late = reservation("k").lease_until;
+        let released = |by| begun.settled(Verdict::NotExecuted, by, Revision::mint(), START);
+        for record in [
+            begun.clone(),
+            begun.expire(Revision::mint(), late).unwrap().into(),
+            released(SettledBy::Assumption),
+            with_status(201),
+        ] {
+            let effect = reported("ch_1");
+            let meaning = effect.meaning_for(Some(&record), Duration::ZERO, late);
+            let Meaning::Names(unnamed, id) = meaning else { panic!("{meaning:?}") };
+            let named: Record = unnamed.name_effect(id, Revision::mint()).into();
+            assert_eq!(named.state, record.state);
+            // It comes again.
+            let again = effect.meaning_for(Some(&named), Duration::ZERO, late);
+            assert!(!matches!(again, Meaning::Names(..) | Meaning::Alarms(..)), "{again:?}");
+            let second = reported("ch_2");
+            let second = second.meaning_for(Some(&named), Duration::ZERO, late);
+            assert!(matches!(second, Meaning::Alarms(_, Alarm::SecondEffect, _)), "{second:?}");
+            // A refusal has no effect, and an effect of an earlier life of the key is another one.
+            let refused = Reported { effect: Verdict::Executed(402), ..reported("ch_2") };
+            let refused = refused.meaning_for(Some(&named), Duration::ZERO, late);
+            assert!(!matches!(refused, Meaning::Alarms(_, Alarm::SecondEffect, _)), "{refused:?}");
+            let older = Reported { made_at: Some(Timestamp::default()), ..reported("ch_0") };
+            let older = older.meaning_for(Some(&record), Duration::ZERO, late);
+            assert!(matches!(older, Meaning::Contradicts(_) | Meaning::Nothing), "{older:?}");
+        }
     }
 
     // T46
@@ -293,17 +346,22 @@ mod tests {
         let certain = transactional.expire(Revision::mint(), lease_until).expect("its lease has expired");
         let ours = begun.key.downstream_key(&begun.fingerprint, "charge");
         for (under, current, contradicts) in [
-            (None, None, true),
-            (None, Some(&*never_began), true),
-            (None, Some(&*certain), true),
-            (Some("another's"), Some(&begun), true),
-            (Some(&*ours), Some(&begun), false),
+            (None, None, "has no record"),
+            (None, Some(&*never_began), "has no record"),
+            (None, Some(&*certain), "an alarm"),
+            (Some("another's"), Some(&begun), "has no record"),
+            (Some(&*ours), Some(&begun), "none"),
         ] {
             let under = under.map(|key| ("charge", key));
             let effect = Reported { under, ..report(Verdict::Executed(201)) };
             let meaning = effect.meaning_for(current, Duration::ZERO, lease_until);
-            assert_eq!(matches!(meaning, Meaning::Contradicts(_)), contradicts, "{effect:?}: {meaning:?}");
-            if contradicts {
+            let means = match meaning {
+                Meaning::Contradicts(_) => "has no record",
+                Meaning::Alarms(_, Alarm::Contradicted, _) => "an alarm",
+                _ => "none",
+            };
+            assert_eq!(means, contradicts, "{effect:?}");
+            if contradicts != "none" {
                 let denial = Reported { effect: Verdict::NotExecuted, ..effect };
                 assert_eq!(denial.meaning_for(current, Duration::ZERO, lease_until), Meaning::Nothing);
             }
@@ -333,7 +391,7 @@ mod tests {
                 format!("notes {} {:?}", phase.name, phase.result.as_ref().map(PhaseResult::text))
             }
             Meaning::Nothing => "nothing".to_owned(),
-            Meaning::Contradicts(_) => "contradicts".to_owned(),
+            Meaning::Alarms(_, Alarm::Contradicted, _) | Meaning::Contradicts(_) => "contradicts".to_owned(),
             other => panic!("{other:?}"),
         };
         let without_result =

@@ -1,6 +1,6 @@
 //! A worker's report on its way, and what it has led to until now.
 
-use super::{AttemptId, KeptAnswer, Note, Record, Report, Says};
+use super::{KeptAnswer, Note, Record, Report, Says};
 
 /// The note for an execution whose domain writes are not committed.
 const NOT_COMMITTED: &str = "not_committed";
@@ -38,10 +38,6 @@ pub struct SoFar {
     pub instead: Instead,
     /// Whether the report is in the queue.
     pub deferred: Deferred,
-    /// The other execution of which operators have been told.
-    pub alarmed: Option<AttemptId>,
-    /// Whether operators have been told what is wrong with the report.
-    pub escalated: bool,
     /// Whether its answer is another one than the record's, if they were compared.
     pub differs: Option<bool>,
     /// Whether its worker no longer owns the record, by its own clocks.
@@ -57,6 +53,8 @@ pub enum Written {
     Applied,
     /// It was applied: another execution's record is marked.
     Marked,
+    /// It was applied: the report lies beside the record, and an alarm names it.
+    Beside,
     /// It got no answer, or failed: it may be applied, or be later. Its driver asks with the record that was to be written as the
     /// current one; if it could not read any, with the worker's own.
     Perhaps {

@@ -1,6 +1,6 @@
 //! Who wins: what a worker's report does to the current record, and what it needs if that does not take it.
 
-use super::{AttemptId, Record, Report, Revision, SettledBy, State, Transition, UnknownCause};
+use super::{Alarm, Record, Report, Revision, SettledBy, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
 /// A worker's report, with all that decides what it does to the record.
@@ -14,21 +14,20 @@ pub(super) struct WorkerReport<'a> {
     pub(super) has_rows: bool,
     /// Whether the operation may run again if its worker is dead.
     pub(super) may_run_again: bool,
-    /// What of it is safe outside the record.
-    pub(super) safe: Safe,
+    /// Whether it is in a queue.
+    pub(super) queued: Queued,
 }
 
-/// What of a report is safe outside the record. A worker that finds another execution writes nothing before its report is safe,
+/// Whether the whole report is in a queue. A worker that finds another execution in progress writes nothing before that was tried,
 /// because it is late, and may be killed at any moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Safe {
-    /// Nothing.
-    Nothing,
-    /// The whole report is in a queue. It may mark another execution's record.
-    Report,
-    /// It is escalated that this other execution certainly or possibly ran the operation too. What it left may be overwritten,
-    /// because its trace is not lost.
-    Alarm(AttemptId),
+pub(super) enum Queued {
+    /// No.
+    No,
+    /// There is no queue, or it has not answered: what the record takes may be the only trace.
+    Perhaps,
+    /// Yes: from there, it is applied once the other execution is over.
+    Yes,
 }
 
 /// What a report does to the record.
@@ -37,7 +36,9 @@ pub(super) enum Fate {
     /// It becomes this record.
     Written(Transition),
     /// The record is another execution's: it is marked with what this one reports.
-    Contested(Transition),
+    Marked(Transition),
+    /// The same, with an alarm, because no queue has the report: it is put beside the record.
+    Alarmed(Transition),
     /// Nothing: the record has moved on.
     Fenced,
     /// There is no record for it. It has been gone for so long that it may have been settled and deleted since, or its key has
@@ -53,24 +54,16 @@ pub(super) enum Overtaken {
     Nothing,
     /// It waits, because another execution is not over. It may be the only proof of what was done.
     Waits,
-    /// It is escalated that another execution certainly or possibly ran the operation too. Then it is applied again.
-    Double,
-    /// It is escalated, for this reason.
-    Escalated(&'static str),
-    /// It is escalated if its answer is another one than the record's.
+    /// Its record will never have its result: there is none, or it is another request's.
+    Gone,
+    /// It is put beside the record, which gets this alarm, for this reason.
+    Alarms(Alarm, &'static str),
+    /// The same, if its answer is another one than the record's.
     Compared,
 }
 
-/// Why a report is escalated whose record cannot take it any more.
-pub(super) const GONE: &str =
-    "its record is gone, and may have been settled, or its key has begun again: no part of it is written";
-
-/// Why a report is escalated whose record an operator holds.
-pub(super) const HELD: &str = "an operator holds its record: no part of it is written";
-
-/// Why a report is escalated whose record lacks a phase that its worker had kept: the table was restored, or a deployment that does not
-/// resume has taken the record over.
-pub(super) const FORGOTTEN: &str = "its record has forgotten a phase of it: no part of it is written";
+/// Why a second execution is an alarm.
+const DOUBLE: &str = "another execution certainly or possibly ran the operation too";
 
 impl WorkerReport<'_> {
     /// What this does to the current record.
@@ -105,18 +98,35 @@ impl WorkerReport<'_> {
         if self.matters() && seen.is_unclaimed() {
             return Fate::Gone;
         }
-        let in_progress = matches!(seen.state, State::InProgress { .. });
-        if in_progress && self.meets_another(seen, now)
-            || self.safe != Safe::Alarm(seen.attempt) && self.is_double(seen, now)
-        {
-            let evidence = self.report.evidence().filter(|_| self.safe != Safe::Nothing);
-            let contested = evidence.and_then(|evidence| seen.contest(base, evidence, revision, now));
-            return contested.map_or(Fate::Fenced, Fate::Contested);
+        let is_double = self.is_double(seen, now);
+        if matches!(seen.state, State::InProgress { .. }) && self.meets_another(seen, now) {
+            return self.beside(seen, is_double, revision, now);
         }
         if self.belongs_to_earlier_generation(seen) {
             return Fate::Gone;
         }
-        self.report.of(seen, base, revision, now).map_or(Fate::Fenced, Fate::Written)
+        let next = self.report.of(seen, base, revision, now);
+        // What the other execution left is overwritten, and the alarm keeps its trace.
+        let alarms = |next: Transition| match is_double {
+            true => next.alarms(Alarm::SecondExecution, DOUBLE, now),
+            false => next,
+        };
+        next.map_or(Fate::Fenced, |next| Fate::Written(alarms(next)))
+    }
+
+    /// What this does to the record of another execution that is in progress. It may still do nothing: so there is an alarm only if
+    /// nothing else brings this report to what becomes of it.
+    fn beside(&self, seen: &Record, is_double: bool, revision: Revision, now: Timestamp) -> Fate {
+        let marks = || seen.contest(self.base, self.report.evidence()?, revision);
+        match self.queued {
+            Queued::No => Fate::Fenced,
+            Queued::Perhaps if is_double => {
+                let next = marks().or_else(|| seen.alarm(Alarm::SecondExecution, DOUBLE, revision, now));
+                let next = next.map(|next| next.alarms(Alarm::SecondExecution, DOUBLE, now));
+                next.and_then(Transition::keeps_report).map_or(Fate::Fenced, Fate::Alarmed)
+            }
+            Queued::Perhaps | Queued::Yes => marks().map_or(Fate::Fenced, Fate::Marked),
+        }
     }
 
     /// Whether it would be a loss to drop this report: it tells of an effect, or its record knows of phases or of a call.
@@ -166,61 +176,59 @@ impl WorkerReport<'_> {
         commits && current.created_at != self.base.created_at
     }
 
-    /// Whether the record lacks what this reports: it is another execution's; or it was completed without an effect that is
-    /// reported, or without the report's domain writes. A record that the same worker completed lacks nothing: its writes were
-    /// refused, and it has the answer for that.
-    pub(super) fn is_missing_in(&self, current: &Record, now: Timestamp) -> bool {
-        if self.base.phases().is_some() {
-            return false;
-        }
-        if self.is_double(current, now) {
-            return true;
-        }
-        let State::Completed { answer, by, .. } = &current.state else {
-            return matches!(current.state, State::InProgress { .. }) && self.meets_another(current, now);
-        };
-        if *by == SettledBy::Worker && current.attempt == self.base.attempt {
-            return false;
-        }
-        let without_its_writes = self.has_rows && !current.with_writes;
-        without_its_writes || (self.report.reports_an_effect() && !answer.head.is_effect())
-    }
-
     /// What this needs if the current record did not take it.
     pub(super) fn overtaken_by(&self, current: &Record, now: Timestamp) -> Overtaken {
         let double = self.is_double(current, now);
-        // Its record will never hold this report's result.
         if self.matters() && (!self.base.is_same_request(current) || current.is_unclaimed())
             || !double && self.belongs_to_earlier_generation(current)
         {
-            return Overtaken::Escalated(GONE);
+            return Overtaken::Gone;
         }
         // Its caller may have got the refusal. It must not be forgotten if the other execution turns out to have an effect.
         let refused = self.report.is_refusal() && self.base.is_same_request(current);
         if (self.tells_of_an_effect() || refused) && current.is_held() {
-            return Overtaken::Escalated(HELD);
+            return Overtaken::Alarms(
+                Alarm::HeldReport,
+                "an operator holds its record: no part of its report is written",
+            );
         }
         if self.base.phases().is_some() {
-            let forgotten = current.has_forgotten_a_phase_of(self.base);
-            return if forgotten { Overtaken::Escalated(FORGOTTEN) } else { Overtaken::Nothing };
+            // The table was restored, or a deployment that does not resume has taken the record over.
+            return match current.has_forgotten_a_phase_of(self.base) {
+                true => Overtaken::Alarms(
+                    Alarm::ForgottenPhase,
+                    "its record has forgotten a phase of it: no part of its report is written",
+                ),
+                false => Overtaken::Nothing,
+            };
         }
         match &current.state {
             State::InProgress { .. } if refused || self.has_rows || self.meets_another(current, now) => {
                 Overtaken::Waits
             }
             State::Unknown { .. } if refused => Overtaken::Waits,
-            _ if double && self.safe != Safe::Alarm(current.attempt) => Overtaken::Double,
-            State::Completed { answer, by, .. } if !double => {
+            _ if double => Overtaken::Alarms(Alarm::SecondExecution, DOUBLE),
+            State::Completed { answer, by, .. } => {
                 let own = current.attempt == self.base.attempt;
-                if self.is_missing_in(current, now) {
-                    Overtaken::Escalated(if self.has_rows && !current.with_writes {
-                        "the domain writes of its worker are not made: it was completed without them"
-                    } else {
-                        "its worker reports an effect that the record says was refused"
-                    })
-                } else if refused && answer.head.is_effect() {
-                    Overtaken::Escalated("its worker was refused, and the record has an effect")
-                } else if own && *by != SettledBy::Worker && matches!(self.report, Report::Completed(_)) {
+                // Its writes were refused, and it has the answer for that.
+                let is_its_own = own && *by == SettledBy::Worker;
+                let (ours, theirs) = (self.report.reports_an_effect(), answer.head.is_effect());
+                if !is_its_own && self.has_rows && !current.with_writes {
+                    Overtaken::Alarms(
+                        Alarm::RefusedRows,
+                        "the domain writes of its worker are not made: it was completed without them",
+                    )
+                } else if !is_its_own && ours && !theirs {
+                    Overtaken::Alarms(
+                        Alarm::SecondAnswer,
+                        "its worker reports an effect that the record says was refused",
+                    )
+                } else if refused && theirs {
+                    Overtaken::Alarms(
+                        Alarm::SecondAnswer,
+                        "its worker was refused, and the record has an effect",
+                    )
+                } else if own && !is_its_own && matches!(self.report, Report::Completed(_)) {
                     // Its caller may have got the answer before another source knew one.
                     Overtaken::Compared
                 } else {
@@ -234,7 +242,7 @@ impl WorkerReport<'_> {
 
 impl Record {
     /// Whether both records may be of one request. Fingerprints by different rules cannot be compared.
-    pub(crate) fn is_same_request(&self, other: &Self) -> bool {
+    pub fn is_same_request(&self, other: &Self) -> bool {
         self.fingerprint == other.fingerprint || self.fingerprint.rule() != other.fingerprint.rule()
     }
 }
@@ -265,6 +273,12 @@ pub(super) mod tests {
 
     const PERHAPS: Report = Report::PerhapsExecuted(None);
 
+    impl Overtaken {
+        pub(in crate::record) fn alarm(self) -> Option<Alarm> {
+            if let Self::Alarms(alarm, _) = self { Some(alarm) } else { None }
+        }
+    }
+
     impl Record {
         fn lease_end(&self) -> Timestamp {
             let State::InProgress { lease_until } = self.state else { panic!("{self:?}") };
@@ -281,13 +295,13 @@ pub(super) mod tests {
 
     fn fate(base: &Record, ended: &Report, current: &Record, now: Timestamp) -> Fate {
         let report =
-            WorkerReport { base, report: ended, has_rows: false, may_run_again: false, safe: Safe::Report };
+            WorkerReport { base, report: ended, has_rows: false, may_run_again: false, queued: Queued::Yes };
         report.fate(Some(current), fresh(), now)
     }
 
     fn becomes(base: &Record, ended: &Report, current: &Record) -> Record {
         match fate(base, ended, current, NOW) {
-            Fate::Written(next) | Fate::Contested(next) => next.into(),
+            Fate::Written(next) | Fate::Marked(next) => next.into(),
             other => panic!("{other:?}"),
         }
     }
@@ -305,7 +319,7 @@ pub(super) mod tests {
                 report: &Report::NotStarted,
                 has_rows: false,
                 may_run_again: false,
-                safe: Safe::Report,
+                queued: Queued::Yes,
             };
             assert_eq!(report.fate(None, fresh(), NOW), Fate::Gone);
             assert!(!report.matters(), "nobody has to hear of it");
@@ -336,19 +350,19 @@ pub(super) mod tests {
         let held: Record = first.hold(fresh(), first.lease_end()).unwrap().into();
         for base in [&first, &second] {
             for (ended, expected) in [
-                (effect(), Overtaken::Escalated(HELD)),
-                (PERHAPS, Overtaken::Escalated(HELD)),
-                (Report::Uncommitted, Overtaken::Escalated(HELD)),
-                (refusal(), Overtaken::Escalated(HELD)),
-                (Report::NotExecuted(None), Overtaken::Nothing),
-                (Report::NotBegun, Overtaken::Nothing),
-                (Report::Interrupted(None), Overtaken::Escalated(HELD)),
+                (effect(), Some(Alarm::HeldReport)),
+                (PERHAPS, Some(Alarm::HeldReport)),
+                (Report::Uncommitted, Some(Alarm::HeldReport)),
+                (refusal(), Some(Alarm::HeldReport)),
+                (Report::NotExecuted(None), None),
+                (Report::NotBegun, None),
+                (Report::Interrupted(None), Some(Alarm::HeldReport)),
             ] {
-                for safe in [Safe::Nothing, Safe::Report, Safe::Alarm(held.attempt)] {
+                for queued in [Queued::No, Queued::Perhaps, Queued::Yes] {
                     let report =
-                        WorkerReport { base, report: &ended, has_rows: false, may_run_again: false, safe };
+                        WorkerReport { base, report: &ended, has_rows: false, may_run_again: false, queued };
                     assert_eq!(report.fate(Some(&held), fresh(), NOW), Fate::Fenced, "{ended:?}");
-                    assert_eq!(report.overtaken_by(&held, NOW), expected, "{ended:?}");
+                    assert_eq!(report.overtaken_by(&held, NOW).alarm(), expected, "{ended:?}");
                 }
             }
         }
@@ -361,31 +375,41 @@ pub(super) mod tests {
         let unknown = becomes(&second, &PERHAPS, &second);
         assert!(matches!(fate(&first, &refusal(), &unknown, NOW), Fate::Fenced));
         assert_eq!(becomes(&second, &refusal(), &unknown).state.name(), "completed", "its own");
-        assert_eq!(becomes(&first, &effect(), &unknown).reported, Some(Evidence::Effect));
+        assert_eq!(becomes(&first, &effect(), &unknown).state.name(), "completed");
     }
 
-    // T54: it may die at any moment, and the mark would hide that there were two.
+    // T54: it may die at any moment.
     #[test]
-    fn a_worker_marks_no_other_execution_before_its_report_is_safe() {
+    fn a_worker_marks_no_other_execution_before_its_report_is_queued() {
+        let (first, second) = two();
+        let ended = effect();
+        let fate = |queued| {
+            let report =
+                WorkerReport { base: &first, report: &ended, has_rows: false, may_run_again: false, queued };
+            report.fate(Some(&second), fresh(), NOW)
+        };
+        assert_eq!(fate(Queued::No), Fate::Fenced);
+        let Fate::Marked(marked) = fate(Queued::Yes) else { panic!("it is queued") };
+        assert_eq!((marked.attempt, marked.reported), (second.attempt, Some(Evidence::Effect)));
+        assert_eq!(marked.alarms, None, "the other one may do nothing");
+        // Perhaps nothing brings it again.
+        let Fate::Alarmed(alarmed) = fate(Queued::Perhaps) else { panic!("it is not queued") };
+        assert_eq!((alarmed.attempt, alarmed.reported), (second.attempt, Some(Evidence::Effect)));
+        assert!(alarmed.has_alarm(Alarm::SecondExecution) && alarmed.own_report().is_some());
+    }
+
+    // T5, T54: what it left is overwritten, and no process can die before that is told.
+    #[test]
+    fn one_write_overwrites_another_execution_and_raises_the_alarm() {
         let (first, second) = two();
         let unknown = becomes(&second, &PERHAPS, &second);
-        let fate = |current: &Record, safe| {
-            let ended = effect();
-            let report =
-                WorkerReport { base: &first, report: &ended, has_rows: false, may_run_again: false, safe };
-            report.fate(Some(current), fresh(), NOW)
-        };
-        for current in [&second, &unknown] {
-            assert_eq!(fate(current, Safe::Nothing), Fate::Fenced);
-            let Fate::Contested(marked) = fate(current, Safe::Report) else { panic!("{current:?}") };
-            assert_eq!((marked.attempt, marked.reported), (second.attempt, Some(Evidence::Effect)));
+        for (ended, state) in [(effect(), "completed"), (PERHAPS, "unknown")] {
+            let Fate::Written(next) = fate(&first, &ended, &unknown, NOW) else { panic!("{ended:?}") };
+            assert_eq!((next.attempt, next.state.name()), (first.attempt, state));
+            assert!(next.has_alarm(Alarm::SecondExecution));
         }
-        // What the other execution left is overwritten only once it is escalated.
-        let alarm = Safe::Alarm(second.attempt);
-        assert!(matches!(fate(&second, alarm), Fate::Contested(_)));
-        assert!(matches!(fate(&unknown, Safe::Alarm(AttemptId::mint())), Fate::Contested(_)), "another one");
-        let Fate::Written(completed) = fate(&unknown, alarm) else { panic!("{unknown:?}") };
-        assert_eq!((completed.attempt, completed.state.name()), (first.attempt, "completed"));
+        // Its own is none.
+        assert_eq!(becomes(&second, &effect(), &unknown).alarms, None);
     }
 
     // T55
@@ -442,11 +466,9 @@ pub(super) mod tests {
             report: &ended,
             has_rows: false,
             may_run_again: true,
-            safe: Safe::Report,
+            queued: Queued::Yes,
         };
-        let Fate::Contested(contested) = report.fate(Some(&second), fresh(), NOW) else {
-            panic!("{second:?}")
-        };
+        let Fate::Marked(contested) = report.fate(Some(&second), fresh(), NOW) else { panic!("{second:?}") };
         assert_eq!(contested.reported, Some(Evidence::Effect));
         assert!(report.meets_another(&second, NOW) && !report.is_double(&second, NOW));
     }
@@ -470,7 +492,7 @@ pub(super) mod tests {
                 report: &ended,
                 has_rows,
                 may_run_again: false,
-                safe: Safe::Nothing,
+                queued: Queued::No,
             };
             let fate = report.fate(None, fresh(), now);
             assert_eq!(
@@ -483,21 +505,20 @@ pub(super) mod tests {
 
     // T53, T55
     #[test]
-    fn what_a_completed_record_lacks_is_missing_in_it() {
-        let first = Record::reserve(&reservation("k"), fresh(), NOW);
-        let second = first.again(&reservation("k"), fresh(), NOW);
-        let refusal = KeptAnswer { head: Head::Http { status: 402, headers: [].into() }, ..answer() };
+    fn what_a_completed_record_lacks_is_an_alarm() {
+        let (first, second) = two();
+        let Report::Completed(refused) = refusal() else { panic!("it is an answer") };
         let completed = |answer| second.complete(&second, fresh(), answer, NOW).unwrap();
-        for (base, kept, has_rows, is_missing) in [
-            (&first, refusal.clone(), false, true),
-            (&first, answer(), true, true),
-            (&first, answer(), false, false),
-            (&second, refusal, true, false),
+        for (base, kept, has_rows, alarm) in [
+            (&first, refused.clone(), false, Some(Alarm::SecondAnswer)),
+            (&first, answer(), true, Some(Alarm::RefusedRows)),
+            (&first, answer(), false, None),
+            (&second, refused, true, None),
         ] {
-            let ended = Report::Completed(answer());
+            let ended = effect();
             let report =
-                WorkerReport { base, report: &ended, has_rows, may_run_again: true, safe: Safe::Nothing };
-            assert_eq!(report.is_missing_in(&completed(kept), NOW), is_missing);
+                WorkerReport { base, report: &ended, has_rows, may_run_again: true, queued: Queued::No };
+            assert_eq!(report.overtaken_by(&completed(kept), NOW).alarm(), alarm);
         }
     }
 
@@ -513,7 +534,7 @@ pub(super) mod tests {
             report: &ended,
             has_rows: false,
             may_run_again: false,
-            safe: Safe::Nothing,
+            queued: Queued::No,
         };
         let Fate::Written(next) = report.fate(Some(&refused), fresh(), NOW) else { panic!("not written") };
         assert_eq!((next.state.name(), next.attempt), ("completed", first.attempt));
@@ -582,10 +603,10 @@ pub(super) mod tests {
                     report: ended,
                     has_rows: false,
                     may_run_again: false,
-                    safe: Safe::Alarm(second.attempt),
+                    queued: Queued::Yes,
                 };
                 let next = match report.fate(Some(current), fresh(), NOW) {
-                    Fate::Written(next) | Fate::Contested(next) => Some(Record::from(next)),
+                    Fate::Written(next) | Fate::Marked(next) => Some(Record::from(next)),
                     _ => None,
                 };
                 assert_eq!(*cell, name(next.as_ref(), current), "{reported}, {current:?}");

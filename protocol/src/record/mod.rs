@@ -11,7 +11,7 @@
 //! 5. `effects` says where the effects of an operation are. `phase` has the recovery points of one that resumes, and `resume` their
 //!    transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer. `hold` has
-//!    an operator's hold on what was released.
+//!    an operator's hold on what was released. `alarm` has what operators must look at, whatever the state.
 //! 7. `accepted` has what is executed later, by a worker, and `work` its transitions.
 //! 8. A [`KeptAnswer`] is a head and a body, or the body's place. The head of an HTTP response is a number and pairs of strings.
 //!
@@ -20,6 +20,7 @@
 
 mod accepted;
 mod admission;
+mod alarm;
 mod answer;
 mod decide;
 mod effects;
@@ -49,6 +50,7 @@ use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use accepted::{Accepted, Work};
 pub use admission::{Admission, Refusal};
+pub use alarm::{Alarm, Alarms, MAX_REPORTS};
 pub(crate) use answer::is_effect;
 pub use answer::{AnswerKind, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place};
 pub use decide::{ReservationRequest, decide};
@@ -107,6 +109,10 @@ pub struct Record {
     pub last_failure: Option<Note>,
     /// Who settled it, if not its worker, and why; shown to operators.
     pub settled_note: Option<Note>,
+    /// The provider's own id of its effect, if it was reported.
+    pub effect_id: Option<Note>,
+    /// What operators must look at; `None` if that is nothing.
+    pub alarms: Option<Box<Alarms>>,
     /// Its state.
     pub state: State,
 }
@@ -163,6 +169,19 @@ impl Record {
             Some(SettledBy::NotBegun) => self.is_transactional(),
             _ => false,
         }
+    }
+
+    /// When reconciliation looks at it, to ask, to escalate it, or to tell of an alarm; the end of time if it only waits for an operator.
+    /// `None` if nobody has to.
+    pub fn due_at(&self) -> Option<Timestamp> {
+        let asked = match self.state {
+            State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. } => {
+                Some(reconcile_at)
+            }
+            _ => None,
+        };
+        let told = |alarms: &Alarms| if alarms.is_told { Timestamp::MAX } else { alarms.raised_at };
+        asked.into_iter().chain(self.alarms.as_deref().map(told)).min()
     }
 
     /// Whether an operator has to settle it.

@@ -39,6 +39,8 @@ impl Record {
             origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
+            effect_id: None,
+            alarms: None,
             state: State::InProgress { lease_until: reservation.lease_until },
         }
     }
@@ -193,7 +195,8 @@ impl Record {
         if is_known {
             return before.released(revision, now);
         }
-        let by = if attempts == 0 { SettledBy::NotBegun } else { self.by_its_worker() };
+        let is_absent = attempts == 0 && self.alarms.is_none();
+        let by = if is_absent { SettledBy::NotBegun } else { self.by_its_worker() };
         let next = match self.accepted {
             // Nothing ends here: an execution was due.
             Some(_) => before.waiting((attempts > 0).then_some(by), revision),
@@ -208,8 +211,8 @@ impl Record {
     /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
     pub(super) fn not_begun(&self, revision: Revision, now: Timestamp) -> Transition {
         // What was accepted waits for its worker: its client has its answer.
-        if self.attempts > 1 || !self.may_end_without_effect() || self.is_resumed() || self.accepted.is_some()
-        {
+        let is_first = self.attempts <= 1 && self.accepted.is_none() && self.alarms.is_none();
+        if !is_first || !self.may_end_without_effect() || self.is_resumed() {
             return self.released(revision, now);
         }
         let absent = self.settled(Verdict::NotExecuted, SettledBy::NotBegun, revision, now);
@@ -229,31 +232,17 @@ impl Record {
         self.state.settled_by() == Some(SettledBy::NotBegun)
     }
 
-    /// Marks the record of this execution, which is in progress or unknown: the execution of `worker`, another one, certainly or
-    /// possibly ran the same operation. `None` if there is nothing to mark. This record may belong to a later generation of the
-    /// key, if the worker's record was deleted.
-    pub fn contest(
-        &self,
-        worker: &Self,
-        evidence: Evidence,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        if self.attempt == worker.attempt || self.reported >= Some(evidence) {
+    /// Marks the record of this execution, which is in progress: the execution of `worker`, another one, certainly or possibly ran the
+    /// same operation. `None` if there is nothing to mark. This record may belong to a later generation of the key, if the worker's
+    /// record was deleted.
+    pub fn contest(&self, worker: &Self, evidence: Evidence, revision: Revision) -> Option<Transition> {
+        let is_anothers = self.attempt != worker.attempt && matches!(self.state, State::InProgress { .. });
+        if !is_anothers || self.reported >= Some(evidence) {
             return None;
         }
-        let state = match self.state {
-            State::InProgress { lease_until } => State::InProgress { lease_until },
-            State::Unknown { .. } if evidence == Evidence::Effect => return self.claim(revision, now, now),
-            // The last request of that worker may still be on its way.
-            State::Unknown { cause, reconcile_at, asked, anew_at, .. } => {
-                State::Unknown { cause, since: now, reconcile_at, asked, anew_at }
-            }
-            _ => return None,
-        };
         // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
         let (began_at, reported) = (self.began_at.min(worker.began_at), Some(evidence));
-        Some(Transition::to(Self { revision, began_at, reported, state, ..self.clone() }))
+        Some(Transition::to(Self { revision, began_at, reported, ..self.clone() }))
     }
 
     /// Perhaps executed: → unknown. If this execution counts as dead already, this cause replaces `lease_expired`, and
@@ -327,10 +316,11 @@ impl Record {
         record.created_at == self.created_at || now.plus(CLOCK_SKEW) < self.began_at.plus(self.retention)
     }
 
-    /// Whether the record has expired, even if this clock is [`CLOCK_SKEW`] ahead: it counts as absent, deleted or not.
+    /// Whether the record has expired, even if this clock is [`CLOCK_SKEW`] ahead: it counts as absent, deleted or not. Never while
+    /// it has an alarm.
     pub fn expired(&self, now: Timestamp) -> bool {
-        self.is_not_begun()
-            || self.state.expires_at().is_some_and(|expires_at| expires_at.plus(CLOCK_SKEW) <= now)
+        let is_over = |expires_at: Timestamp| expires_at.plus(CLOCK_SKEW) <= now;
+        self.is_not_begun() || self.alarms.is_none() && self.state.expires_at().is_some_and(is_over)
     }
 }
 
@@ -385,6 +375,8 @@ mod tests {
             origin: reservation.origin.clone(),
             last_failure: None,
             settled_note: None,
+            effect_id: None,
+            alarms: None,
             state: State::InProgress { lease_until: reservation.lease_until },
         };
         assert_eq!(Record::reserve(&reservation, revision, NOW), expected);
@@ -550,7 +542,7 @@ mod tests {
     fn a_contested_execution_that_did_nothing_leaves_the_operation_unknown() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
         let revision = fresh();
-        let contested = other.contest(&record, Evidence::Perhaps, revision, LATER).unwrap();
+        let contested = other.contest(&record, Evidence::Perhaps, revision).unwrap();
         assert_eq!(
             contested,
             Transition::to(Record {
@@ -560,7 +552,7 @@ mod tests {
                 ..other.clone()
             })
         );
-        assert_eq!(contested.contest(&record, Evidence::Perhaps, fresh(), LATER), None, "once is enough");
+        assert_eq!(contested.contest(&record, Evidence::Perhaps, fresh()), None, "once is enough");
         let released = contested.release(other.attempt, fresh(), LATER).unwrap();
         assert!(matches!(
             released.state,
@@ -573,24 +565,22 @@ mod tests {
         assert_eq!(unknown.reported, None, "what was reported is in the record now");
         assert!(contested.complete(&other, fresh(), answer(), LATER).is_some());
         // An effect weighs more, and stays.
-        let effect = contested.contest(&record, Evidence::Effect, fresh(), LATER).unwrap();
-        assert_eq!(effect.contest(&record, Evidence::Perhaps, fresh(), LATER), None);
+        let effect = contested.contest(&record, Evidence::Effect, fresh()).unwrap();
+        assert_eq!(effect.contest(&record, Evidence::Perhaps, fresh()), None);
         let released = effect.release(other.attempt, fresh(), LATER).unwrap();
         let unknown = released.mark_unknown(&record, fresh(), LATER).unwrap();
         assert_eq!((effect.reported, unknown.reported), (Some(Evidence::Effect), Some(Evidence::Effect)));
         // Its own is not contested.
-        assert_eq!(other.contest(&other, Evidence::Perhaps, fresh(), LATER), None);
+        assert_eq!(other.contest(&other, Evidence::Perhaps, fresh()), None);
         let unknown = other.unknown(fresh(), UnknownCause::LeaseExpired, NOW);
-        let marked = unknown.contest(&record, Evidence::Perhaps, fresh(), LATER).unwrap();
-        assert_eq!((marked.attempt, marked.reported), (other.attempt, Some(Evidence::Perhaps)));
-        assert!(matches!(marked.state, State::Unknown { since: LATER, .. }), "{marked:?}");
+        assert_eq!(unknown.contest(&record, Evidence::Perhaps, fresh()), None, "it is written over it");
     }
 
     // T5: its own execution did nothing, so the other's effect is the only one.
     #[test]
     fn a_contested_execution_stays_with_operators() {
         let (record, other) = (reserved(), again(&released(SettledBy::Assumption)));
-        let contested: Record = other.contest(&record, Evidence::Perhaps, fresh(), LATER).unwrap().into();
+        let contested: Record = other.contest(&record, Evidence::Perhaps, fresh()).unwrap().into();
         let unknown = contested.unknown(fresh(), UnknownCause::LeaseExpired, LATER);
         let escalated: Record = unknown.postpone(fresh(), 3, None, Timestamp::MAX, LATER).unwrap().into();
         let denied = escalated.release(other.attempt, fresh(), LATER).unwrap();
@@ -732,7 +722,7 @@ mod tests {
         assert_eq!(refused, again.release(again.attempt, revision, now).unwrap());
         let contested = reserved();
         let other = &Record { attempt: AttemptId::mint(), ..contested.clone() };
-        let contested = contested.contest(other, Evidence::Perhaps, fresh(), LATER).unwrap();
+        let contested = contested.contest(other, Evidence::Perhaps, fresh()).unwrap();
         assert_eq!(contested.not_begun(fresh(), now).state.name(), "unknown");
         let another = &Record { attempt: AttemptId::mint(), ..again.clone() };
         assert_eq!(Report::NotBegun.of(&again, another, fresh(), now), None);

@@ -239,10 +239,10 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest, SettleError,
+        Alarm, AttemptId, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest, SettleError,
         SettledBy, UnknownCause, Verdict,
         fate::{
-            FORGOTTEN, Fate, HELD, Overtaken, Safe, WorkerReport,
+            Fate, Queued, WorkerReport,
             tests::{name, table},
         },
         tests::{answer, reservation, resuming},
@@ -359,7 +359,7 @@ mod tests {
     }
 
     fn reports<'a>(base: &'a Record, ended: &'a Report) -> WorkerReport<'a> {
-        WorkerReport { base, report: ended, has_rows: false, may_run_again: false, safe: Safe::Report }
+        WorkerReport { base, report: ended, has_rows: false, may_run_again: false, queued: Queued::Yes }
     }
 
     // T5: what it tells would be forgotten.
@@ -380,16 +380,15 @@ mod tests {
     fn a_report_that_tells_nothing_new_contradicts_no_hold() {
         let base = charged();
         let held: Record = base.hold(fresh(), LATER).unwrap().into();
-        for (ended, escalated) in [
-            (Report::NotExecuted(None), Overtaken::Nothing),
-            (Report::Interrupted(None), Overtaken::Escalated(HELD)),
-        ] {
-            assert_eq!(reports(&base, &ended).overtaken_by(&held, LATER), escalated);
+        for (ended, alarm) in
+            [(Report::NotExecuted(None), None), (Report::Interrupted(None), Some(Alarm::HeldReport))]
+        {
+            assert_eq!(reports(&base, &ended).overtaken_by(&held, LATER).alarm(), alarm);
         }
         let not_executed = Report::NotExecuted(None);
         let forgotten =
             reports(&base, &not_executed).overtaken_by(&Record { effects: Effects::Anywhere, ..held }, LATER);
-        assert_eq!(forgotten, Overtaken::Escalated(FORGOTTEN));
+        assert_eq!(forgotten.alarm(), Some(Alarm::ForgottenPhase));
     }
 
     #[test]
@@ -584,10 +583,9 @@ mod tests {
         let worker = charged();
         let (effect, nothing) = (Report::Completed(answer()), Report::NotExecuted(None));
         let overtaken = |current: &Record, ended| {
-            let (base, safe) = (&worker, Safe::Report);
-            let report = WorkerReport { base, report: ended, has_rows: false, may_run_again: false, safe };
+            let report = reports(&worker, ended);
             assert_eq!(report.fate(Some(current), fresh(), LATER), Fate::Fenced);
-            report.overtaken_by(current, LATER)
+            report.overtaken_by(current, LATER).alarm()
         };
         let another = |record: Record| Record { attempt: AttemptId::mint(), ..record };
         let without = another(Record { effects: Effects::Anywhere, ..charged() });
@@ -595,12 +593,12 @@ mod tests {
         let restored = Record { attempt: worker.attempt, ..between() };
         let restored = Record { effects: reserved().effects, ..restored };
         for (current, expected) in [
-            (restored, Overtaken::Escalated(FORGOTTEN)),
-            (another(reserved()), Overtaken::Escalated(FORGOTTEN)),
-            (without, Overtaken::Escalated(FORGOTTEN)),
-            (another(charged()), Overtaken::Nothing),
-            (another(noted()), Overtaken::Nothing),
-            (another(completed()), Overtaken::Nothing),
+            (restored, Some(Alarm::ForgottenPhase)),
+            (another(reserved()), Some(Alarm::ForgottenPhase)),
+            (without, Some(Alarm::ForgottenPhase)),
+            (another(charged()), None),
+            (another(noted()), None),
+            (another(completed()), None),
         ] {
             assert_eq!(overtaken(&current, &effect), expected, "{current:?}");
             assert_eq!(overtaken(&current, &nothing), expected, "what is forgotten was done");

@@ -166,6 +166,11 @@ impl Record {
         Some(Transition::to(Self { reported: Some(Evidence::Effect), ..open }))
     }
 
+    /// Names the effect that its provider reports, by the provider's own id: another one is a second effect.
+    pub fn name_effect(&self, id: Note, revision: Revision) -> Transition {
+        Transition::to(Self { revision, effect_id: Some(id), ..self.clone() })
+    }
+
     /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
     /// again. `None` if the record is not completed.
     pub fn forget_answer(&self, revision: Revision) -> Option<Transition> {

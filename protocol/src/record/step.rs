@@ -3,20 +3,25 @@
 //! A driver asks for a [`Step`], carries it out, notes in [`SoFar`] what happened, and asks again until it is the end. It may die between
 //! any two commands. So their order is decided here:
 //!
-//! 1. Who finds its record lost to another execution sends its whole report to the queue before it marks that record.
-//! 2. From the queue, a second execution is escalated before the report overwrites what the other one left.
-//! 3. An effect whose domain writes were refused is in the queue, with them, before the record says that it lacks them.
+//! 1. Who finds another execution in progress sends its whole report to the queue before it marks that record.
+//! 2. An effect whose domain writes were refused is in the queue, with them, before the record says that it lacks them.
+//! 3. What operators must look at is an [alarm](Alarm) of the record, raised by one swap: the one that writes the report, or one that
+//!    puts it beside the record. What has no record to stand in is escalated at once.
 
 use super::{
-    Deferred, Ending, Instead, Record, Report, Revision, Rows, Says, SoFar, State, Transition, Written,
-    fate::{FORGOTTEN, Fate, GONE, HELD, Overtaken, Safe, WorkerReport},
+    Alarm, Deferred, Ending, Instead, Record, Report, Revision, Rows, Says, SoFar, State, Transition,
+    Written,
+    fate::{Fate, Overtaken, Queued, WorkerReport},
     told::Stands,
 };
 use crate::time::Timestamp;
 
-/// Why a report is escalated whose domain writes are refused when it is delivered.
+/// Why a report is escalated whose record cannot take it any more.
+const GONE: &str =
+    "its record is gone, and may have been settled, or its key has begun again: no part of it is written";
+/// Why domain writes that are refused when their report is delivered are an alarm.
 const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
-/// Why a report is escalated whose record has another answer.
+/// Why another answer is an alarm.
 const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
 
 /// The next command of a report. The driver carries it out, and notes its result in [`SoFar`].
@@ -31,12 +36,10 @@ pub enum Step<E> {
     },
     /// Write this mark into another execution's record.
     Mark(Transition),
+    /// Raise this alarm of the record, and put the report beside it.
+    Alarm(Transition),
     /// Send the report to the queue of deferred reports. If that fails, it is counted as this.
     Defer(Counts),
-    /// Tell operators that the record's execution, and this one, certainly or possibly ran the operation.
-    Alarm,
-    /// Tell operators that the report cannot be applied, for this reason.
-    Escalate(&'static str),
     /// Compare the report's answer with the record's.
     Compare,
     /// Nothing is left to do.
@@ -72,6 +75,8 @@ pub enum Delivered {
     Waits,
     /// It is done with: the record has moved on without it.
     TooLate,
+    /// Operators must be told of it, for this reason: no record takes it.
+    Escalated(&'static str),
 }
 
 impl Ending {
@@ -104,14 +109,20 @@ impl Ending {
                 let counts = (!report.did_nothing()).then_some(Counts::Unwritten);
                 return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
             }
-            // The record that was to be written is another execution's: what that one answers counts, marked or not.
+            // The record that was to be written has moved on without it, or is another execution's: what that one answers counts, marked
+            // or not.
             Some(Written::Perhaps { .. })
-                if seen.attempt != self.base.attempt && so_far.deferred != Deferred::NotYet =>
+                if (seen.attempt != self.base.attempt || seen.own_report().is_some())
+                    && so_far.deferred != Deferred::NotYet =>
             {
                 return end(Stands::Lost(seen));
             }
             // Or it was another's: one of the two answers counts.
-            Some(Written::Perhaps { .. }) if so_far.alarmed.is_some() => {
+            Some(Written::Perhaps { .. })
+                if seen.has_alarm(Alarm::SecondExecution)
+                    && !self.base.has_alarm(Alarm::SecondExecution)
+                    && so_far.deferred != Deferred::NotYet =>
+            {
                 return Step::End(Told { says: Says::UNKNOWN, counts: None });
             }
             // The queue did not have it before the write. It is tried once more.
@@ -125,25 +136,19 @@ impl Ending {
             Some(Written::Perhaps { passing }) => {
                 return defer_or(Counts::Unwritten, Stands::Unwritten { passing });
             }
+            Some(Written::Beside) => return end(Stands::Lost(seen)),
             Some(Written::Marked) | None => {}
         }
-        let safe = match so_far.deferred {
-            Deferred::NotYet => Safe::Nothing,
-            // A queue that did not answer may have it nevertheless.
-            Deferred::Sent | Deferred::Perhaps | Deferred::PerhapsAgain => Safe::Report,
-            Deferred::NoQueue => so_far.alarmed.map_or(Safe::Report, Safe::Alarm),
+        let queued = match so_far.deferred {
+            Deferred::NotYet => Queued::No,
+            Deferred::Sent => Queued::Yes,
+            Deferred::Perhaps | Deferred::PerhapsAgain | Deferred::NoQueue => Queued::Perhaps,
         };
-        let told = self.told(instead.as_ref(), safe);
-        if so_far.deferred != Deferred::NotYet
-            && so_far.alarmed != Some(seen.attempt)
-            && told.is_double(seen, now)
-            && !seen.is_held()
-        {
-            return Step::Alarm;
-        }
+        let told = self.told(instead.as_ref(), queued);
         match told.fate(current, revision, now) {
             Fate::Written(next) => Step::Write { next, commits: told.has_rows },
-            Fate::Contested(next) => Step::Mark(next),
+            Fate::Marked(next) => Step::Mark(next),
+            Fate::Alarmed(next) => Step::Alarm(next),
             // An earlier try may have committed, and the record been deleted since.
             Fate::Gone if self.base.is_transactional() => {
                 Step::End(Told { says: Says::UNKNOWN, counts: None })
@@ -162,13 +167,19 @@ impl Ending {
             Fate::Fenced if !told.matters() && !self.base.is_same_request(seen) => end(Stands::Nowhere),
             Fate::Fenced => match told.overtaken_by(seen, now) {
                 // The key is another request's, or of a later generation, now. That answer is not for this caller.
-                Overtaken::Escalated(GONE) => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
-                // Who holds the record settles it, by the report.
-                Overtaken::Escalated(HELD | FORGOTTEN) => {
-                    defer_or(Counts::ContradictionUnsent, Stands::Lost(seen))
+                Overtaken::Gone => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
+                // Its caller gets the record's answer, and no other.
+                Overtaken::Alarms(Alarm::SecondAnswer, _) if !report.reports_an_effect() => {
+                    end(Stands::Lost(seen))
                 }
-                // Once the other execution is over, it is escalated from the queue.
-                _ if told.is_missing_in(seen, now) => {
+                Overtaken::Alarms(alarm, because) => {
+                    let alarmed =
+                        current.and_then(|current| current.alarm_with_report(alarm, because, revision, now));
+                    let deferred = || defer_or(Counts::ContradictionUnsent, Stands::Lost(seen));
+                    alarmed.map_or_else(deferred, Step::Alarm)
+                }
+                // Once the other execution is over, it is applied from the queue.
+                Overtaken::Waits if told.meets_another(seen, now) => {
                     defer_or(Counts::ContradictionUnsent, Stands::Lost(seen))
                 }
                 _ => end(Stands::Lost(seen)),
@@ -184,24 +195,33 @@ impl Ending {
         revision: Revision,
         now: Timestamp,
     ) -> Step<Delivered> {
-        let escalate = |reason| match so_far.escalated {
-            true => Step::End(Delivered::Done),
-            false => Step::Escalate(reason),
+        let escalate = |reason| Step::End(Delivered::Escalated(reason));
+        let alarm = |alarm, because| {
+            let next = current.and_then(|current| current.alarm_with_report(alarm, because, revision, now));
+            next.map_or_else(|| escalate(because), Step::Alarm)
         };
         match so_far.write {
-            Some(Written::Applied) => return Step::End(Delivered::Done),
+            Some(Written::Applied | Written::Beside) => return Step::End(Delivered::Done),
             Some(Written::Perhaps { .. }) => return Step::End(Delivered::ComesAgain),
             Some(Written::Marked) | None => {}
         }
         if so_far.instead == Instead::Refused && self.base.phases().is_none() {
             let mark = self.mark(current, revision, now);
-            return mark.map_or_else(|| escalate(REFUSED), Step::Mark);
+            let mark = mark.map(|mark| mark.alarms(Alarm::RefusedRows, REFUSED, now));
+            return match mark.and_then(Transition::keeps_report) {
+                Some(mark) => Step::Alarm(mark),
+                None if current.is_some_and(|current| self.base.is_same_request(current)) => {
+                    alarm(Alarm::RefusedRows, REFUSED)
+                }
+                None => escalate(REFUSED),
+            };
         }
         let instead = self.instead(&so_far.instead);
-        let told = self.told(instead.as_ref(), so_far.alarmed.map_or(Safe::Report, Safe::Alarm));
+        let told = self.told(instead.as_ref(), Queued::Yes);
         match told.fate(current, revision, now) {
             Fate::Written(next) => return Step::Write { next, commits: told.has_rows },
-            Fate::Contested(next) => return Step::Mark(next),
+            Fate::Marked(next) => return Step::Mark(next),
+            Fate::Alarmed(next) => return Step::Alarm(next),
             // Nothing was done: a retry may run.
             Fate::Gone if !told.matters() => return Step::End(Delivered::Done),
             Fate::Gone => {
@@ -213,12 +233,12 @@ impl Ending {
         }
         match told.overtaken_by(current.unwrap_or(&self.base), now) {
             Overtaken::Waits => Step::End(Delivered::Waits),
-            Overtaken::Double => Step::Alarm,
-            Overtaken::Escalated(reason) => escalate(reason),
+            Overtaken::Gone => escalate(GONE),
+            Overtaken::Alarms(kind, because) => alarm(kind, because),
             // If its domain writes could be refused, its caller got no answer.
             Overtaken::Compared if self.rows != Rows::Conditional => match so_far.differs {
                 None => Step::Compare,
-                Some(true) => escalate(TWO_ANSWERS),
+                Some(true) => alarm(Alarm::SecondAnswer, TWO_ANSWERS),
                 Some(false) => Step::End(Delivered::TooLate),
             },
             Overtaken::Nothing | Overtaken::Compared => Step::End(Delivered::TooLate),
@@ -244,22 +264,22 @@ impl Ending {
             return None;
         }
         // With its rows: a record that is gone, perhaps together with them, is not written anew.
-        let uncommitted = self.told(Some(&Report::Uncommitted), Safe::Report);
+        let uncommitted = self.told(Some(&Report::Uncommitted), Queued::Yes);
         let mark = WorkerReport { has_rows: self.rows != Rows::None, ..uncommitted };
         match mark.fate(current, revision, now) {
-            Fate::Written(mark) | Fate::Contested(mark) => Some(mark),
-            Fate::Fenced | Fate::Gone => None,
+            Fate::Written(mark) | Fate::Marked(mark) => Some(mark),
+            Fate::Alarmed(_) | Fate::Fenced | Fate::Gone => None,
         }
     }
 
     /// What is told to the record: its report, or another one instead.
-    fn told<'r>(&'r self, instead: Option<&'r Report>, safe: Safe) -> WorkerReport<'r> {
+    fn told<'r>(&'r self, instead: Option<&'r Report>, queued: Queued) -> WorkerReport<'r> {
         WorkerReport {
             base: &self.base,
             report: instead.unwrap_or(&self.report),
             has_rows: instead.is_none() && self.rows != Rows::None,
             may_run_again: self.may_run_again,
-            safe,
+            queued,
         }
     }
 }
@@ -268,7 +288,7 @@ impl Ending {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, Effects, Evidence, Head, KeptAnswer, SettledBy, Verdict,
+        Effects, Evidence, Head, KeptAnswer, MAX_REPORTS, SettledBy, Verdict,
         fate::tests::table,
         tests::{answer, reservation, reservation_for},
     };
@@ -299,7 +319,8 @@ mod tests {
             let (word, next) = match ending.step(current.as_ref(), &so_far, fresh(), NOW) {
                 Step::Write { next, .. } => {
                     so_far.write = Some(Written::Applied);
-                    ("written", Some(next.into()))
+                    let word = if next.alarms.is_some() { "written with alarm" } else { "written" };
+                    (word, Some(next.into()))
                 }
                 Step::Mark(next) => {
                     so_far.write = Some(Written::Marked);
@@ -309,9 +330,9 @@ mod tests {
                     so_far.deferred = Deferred::Sent;
                     ("queued", current)
                 }
-                Step::Alarm => {
-                    so_far.alarmed = current.as_ref().map(|current| current.attempt);
-                    ("alarm", current)
+                Step::Alarm(next) => {
+                    so_far.write = Some(Written::Beside);
+                    ("alarm", Some(next.into()))
                 }
                 Step::End(Told { says, .. }) => {
                     let says = match says {
@@ -384,7 +405,7 @@ mod tests {
         let (first, second) = two();
         for report in [effect(), Report::PerhapsExecuted(None)] {
             let (done, marked) = story(&ending(&first, report.clone()), Some(&second), SoFar::default());
-            assert!(done.starts_with("queued, alarm, marked"), "{done}");
+            assert!(done.starts_with("queued, marked"), "{done}");
             assert_eq!(marked.and_then(|marked| marked.reported), report.evidence());
         }
     }
@@ -418,27 +439,38 @@ mod tests {
         assert_eq!(unanswered(Deferred::Sent), unknown(None));
     }
 
-    // T5: the store does not answer the mark.
+    // T5: the store does not answer.
     #[test]
     fn no_caller_gets_its_own_answer_beside_another_execution() {
         let (first, second) = two();
         let unknown = becomes(&second, &Report::PerhapsExecuted(None));
-        for may_run_again in [false, true] {
-            let ending = Ending { may_run_again, ..ending(&first, effect()) };
-            for (seen, told) in [(&second, "answered_elsewhere"), (&unknown, "unknown"), (&first, "unknown")]
-            {
-                let so_far = SoFar {
-                    write: Some(Written::Perhaps { passing: true }),
-                    deferred: Deferred::NoQueue,
-                    alarmed: Some(second.attempt),
-                    ..SoFar::default()
+        let held: Record = first.hold(fresh(), Timestamp::from_secs(1_030)).unwrap().into();
+        let ending = ending(&first, effect());
+        for deferred in [Deferred::Sent, Deferred::PerhapsAgain, Deferred::NoQueue] {
+            for (seen, told) in [(&second, "answered_elsewhere"), (&unknown, "unknown"), (&held, "unknown")] {
+                let so_far = SoFar { deferred, ..SoFar::default() };
+                let next: Record = match ending.step(Some(seen), &so_far, fresh(), NOW) {
+                    Step::Write { next, .. } | Step::Mark(next) | Step::Alarm(next) => next.into(),
+                    other => panic!("{other:?}"),
                 };
-                let Step::End(Told { says, .. }) = ending.step(Some(seen), &so_far, fresh(), NOW) else {
+                let unanswered = SoFar { write: Some(Written::Perhaps { passing: true }), ..so_far };
+                let Step::End(Told { says, .. }) = ending.step(Some(&next), &unanswered, fresh(), NOW) else {
                     panic!("it is not over")
                 };
-                assert_eq!(says.name(), told, "{may_run_again}");
+                assert_eq!(says.name(), told, "{deferred:?}");
             }
         }
+    }
+
+    // T54: without a queue, the record is the only trace.
+    #[test]
+    fn a_report_that_no_queue_takes_lies_beside_the_other_execution() {
+        let (first, second) = two();
+        let ending = ending(&first, effect());
+        let so_far = SoFar { deferred: Deferred::NoQueue, ..SoFar::default() };
+        let (done, alarmed) = story(&ending, Some(&second), so_far);
+        assert_eq!(done, "alarm; answered elsewhere");
+        assert!(alarmed.is_some_and(|alarmed| alarmed.has_alarm(Alarm::SecondExecution)));
     }
 
     // T55: the other execution did nothing, and its record is marked at once; but no answer came.
@@ -463,8 +495,10 @@ mod tests {
     fn what_an_operator_holds_is_no_double_execution() {
         let (first, second) = two();
         let held: Record = first.hold(fresh(), Timestamp::from_secs(1_030)).unwrap().into();
-        let (done, _) = story(&ending(&second, effect()), Some(&held), SoFar::default());
-        assert_eq!(done, "queued; unknown");
+        let (done, alarmed) = story(&ending(&second, effect()), Some(&held), SoFar::default());
+        let alarms = alarmed.and_then(|alarmed| alarmed.alarms).expect("there is one");
+        assert!(alarms.kinds.iter().eq(&[Alarm::HeldReport]));
+        assert_eq!(done, "alarm; unknown");
     }
 
     // T43
@@ -478,37 +512,65 @@ mod tests {
         assert_eq!(story(&ending, Some(&released), refused).0, "not committed");
     }
 
-    // T5, T54
+    // T55
     #[test]
-    fn a_delivered_report_overwrites_another_execution_once_that_is_escalated() {
+    fn rows_that_are_refused_at_delivery_lie_beside_the_record() {
         let (first, second) = two();
-        let unknown = becomes(&second, &Report::PerhapsExecuted(None));
+        let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
+        let refused = SoFar { instead: Instead::Refused, ..SoFar::default() };
+        let done = becomes(&second, &effect());
+        for (current, state, reported) in [
+            (&first, "unknown", Some(Evidence::Effect)),
+            (&second, "in_progress", Some(Evidence::Effect)),
+            (&done, "completed", None),
+        ] {
+            let Step::Alarm(next) = ending.deliver(Some(current), &refused, fresh(), NOW) else {
+                panic!("{current:?}")
+            };
+            assert_eq!((next.state.name(), next.reported), (state, reported));
+            assert!(next.has_alarm(Alarm::RefusedRows) && next.own_report().is_some());
+            let beside = SoFar { write: Some(Written::Beside), ..refused.clone() };
+            let ended = ending.deliver(Some(&next), &beside, fresh(), NOW);
+            assert_eq!(ended, Step::End(Delivered::Done));
+        }
+        let others = Record::reserve(&reservation_for("k", "another body"), fresh(), NOW);
+        for current in [None, Some(&others)] {
+            let ended = ending.deliver(current, &refused, fresh(), NOW);
+            assert_eq!(ended, Step::End(Delivered::Escalated(REFUSED)));
+        }
+    }
+
+    #[test]
+    fn a_report_beside_too_many_others_is_escalated() {
+        let (first, second) = two();
+        let mut done = becomes(&second, &effect());
         let ending = ending(&first, effect());
-        let deliver = |current: &Record, so_far: &SoFar| ending.deliver(Some(current), so_far, fresh(), NOW);
-        let Step::Mark(marked) = deliver(&unknown, &SoFar::default()) else { panic!("it is not marked") };
-        assert_eq!(deliver(&marked, &SoFar::default()), Step::Alarm);
-        let alarmed = SoFar { alarmed: Some(second.attempt), ..SoFar::default() };
-        let Step::Write { next, .. } = deliver(&marked, &alarmed) else { panic!("it is not written") };
-        assert_eq!((next.attempt, next.state.name()), (first.attempt, "completed"));
-        let other = SoFar { alarmed: Some(AttemptId::mint()), ..SoFar::default() };
-        assert_eq!(deliver(&marked, &other), Step::Alarm, "of another one");
+        for _ in 0..MAX_REPORTS {
+            let Step::Alarm(next) = ending.deliver(Some(&done), &SoFar::default(), fresh(), NOW) else {
+                panic!("it is an alarm")
+            };
+            done = next.into();
+        }
+        let step = ending.deliver(Some(&done), &SoFar::default(), fresh(), NOW);
+        assert!(matches!(step, Step::End(Delivered::Escalated(_))), "{step:?}");
+        let step = ending.step(Some(&done), &SoFar::default(), fresh(), NOW);
+        assert_eq!(step, Step::Defer(Counts::ContradictionUnsent));
     }
 
     // T53
     #[test]
-    fn a_second_answer_is_compared_and_then_escalated() {
+    fn a_second_answer_is_an_alarm() {
         let (first, _) = two();
         let unknown = becomes(&first, &Report::PerhapsExecuted(None));
         let settled = unknown.settle(Verdict::Executed(answer()), SettledBy::Provider, fresh(), NOW);
         let settled: Record = settled.unwrap().into();
-        for (rows, differs, expected) in [
-            (Rows::None, None, Step::Compare),
-            (Rows::None, Some(true), Step::Escalate(TWO_ANSWERS)),
-            (Rows::None, Some(false), Step::End(Delivered::TooLate)),
-        ] {
+        let deliver = |rows, differs| {
             let ending = Ending { rows, ..ending(&first, effect()) };
-            let so_far = SoFar { differs, ..SoFar::default() };
-            assert_eq!(ending.deliver(Some(&settled), &so_far, fresh(), NOW), expected);
-        }
+            ending.deliver(Some(&settled), &SoFar { differs, ..SoFar::default() }, fresh(), NOW)
+        };
+        assert_eq!(deliver(Rows::None, None), Step::Compare);
+        assert_eq!(deliver(Rows::None, Some(false)), Step::End(Delivered::TooLate));
+        let Step::Alarm(next) = deliver(Rows::None, Some(true)) else { panic!("it is an alarm") };
+        assert!(next.has_alarm(Alarm::SecondAnswer));
     }
 }

@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use super::{Note, Record, State};
+use super::{Alarm, Alarms, BodyId, MAX_REPORTS, Note, Record, State};
+use crate::time::Timestamp;
 
 /// The record that a step makes of another one. Only the steps of [`record`](super) can make it, and the engine writes nothing
 /// else: so no record changes in another way.
@@ -56,6 +57,27 @@ impl Transition {
         let number = self.0.messages;
         self.0.messages = number.saturating_add(1);
         number
+    }
+}
+
+impl Transition {
+    /// Raises an alarm with this write.
+    pub fn alarms(mut self, alarm: Alarm, because: &str, now: Timestamp) -> Self {
+        let before = self.alarms.clone();
+        let (mut kinds, reports) =
+            before.map_or_else(Default::default, |before| (before.kinds, before.reports));
+        kinds.insert(alarm);
+        let because = Note::new(because);
+        self.0.alarms = Some(Box::new(Alarms { kinds, because, raised_at: now, is_told: false, reports }));
+        self
+    }
+
+    /// Names a report that this write puts beside the record. `None` if there are too many.
+    pub(super) fn keeps_report(mut self) -> Option<Self> {
+        let id = BodyId::from(*self.revision.as_bytes());
+        let alarms = self.0.alarms.as_mut().filter(|alarms| alarms.reports.len() < MAX_REPORTS)?;
+        alarms.reports.push(id);
+        Some(self)
     }
 }
 

@@ -1,7 +1,7 @@
-//! Finds unsettled records: unknown outcomes and operations between workers by the sparse index, everything else by a scan.
+//! Finds unsettled records: unknown outcomes, operations between workers and alarms by the sparse index, everything else by a scan.
 //!
 //! The index has two kinds of partitions: `0` to `7` for records that reconciliation asks about, or escalates, and `escalated-0` to
-//! `escalated-7` for those that wait for an operator. A partition is ordered by tenant, then by the time when reconciliation looks at
+//! `escalated-7` for those that only wait for an operator. A partition is ordered by tenant, then by the time when reconciliation looks at
 //! the record.
 
 use std::collections::HashSet;
@@ -48,6 +48,9 @@ const RECONCILE_AT: &str = "reconcile_at";
 
 /// The attribute with the time since when a record is in the index.
 const SINCE: &str = "since";
+
+/// The attribute with the record's alarms.
+const ALARMS: &str = "alarms";
 
 /// The attribute with the state's name.
 const STATE: &str = "state";
@@ -109,12 +112,12 @@ impl Unsettled for DynamoDbStore {
             for item in items {
                 let at = |name| item.get(name)?.as_n().ok()?.parse().ok().map(Timestamp::from_millis);
                 let state = item.get(STATE).and_then(|state| state.as_s().ok());
-                let between_workers = state.is_some_and(|state| state == State::BETWEEN_WORKERS);
-                match (at(SINCE), at(RECONCILE_AT)) {
-                    (_, Some(reconcile_at)) if between_workers => survey.count_between_workers(reconcile_at),
-                    (Some(since), Some(reconcile_at)) => survey.count(since, reconcile_at),
-                    _ => survey.whole = false,
-                }
+                let (state, is_alarmed) = (state.map_or("", String::as_str), item.contains_key(ALARMS));
+                let (since, reconcile_at) = (at(SINCE), at(RECONCILE_AT));
+                let is_open = matches!(state, State::UNKNOWN | State::BETWEEN_WORKERS);
+                survey.whole &= is_alarmed || is_open;
+                survey.whole &= !is_open || since.is_some() && reconcile_at.is_some();
+                survey.count(state, since, reconcile_at, is_alarmed);
             }
         }
         Ok(survey)
@@ -195,7 +198,7 @@ impl DynamoDbStore {
             let query = query
                 .key_condition_expression("reconcile_shard = :shard AND reconcile_place > :after")
                 .expression_attribute_values(":after", AttributeValue::S(after))
-                .projection_expression("#since, #state, reconcile_at")
+                .projection_expression("#since, #state, reconcile_at, alarms")
                 .expression_attribute_names("#since", SINCE)
                 .expression_attribute_names("#state", STATE);
             let read = query.send().await?;

@@ -92,12 +92,7 @@ impl Tables {
 
 /// A record in the index, and when reconciliation looks at it.
 fn indexed(record: &Record) -> Option<(&Record, Timestamp)> {
-    match record.state {
-        State::Unknown { reconcile_at, .. } | State::BetweenWorkers { reconcile_at, .. } => {
-            Some((record, reconcile_at))
-        }
-        _ => None,
-    }
+    Some((record, record.due_at()?))
 }
 
 impl MemoryStore {
@@ -273,8 +268,7 @@ impl Unsettled for MemoryStore {
     async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
         let tables = self.tables();
         let is_listed = |record: &&Record| {
-            matches!(record.state, State::Unknown { .. } | State::BetweenWorkers { .. })
-                && tenant.is_none_or(|tenant| record.key.tenant() == tenant)
+            record.due_at().is_some() && tenant.is_none_or(|tenant| record.key.tenant() == tenant)
         };
         let records: Vec<_> = tables.after(from).filter(is_listed).take(PAGE).cloned().collect();
         let next = records.last().filter(|_| records.len() == PAGE).map(cursor);
@@ -283,11 +277,13 @@ impl Unsettled for MemoryStore {
 
     async fn survey(&self) -> Result<Survey> {
         let mut survey = Survey::NOTHING;
-        for (record, at) in self.tables().after(None).filter_map(indexed) {
-            match record.state {
-                State::Unknown { since, .. } => survey.count(since, at),
-                _ => survey.count_between_workers(at),
-            }
+        for (record, _) in self.tables().after(None).filter_map(indexed) {
+            let (since, reconcile_at) = match record.state {
+                State::Unknown { since, reconcile_at, .. }
+                | State::BetweenWorkers { since, reconcile_at } => (Some(since), Some(reconcile_at)),
+                _ => (None, None),
+            };
+            survey.count(record.state.name(), since, reconcile_at, record.alarms.is_some());
         }
         Ok(survey)
     }
