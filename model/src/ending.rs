@@ -141,7 +141,7 @@ fn command<E>(
     match step {
         Step::Write { next, commits } => Command::Writes(number(next, commits)),
         Step::Mark(next) => Command::Marks(number(next, false)),
-        Step::Defer(_) => Command::Defers,
+        Step::Defer => Command::Defers,
         Step::Alarm(next) => Command::Alarms(number(next, false)),
         Step::Compare => Command::Compares,
         Step::End(told) => end(told),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Change, Execution, Executor, codec, report::Reporting};
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Counts, Deferred, KeptAnswer, KeptBody, Phase, Record, Report, Transition},
+    record::{Answer, Deferred, KeptAnswer, KeptBody, Phase, Record, Report, Transition},
     store::Companion,
     telemetry::Count,
     time::{Instant, Timestamp},
@@ -15,13 +15,8 @@ use crate::{
 };
 
 impl Executor {
-    /// Sends a report to the queue of deferred reports, if there is one. If it is not sent, `unsent` is counted.
-    pub(super) async fn defer(
-        &self,
-        execution: &Execution,
-        reporting: &Reporting,
-        unsent: Counts,
-    ) -> Deferred {
+    /// Sends a report to the queue of deferred reports, if there is one.
+    pub(super) async fn defer(&self, execution: &Execution, reporting: &Reporting) -> Deferred {
         let report = self.letter(reporting);
         let deferred = match self.send(execution.ends_at(), report, Duration::ZERO).await {
             true => Deferred::Sent,
@@ -32,8 +27,6 @@ impl Executor {
         if deferred == Deferred::Sent {
             tracing::warn!("the record does not have a report: it is deferred");
             Count::Deferred.add(self.operation().name());
-        } else {
-            self.counts(unsent);
         }
         deferred
     }
@@ -44,22 +37,10 @@ impl Executor {
     }
 
     /// Defers the result of a phase that its record could not take.
-    pub(super) async fn defer_phase(
-        &self,
-        execution: &Execution,
-        worker: &Record,
-        place: usize,
-        phase: &Phase,
-        unsent: Count,
-    ) {
-        let wanted = worker
-            .keep(worker, place, phase, worker.revision, phase.at)
-            .map_err(|_| "it does not fit".to_owned());
-        let report = wanted
-            .and_then(|wanted| DeferredReport::of_phase(&wanted.into()).map_err(|error| error.to_string()));
+    pub(super) async fn defer_phase(&self, execution: &Execution, report: Result<DeferredReport, String>) {
         let count = match self.send(execution.ends_at(), report, Duration::ZERO).await {
             true => Count::Deferred,
-            false => unsent,
+            false => Count::Unwritten,
         };
         count.add(self.operation().name());
     }
@@ -112,6 +93,13 @@ impl Executor {
         DeferredReport::of(&reporting.ending.base, &report, writes, self.engine.world.now())
             .map_err(|error| error.to_string())
     }
+}
+
+/// The report that this worker has this result of a phase, in this place.
+pub(super) fn phase_report(worker: &Record, place: usize, phase: &Phase) -> Result<DeferredReport, String> {
+    let wanted = worker.keep(worker, place, phase, worker.revision, phase.at);
+    let wanted = wanted.map_err(|_| "it does not fit".to_owned())?;
+    DeferredReport::of_phase(&wanted.into()).map_err(|error| error.to_string())
 }
 
 /// An alarm that names its report, with that report.

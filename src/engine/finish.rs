@@ -8,8 +8,7 @@ use super::{
 use crate::{
     domain::{DomainWrite, IfRefused},
     record::{
-        self, Answer, Counts, Ending, Instead, KeptAnswer, KeptBody, NOT_EXECUTED, Record, Says, Step, Told,
-        Written,
+        self, Answer, Ending, Instead, KeptAnswer, KeptBody, NOT_EXECUTED, Record, Says, Step, Told, Written,
     },
     telemetry::{self, COMPLETE_LATENCY, HANDLER_LATENCY},
     time::Instant,
@@ -117,8 +116,8 @@ impl Executor {
                 }
             };
             match next {
-                Step::Defer(unsent) => {
-                    let deferred = self.defer(execution, &reporting, unsent).await;
+                Step::Defer => {
+                    let deferred = self.defer(execution, &reporting).await;
                     reporting.so_far.deferred = deferred;
                 }
                 Step::End(Told { says, counts }) => {
@@ -149,10 +148,6 @@ impl Executor {
         reporting.commits(writes.unwrap_or_default());
         if !is_computed {
             reporting.reports(Instead::Uncomputed);
-            if reporting.ending.letter(&reporting.so_far).0 == record::Report::Uncommitted {
-                tracing::error!("an effect is recorded without its domain writes: they must be made by hand");
-                self.counts(Counts::ContradictionUnsent);
-            }
         }
     }
 

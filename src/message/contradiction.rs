@@ -37,11 +37,6 @@ pub(crate) struct Contradiction {
 }
 
 impl Contradiction {
-    /// Why, as the record says it: with the effect that it is about, so that each one is told of once.
-    pub(crate) fn because(&self) -> String {
-        self.effect_id.as_ref().map_or_else(|| self.reason.clone(), |id| format!("{}: {id}", self.reason))
-    }
-
     /// A contradiction with this record; `None` if there is no record.
     pub(crate) fn about(key: &RecordKey, current: Option<&Record>, reason: &str) -> Self {
         Self {

@@ -11,7 +11,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Alarm, Evidence, Note, Record, Reference},
+    record::{Alarm, Evidence, Note, PhaseResult, Record, Reference, phase_result},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::Timestamp,
@@ -104,8 +104,7 @@ impl Reconciliation {
                 return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
             Meaning::Alarms(current, alarm, reason) => {
-                let contradiction = queued.contradiction(key, Some(current), reason);
-                return self.contradicts(current, alarm, contradiction).await.map(Some);
+                return self.contradicts(current, alarm, queued, reason).await.map(Some);
             }
             Meaning::Names(current, id) => return self.name(current, id).await,
             Meaning::Notes(_) => return self.note(reported, current).await,
@@ -270,9 +269,11 @@ impl Reconciliation {
         &self,
         current: &Record,
         alarm: Alarm,
-        contradiction: Contradiction,
+        queued: &QueuedReport,
+        reason: &'static str,
     ) -> Result<ReconcileOutcome, WorkError> {
-        let because = contradiction.because();
+        // The same of another effect is told of too.
+        let because = queued.about().map_or_else(|| reason.to_owned(), |about| format!("{about}: {reason}"));
         let step = |now: Option<&Record>, Moment { revision, now: at }: Moment| {
             let same = now.filter(|now| now.is_same_request(current));
             let next = same.and_then(|now| now.told_alarm(alarm, &because, revision, at));
@@ -282,6 +283,7 @@ impl Reconciliation {
             tracing::warn!(because, "a report contradicts its record: that is escalated already");
             return Ok(ReconcileOutcome::Escalated);
         }
+        let contradiction = queued.contradiction(&current.key, Some(current), reason);
         let outcome = self.contradicted(&current.key, contradiction).await?;
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
@@ -305,6 +307,16 @@ impl Reconciliation {
 }
 
 impl QueuedReport {
+    /// The effect that it is about, if it is known: the provider's own id, or a phase and its result.
+    fn about(&self) -> Option<String> {
+        let of_phase = || {
+            let (phase, _) = self.under.as_ref()?;
+            let result = self.result.clone().map(phase_result);
+            Some(format!("{phase} {}", result.as_ref().map_or("", PhaseResult::digest)))
+        };
+        self.id.clone().or_else(of_phase)
+    }
+
     /// The contradiction between this report and the record; `None` if there is no record.
     pub(super) fn contradiction(
         &self,

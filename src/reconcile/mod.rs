@@ -32,6 +32,7 @@
 //! ```
 
 mod ask;
+mod deferred;
 mod listen;
 mod poll;
 mod provider_report;

@@ -45,12 +45,13 @@
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
 //! ignore it.
 
-use std::{collections::BTreeSet, mem, ops::Not, time::Duration};
+use std::{mem, ops::Not, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
 use serde_dynamo::AttributeValue;
 
+use self::{alarms::ItemAlarms, phase::ItemPhase};
 use super::{
     Result, StoreError,
     shards::{place, shard},
@@ -59,12 +60,14 @@ use crate::{
     fingerprint::Fingerprint,
     key::RecordKey,
     record::{
-        Accepted, Alarm, Alarms, AnswerKind, AttemptId, BodyId, Effects, Encoding, Evidence, Head,
-        KeptAnswer, KeptBody, Note, Phase, Phases, Place, Record, Reference, Revision, SettledBy, State,
-        UnknownCause, phase_of,
+        Accepted, AnswerKind, AttemptId, BodyId, Effects, Encoding, Evidence, Head, KeptAnswer, KeptBody,
+        Note, Phase, Phases, Place, Record, Revision, SettledBy, State, UnknownCause,
     },
     time::Timestamp,
 };
+
+mod alarms;
+mod phase;
 
 /// The version of this layout. A reader does not touch items of other versions.
 pub(crate) const SCHEMA: u32 = 1;
@@ -210,70 +213,6 @@ const fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// A phase, as its record keeps it.
-#[derive(Serialize, Deserialize)]
-struct ItemPhase {
-    name: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    result: Option<String>,
-    at: Timestamp,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    references: Vec<(String, String)>,
-}
-
-impl From<&Phase> for ItemPhase {
-    fn from(Phase { name, result, at, references }: &Phase) -> Self {
-        let named = |reference: &Reference| (reference.provider().to_owned(), reference.id().to_owned());
-        let references = references.iter().map(named).collect();
-        let result = result.as_ref().map(|result| result.text().to_owned());
-        Self { name: name.clone(), result, at: *at, references }
-    }
-}
-
-impl From<ItemPhase> for Phase {
-    fn from(ItemPhase { name, result, at, references }: ItemPhase) -> Self {
-        let references = references.into_iter().filter_map(|(provider, id)| Reference::new(provider, id));
-        Self { references: references.collect(), ..phase_of(name, result, at) }
-    }
-}
-
-/// The alarms of a record, as it keeps them.
-#[derive(Serialize, Deserialize)]
-struct ItemAlarms {
-    kinds: Vec<String>,
-    because: String,
-    raised_at: Timestamp,
-    told: bool,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    reports: Vec<ByteArray<16>>,
-}
-
-impl From<&Alarms> for ItemAlarms {
-    fn from(Alarms { kinds, because, raised_at, is_told, reports }: &Alarms) -> Self {
-        Self {
-            kinds: kinds.iter().map(|kind| kind.name().to_owned()).collect(),
-            because: because.to_string(),
-            raised_at: *raised_at,
-            told: *is_told,
-            reports: reports.iter().map(|id| ByteArray::new(*id.as_bytes())).collect(),
-        }
-    }
-}
-
-impl ItemAlarms {
-    fn read(self) -> Result<Box<Alarms>> {
-        let kinds = self.kinds.iter().map(|name| required(Alarm::parse(name), "alarms"));
-        let kinds = kinds.collect::<Result<BTreeSet<_>>>()?;
-        Ok(Box::new(Alarms {
-            kinds: required(Some(kinds).filter(|kinds| !kinds.is_empty()), "alarms")?,
-            because: Note::new(&self.because),
-            raised_at: self.raised_at,
-            is_told: self.told,
-            reports: self.reports.into_iter().map(|id| BodyId::from(id.into_array())).collect(),
-        }))
-    }
-}
-
 impl From<&Record> for Item {
     fn from(record: &Record) -> Self {
         let by = record.state.settled_by().or(record.state.released_by());
@@ -379,7 +318,10 @@ impl TryFrom<Item> for Record {
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
             effect_id: item.effect_id.as_deref().map(Note::new),
-            alarms: item.alarms.take().map(ItemAlarms::read).transpose()?,
+            alarms: match item.alarms.take() {
+                Some(alarms) => Some(required(alarms.read(), "alarms")?),
+                None => None,
+            },
             state: item.state()?,
         })
     }
@@ -559,7 +501,7 @@ impl Item {
 mod tests {
     use super::*;
     use crate::record::{
-        ReservationRequest,
+        ReservationRequest, phase_of,
         tests::{Mint, Reports, accepted, answer, reservation, resuming},
     };
 

@@ -189,7 +189,7 @@ impl WorkerReport<'_> {
         if (self.tells_of_an_effect() || refused) && current.is_held() {
             return Overtaken::Alarms(
                 Alarm::HeldReport,
-                "an operator holds its record: no part of its report is written",
+                "an operator holds its record: no part of it is written",
             );
         }
         if self.base.phases().is_some() {
@@ -197,7 +197,7 @@ impl WorkerReport<'_> {
             return match current.has_forgotten_a_phase_of(self.base) {
                 true => Overtaken::Alarms(
                     Alarm::ForgottenPhase,
-                    "its record has forgotten a phase of it: no part of its report is written",
+                    "its record has forgotten a phase of it: no part of it is written",
                 ),
                 false => Overtaken::Nothing,
             };

@@ -11,7 +11,8 @@
 //! 5. `effects` says where the effects of an operation are. `phase` has the recovery points of one that resumes, and `resume` their
 //!    transitions.
 //! 6. `settle` has the transitions of all others: end a dead worker's lease, settle an unknown outcome, forget an answer. `hold` has
-//!    an operator's hold on what was released. `alarm` has what operators must look at, whatever the state.
+//!    an operator's hold on what was released. `alarm` has what operators must look at, whatever the state, and `raise`
+//!    how a record gets it.
 //! 7. `accepted` has what is executed later, by a worker, and `work` its transitions.
 //! 8. A [`KeptAnswer`] is a head and a body, or the body's place. The head of an HTTP response is a number and pairs of strings.
 //!
@@ -33,6 +34,7 @@ mod named_enum;
 mod note;
 mod own;
 mod phase;
+mod raise;
 mod reference;
 mod report;
 mod resume;

@@ -143,7 +143,7 @@ impl Phase {
 
     /// The digest of its result, by which operators compare it: `sha256:` and 16 hex digits. `None` if the result is not kept.
     pub fn digest(&self) -> Option<&str> {
-        self.result.as_ref().map(|result| &*result.digest)
+        self.result.as_ref().map(PhaseResult::digest)
     }
 
     /// Whether this can be the name of a phase: 1 to 64 letters, digits, `-`, `_` or `.`.
@@ -165,6 +165,11 @@ impl PhaseResult {
     /// What is left of the result of a settled record.
     pub fn digested(digest: String) -> Self {
         Self { text: digest.clone(), digest }
+    }
+
+    /// The digest, by which two results are compared.
+    pub fn digest(&self) -> &str {
+        &self.digest
     }
 
     /// The JSON; of a settled record, the digest.

@@ -4,7 +4,8 @@
 //! any two commands. So their order is decided here:
 //!
 //! 1. Who finds another execution in progress sends its whole report to the queue before it marks that record.
-//! 2. An effect whose domain writes were refused is in the queue, with them, before the record says that it lacks them.
+//! 2. An effect whose domain writes were refused is in the queue, with them, before the record says that it lacks them; or that one write
+//!    puts it beside the record.
 //! 3. What operators must look at is an [alarm](Alarm) of the record, raised by one swap: the one that writes the report, or one that
 //!    puts it beside the record. What has no record to stand in is escalated at once.
 
@@ -19,7 +20,9 @@ use crate::time::Timestamp;
 /// Why a report is escalated whose record cannot take it any more.
 const GONE: &str =
     "its record is gone, and may have been settled, or its key has begun again: no part of it is written";
-/// Why domain writes that are refused when their report is delivered are an alarm.
+/// Why domain writes that cannot be computed are an alarm.
+const UNCOMPUTED: &str = "the domain writes of its effect could not be computed: they must be made by hand";
+/// Why domain writes that are refused are an alarm.
 const REFUSED: &str = "the domain writes of its report are refused: no part of it is written";
 /// Why another answer is an alarm.
 const TWO_ANSWERS: &str = "its client may have got another answer than the record has";
@@ -38,8 +41,8 @@ pub enum Step<E> {
     Mark(Transition),
     /// Raise this alarm of the record, and put the report beside it.
     Alarm(Transition),
-    /// Send the report to the queue of deferred reports. If that fails, it is counted as this.
-    Defer(Counts),
+    /// Send the report to the queue of deferred reports.
+    Defer,
     /// Compare the report's answer with the record's.
     Compare,
     /// Nothing is left to do.
@@ -90,51 +93,51 @@ impl Ending {
     ) -> Step<Told> {
         let instead = self.instead(&so_far.instead);
         let report = instead.as_ref().unwrap_or(&self.report);
-        let end = |stands| Step::End(Told { says: self.says(report, so_far, &stands), counts: None });
+        let says = |stands| self.says(report, so_far, &stands);
+        let end = |stands| Step::End(Told { says: says(stands), counts: None });
+        // What is in no queue is counted, if no record has it either.
+        let lost = |says, counts| {
+            let counts = Some(counts).filter(|_| so_far.deferred != Deferred::Sent);
+            Step::End(Told { says, counts })
+        };
         let defer_or = |counts, stands| match so_far.deferred {
-            Deferred::NotYet => Step::Defer(counts),
-            _ => end(stands),
+            Deferred::NotYet => Step::Defer,
+            _ => lost(says(stands), counts),
         };
         // From the queue, its domain writes are tried once more.
         let is_whole = so_far.instead == Instead::Refused && *report == Report::Uncommitted;
         if is_whole && so_far.deferred == Deferred::NotYet {
-            return Step::Defer(Counts::ContradictionUnsent);
+            return Step::Defer;
         }
         let seen = current.unwrap_or(&self.base);
         match so_far.write {
             Some(Written::Applied) => return end(Stands::Written(seen)),
             // Once the lease is over, it is known whether the transaction has committed. No message knows more.
             Some(Written::Perhaps { passing }) if self.base.is_transactional() => {
-                let says = self.says(report, so_far, &Stands::Unwritten { passing });
+                let says = says(Stands::Unwritten { passing });
                 let counts = (!report.did_nothing()).then_some(Counts::Unwritten);
                 return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
             }
-            // The record that was to be written has moved on without it, or is another execution's: what that one answers counts, marked
-            // or not.
-            Some(Written::Perhaps { .. })
-                if (seen.attempt != self.base.attempt || seen.own_report().is_some())
-                    && so_far.deferred != Deferred::NotYet =>
-            {
-                return end(Stands::Lost(seen));
-            }
-            // Or it was another's: one of the two answers counts.
-            Some(Written::Perhaps { .. })
-                if seen.has_alarm(Alarm::SecondExecution)
-                    && !self.base.has_alarm(Alarm::SecondExecution)
-                    && so_far.deferred != Deferred::NotYet =>
-            {
-                return Step::End(Told { says: Says::UNKNOWN, counts: None });
-            }
-            // The queue did not have it before the write. It is tried once more.
-            Some(Written::Perhaps { .. }) if so_far.deferred == Deferred::Perhaps && is_whole => {
-                return Step::Defer(Counts::Unwritten);
-            }
-            Some(Written::Perhaps { passing }) if so_far.deferred == Deferred::NoQueue && is_whole => {
-                let says = self.says(report, so_far, &Stands::Unwritten { passing });
-                return Step::End(Told { says, counts: Some(Counts::Unwritten) });
-            }
             Some(Written::Perhaps { passing }) => {
-                return defer_or(Counts::Unwritten, Stands::Unwritten { passing });
+                // If the queue did not have it before the write, it is tried once more.
+                let defers =
+                    so_far.deferred == Deferred::NotYet || so_far.deferred == Deferred::Perhaps && is_whole;
+                if defers {
+                    return Step::Defer;
+                }
+                let is_double =
+                    seen.has_alarm(Alarm::SecondExecution) && !self.base.has_alarm(Alarm::SecondExecution);
+                let says = match () {
+                    // The record that was to be written has moved on without it, or is another execution's: what that one answers counts,
+                    // written or not.
+                    () if seen.attempt != self.base.attempt || seen.own_report().is_some() => {
+                        says(Stands::Lost(seen))
+                    }
+                    // Or it was another's: one of the two answers counts.
+                    () if is_double => Says::UNKNOWN,
+                    () => says(Stands::Unwritten { passing }),
+                };
+                return lost(says, Counts::Unwritten);
             }
             Some(Written::Beside) => return end(Stands::Lost(seen)),
             Some(Written::Marked) | None => {}
@@ -146,7 +149,18 @@ impl Ending {
         };
         let told = self.told(instead.as_ref(), queued);
         match told.fate(current, revision, now) {
-            Fate::Written(next) => Step::Write { next, commits: told.has_rows },
+            Fate::Written(next) => match so_far.instead {
+                // Nobody has its domain writes, or the record alone.
+                Instead::Uncomputed if *report == Report::Uncommitted => {
+                    Step::Write { next: next.alarms(Alarm::RefusedRows, UNCOMPUTED, now), commits: false }
+                }
+                Instead::Refused if is_whole && queued == Queued::Perhaps => {
+                    let next = next.alarms(Alarm::RefusedRows, REFUSED, now).keeps_report();
+                    let deferred = || defer_or(Counts::ContradictionUnsent, Stands::Lost(seen));
+                    next.map_or_else(deferred, Step::Alarm)
+                }
+                _ => Step::Write { next, commits: told.has_rows },
+            },
             Fate::Marked(next) => Step::Mark(next),
             Fate::Alarmed(next) => Step::Alarm(next),
             // An earlier try may have committed, and the record been deleted since.
@@ -326,7 +340,7 @@ mod tests {
                     so_far.write = Some(Written::Marked);
                     ("marked", Some(next.into()))
                 }
-                Step::Defer(_) => {
+                Step::Defer => {
                     so_far.deferred = Deferred::Sent;
                     ("queued", current)
                 }
@@ -433,8 +447,8 @@ mod tests {
             ending.step(Some(&first), &so_far, fresh(), NOW)
         };
         let unknown = |counts| Step::End(Told { says: Says::UNKNOWN, counts });
-        assert_eq!(unanswered(Deferred::Perhaps), Step::Defer(Counts::Unwritten));
-        assert_eq!(unanswered(Deferred::PerhapsAgain), unknown(None), "the queue counted it");
+        assert_eq!(unanswered(Deferred::Perhaps), Step::Defer);
+        assert_eq!(unanswered(Deferred::PerhapsAgain), unknown(Some(Counts::Unwritten)));
         assert_eq!(unanswered(Deferred::NoQueue), unknown(Some(Counts::Unwritten)));
         assert_eq!(unanswered(Deferred::Sent), unknown(None));
     }
@@ -487,7 +501,7 @@ mod tests {
         assert_eq!(next.attempt, contested.attempt);
         let unanswered = SoFar { write: Some(Written::Perhaps { passing: true }), ..uncomputed };
         let step = ending.step(Some(&next), &unanswered, fresh(), NOW);
-        assert_eq!(step, Step::Defer(Counts::Unwritten));
+        assert_eq!(step, Step::Defer);
     }
 
     // T53: what a restored table has forgotten is no second execution.
@@ -510,6 +524,23 @@ mod tests {
         let released = becomes(&transactional, &Report::NotExecuted(None));
         let refused = SoFar { instead: Instead::Refused, ..SoFar::default() };
         assert_eq!(story(&ending, Some(&released), refused).0, "not committed");
+    }
+
+    // T55: they must be made by hand.
+    #[test]
+    fn an_effect_whose_rows_nobody_has_is_an_alarm() {
+        let (first, _) = two();
+        let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
+        let uncomputed = SoFar { instead: Instead::Uncomputed, ..SoFar::default() };
+        let (done, record) = story(&ending, Some(&first), uncomputed);
+        assert_eq!(done, "written with alarm; unknown");
+        assert!(record.is_some_and(|record| record.has_alarm(Alarm::RefusedRows)));
+        let unsent = SoFar { instead: Instead::Refused, deferred: Deferred::NoQueue, ..SoFar::default() };
+        let (done, record) = story(&ending, Some(&first), unsent);
+        assert_eq!(done, "alarm; unknown");
+        let record = record.expect("it is written");
+        assert_eq!((record.state.name(), record.reported), ("unknown", Some(Evidence::Effect)));
+        assert!(record.has_alarm(Alarm::RefusedRows) && record.own_report().is_some());
     }
 
     // T55
@@ -554,7 +585,12 @@ mod tests {
         let step = ending.deliver(Some(&done), &SoFar::default(), fresh(), NOW);
         assert!(matches!(step, Step::End(Delivered::Escalated(_))), "{step:?}");
         let step = ending.step(Some(&done), &SoFar::default(), fresh(), NOW);
-        assert_eq!(step, Step::Defer(Counts::ContradictionUnsent));
+        assert_eq!(step, Step::Defer);
+        let unsent = SoFar { deferred: Deferred::NoQueue, ..SoFar::default() };
+        let Step::End(Told { counts, .. }) = ending.step(Some(&done), &unsent, fresh(), NOW) else {
+            panic!("it is not over")
+        };
+        assert_eq!(counts, Some(Counts::ContradictionUnsent));
     }
 
     // T53

@@ -8,9 +8,13 @@ use tokio::sync::MutexGuard;
 use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
-    engine::{Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied, commit::with_writes},
+    engine::{
+        Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied,
+        commit::with_writes,
+        deferred_report::{beside, phase_report},
+    },
     json::{self, JsonError},
-    record::{Next, NotTaken, Phase, Record, phase_of},
+    record::{Alarm, Next, NotTaken, Phase, Record, phase_of},
     telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
@@ -55,6 +59,8 @@ enum Kept {
     Lost,
     /// As lost, and the record has not taken the result.
     Left,
+    /// As left, and an alarm of the record says so.
+    Alarmed,
     /// The writes at these places were refused.
     Denied(Vec<usize>),
     /// That is not known.
@@ -172,7 +178,7 @@ impl Opened<'_> {
             // Nothing is left to tell: the record has the result, or has gone on without it.
             Kept::Lost => self.failed(PhaseError::Lost),
             // It was made, and no record has it.
-            Kept::Left => PhaseError::Lost,
+            Kept::Left | Kept::Alarmed => PhaseError::Lost,
             Kept::Unwritten | Kept::Denied(_) => PhaseError::NotKept,
         })
     }
@@ -201,7 +207,17 @@ impl Opened<'_> {
         let has_asked = worker.kept_phase(place).is_some();
         // What was asked for is no call that only this execution knows of: who has the record asks itself.
         let left = || if has_asked { Kept::Lost } else { Kept::Left };
-        let mut contradicted = false;
+        // A message would be about the last phase that is kept.
+        let is_reported = is_call && !has_asked;
+        let report = || phase_report(&worker, place, &phase);
+        let alarm = |current: &Record, revision, now| {
+            let (alarm, because) = (Alarm::ForgottenPhase, "a result of a phase is not that of its record");
+            let current = Some(current).filter(|current| worker.is_same_request(current))?;
+            Some(match is_reported {
+                true => beside(current.alarm_with_report(alarm, because, revision, now)?, report(), now),
+                false => current.alarm(alarm, because, revision, now)?.into(),
+            })
+        };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
             let Some(current) = current else { return Write::Stop(left()) };
             if !is_call && !own(current) {
@@ -211,15 +227,28 @@ impl Opened<'_> {
             if !is_call && current.kept_phase(place).is_some_and(|kept| kept.result.is_none()) {
                 return Write::Stop(Kept::Left);
             }
-            contradicted |= current.has_noted_otherwise(&phase);
-            match current.keep(&worker, place, &phase, revision, now) {
+            let next = current.keep(&worker, place, &phase, revision, now).map(|next| {
+                match current.has_noted_otherwise(&phase) {
+                    true => next.alarms(
+                        Alarm::ForgottenPhase,
+                        "others report another result of a phase than its handler has",
+                        now,
+                    ),
+                    false => next,
+                }
+            });
+            match next {
                 Ok(next) if own(current) => Write::Write(with_writes(next, with, now), Kept::Own),
                 Ok(next) => Write::Write(next.into(), Kept::Lost),
                 // Another write of ours whose answer was lost, or a report of the provider.
                 Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),
                 Err(NotTaken::Known) => Write::Stop(Kept::Lost),
-                Err(NotTaken::Differs) if own(current) => Write::Stop(Kept::Left),
-                Err(NotTaken::Differs) => Write::Stop(left()),
+                Err(NotTaken::Differs) if !is_call => Write::Stop(Kept::Left),
+                Err(NotTaken::Differs) if has_asked && !own(current) => Write::Stop(Kept::Lost),
+                Err(NotTaken::Differs) => match alarm(current, revision, now) {
+                    Some(alarm) => Write::Write(alarm, Kept::Alarmed),
+                    None => Write::Stop(left()),
+                },
             }
         };
         let effort =
@@ -235,23 +264,10 @@ impl Opened<'_> {
             Err(Unapplied { denied, .. }) if !denied.is_empty() => return Kept::Denied(denied),
             Err(_) => Kept::Unwritten,
         };
-        // What was asked for can be asked for again, and a message would be about the last phase that is kept.
-        let is_deferred = is_call && !has_asked && matches!(kept, Kept::Left | Kept::Unwritten);
-        contradicted |= has_asked && matches!(kept, Kept::Left);
-        if contradicted {
-            tracing::error!(
-                phase = phase.name,
-                "others report another result of a phase than its handler has"
-            );
-            // What is deferred becomes a dead letter.
-            if !is_deferred {
-                Count::ContradictionUnsent.add(worker.key.operation());
-            }
-        }
         match kept {
-            _ if is_deferred => {
-                let unsent = if contradicted { Count::ContradictionUnsent } else { Count::Unwritten };
-                executor.defer_phase(self.execution, &worker, place, &phase, unsent).await;
+            // What was asked for can be asked for again.
+            Kept::Left | Kept::Unwritten if is_reported => {
+                executor.defer_phase(self.execution, report()).await;
             }
             Kept::Unwritten if is_call => Count::Unwritten.add(worker.key.operation()),
             Kept::Lost => self.execution.lose(),

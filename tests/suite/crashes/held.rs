@@ -3,7 +3,7 @@
 use lambda_idempotency::{
     internal::{Correction, Operator, Ownership, Report, Request, Says},
     queue::MemoryQueue,
-    record::Answer,
+    record::{Alarm, Answer, Record},
 };
 use macro_rules_attribute::apply;
 use serde_json::json;
@@ -35,7 +35,7 @@ async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
     ] {
         let (request, queue) = (request(), MemoryQueue::new());
         let late = held(&guarded, &request).await;
-        let before = guarded.item(&request.key).await;
+        let before = guarded.record(&request.key).await.expect("a record");
         let executor = guarded.executor().defer_reports_to(queue.clone());
         let ended = executor.finish(late, report).await;
         assert!(matches!(ended, Says::Unknown { .. }), "no retry gets another answer: {ended:?}");
@@ -46,7 +46,11 @@ async fn a_report_about_a_held_record_goes_to_its_operator(endpoint: &str) {
             let why = json!("an operator holds its record: no part of it is written");
             assert_eq!(is, (&json!("contradiction"), &json!("unknown"), &why));
         }
-        assert_eq!(guarded.item(&request.key).await, before);
+        // Only the alarm is new.
+        let mut after = guarded.record(&request.key).await.expect("a record");
+        let alarms = after.alarms.take();
+        assert_eq!(alarms.is_some_and(|alarms| alarms.is_told), dead_letters == 1);
+        assert_eq!(after, Record { revision: after.revision, ..before });
         assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
     }
 }
@@ -79,10 +83,13 @@ async fn a_refusal_of_a_held_record_reaches_no_caller(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let request = request();
     let late = held(&guarded, &request).await;
-    let before = guarded.item(&request.key).await;
+    let before = guarded.record(&request.key).await.expect("a record");
     let executor = guarded.executor().defer_reports_to(MemoryQueue::new());
     let ended = executor.finish(late, Report::Completed(Answer::json(402, "{}"))).await;
     assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
-    assert_eq!(guarded.item(&request.key).await, before);
+    let mut after = guarded.record(&request.key).await.expect("a record");
+    assert!(after.has_alarm(Alarm::HeldReport), "its caller may have got it from another place");
+    after.alarms = None;
+    assert_eq!(after, Record { revision: after.revision, ..before });
     assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
 }

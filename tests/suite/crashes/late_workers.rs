@@ -11,7 +11,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Evidence, Record, SettledBy, State},
+    record::{Alarm, Answer, Evidence, Record, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::{CONTRADICTION_UNSENT, RECONCILE_CONTRADICTED},
 };
@@ -124,9 +124,9 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
     }
 }
 
-// T5, T54: nothing but an alarm and a log line is left of it.
+// T5, T54: no queue has it.
 #[apply(on_each_store)]
-async fn an_effect_that_cannot_be_escalated_is_counted_for_an_alarm(endpoint: &str) {
+async fn an_effect_that_its_record_does_not_take_lies_beside_it(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let executors = [guarded.executor(), guarded.executor().defer_reports_to(Closed)];
     for executor in executors {
@@ -138,7 +138,11 @@ async fn an_effect_that_cannot_be_escalated_is_counted_for_an_alarm(endpoint: &s
         .await;
         let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
         assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
-        assert_eq!(counted.get(CONTRADICTION_UNSENT), Some(&1), "{counted:?}");
+        assert_eq!(counted.get(CONTRADICTION_UNSENT), None, "{counted:?}");
+        let record = guarded.record(&request.key).await.expect("a record");
+        assert!(record.has_alarm(Alarm::SecondAnswer) && record.own_report().is_some());
+        let [dead_letter] = &deliver(&guarded, &MemoryQueue::new()).await[..] else { panic!("not one") };
+        assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
     }
 }
 
@@ -251,6 +255,10 @@ pub(super) async fn deliver(guarded: &Guarded, queue: &MemoryQueue) -> Vec<Value
             Err(error) => panic!("{error}"),
         }
     }
+    // Then the poll.
+    for record in guarded.untold().await {
+        reconciliation.ask_if_due(&record.key).await.expect("it is told of");
+    }
     dead_letters
         .take()
         .iter()
@@ -283,7 +291,8 @@ async fn a_double_execution_is_counted_and_escalated_with_the_late_report(endpoi
 
     let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
     let [dead_letter] = &dead_letters[..] else { panic!("{dead_letters:?}") };
-    assert_eq!(counted.get(DOUBLE), Some(&1));
+    assert_eq!(counted.get(DOUBLE), None, "once");
+    assert_eq!(dead_letter["alarms"], json!(["second_execution"]));
     assert_eq!(
         (&dead_letter["kind"], &dead_letter["key"]),
         (&json!("contradiction"), &json!(request.key.partition_key()))
@@ -367,13 +376,12 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
     let executor = guarded.executor().defer_reports_to(queue.clone());
     let (request, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, Report::perhaps("handler_failed")).await);
-    assert_eq!(finish_outcome(&executor.finish(late, completed("late")).await), "unknown");
-    // Until the report is delivered, nothing runs, and no denial releases the record.
-    let record = guarded.record(&request.key).await.unwrap();
-    assert_eq!((record.state.name(), record.reported), ("unknown", Some(Evidence::Effect)));
-    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
-    assert_eq!((dead_letters.len(), &dead_letters[0]["state"]), (1, &json!("unknown")));
-    assert_eq!(counted.get(DOUBLE), Some(&1));
+    let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
+    assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("written", Some(&1)));
+    // The same write raises the alarm.
+    let dead_letters = deliver(&guarded, &queue).await;
+    assert_eq!((dead_letters.len(), &dead_letters[0]["state"]), (1, &json!("completed")));
+    assert_eq!(dead_letters[0]["alarms"], json!(["second_execution"]));
     assert_eq!(replayed_text(executor.reserve(&request).await), "late");
 }
 
@@ -392,10 +400,9 @@ async fn an_unknown_about_another_executions_record_is_escalated(endpoint: &str)
     ] {
         let (request, late, second) = overtaken(&guarded, &executor).await;
         written(executor.finish(second, second_ends).await);
-        executor.finish(late, unknown()).await;
-        let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
+        let (_, counted) = counting(executor.finish(late, unknown())).await;
         assert_eq!(counted.get(DOUBLE).copied(), (dead_letters_then > 0).then_some(1));
-        assert_eq!(dead_letters.len(), dead_letters_then);
+        assert_eq!(deliver(&guarded, &queue).await.len(), dead_letters_then);
         assert_eq!(outcome_of(&executor.reserve(&request).await), later_outcome);
     }
     // While the second execution is in progress, the report waits.
@@ -426,9 +433,9 @@ async fn a_double_execution_is_escalated_despite_an_unreadable_answer(endpoint: 
     let (_, late, second) = overtaken(&guarded, &executor).await;
     written(executor.finish(second, completed(random(20_000))).await);
     guarded.faults.for_all("GetItem", Fault::DropRequest);
-    assert_eq!(finish_outcome(&executor.finish(late, completed("late")).await), "answered elsewhere");
-    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
-    assert_eq!((counted.get(DOUBLE), dead_letters.len()), (Some(&1), 1));
+    let (ended, counted) = counting(executor.finish(late, completed("late"))).await;
+    assert_eq!((finish_outcome(&ended), counted.get(DOUBLE)), ("answered elsewhere", Some(&1)));
+    assert_eq!(deliver(&guarded, &queue).await.len(), 1);
 }
 
 // The caller of a deferred report has its answer, and retries get the record's.
@@ -565,6 +572,9 @@ async fn a_late_worker_whose_record_was_deleted_still_reports_its_effect(endpoin
     let began_at = guarded.now().minus(Duration::from_secs(1));
     (contested.revision, contested.began_at) = (current.revision, began_at);
     contested.reported = Some(Evidence::Effect);
+    // There is no queue, so the report lies beside it.
+    assert!(current.has_alarm(Alarm::SecondExecution) && current.own_report().is_some());
+    contested.alarms = current.alarms.clone();
     assert_eq!(current, contested);
     assert_eq!(finish_outcome(&executor.finish(next, Report::NotExecuted(None)).await), "unknown");
     assert_eq!(outcome_of(&executor.reserve(&used).await), "unknown");
@@ -746,9 +756,8 @@ async fn a_double_execution_across_two_fingerprint_rules_is_reported(endpoint: &
     let fingerprints = content.fingerprints("pay", &rule, &[]);
     let other = owned(executor.reserve(&Request { fingerprints, ..request }).await);
     written(executor.finish(other, completed("theirs")).await);
-    executor.finish(late, completed("late")).await;
-    let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
-    assert_eq!((dead_letters.len(), counted.get(DOUBLE)), (1, Some(&1)));
+    let (_, counted) = counting(executor.finish(late, completed("late"))).await;
+    assert_eq!((deliver(&guarded, &queue).await.len(), counted.get(DOUBLE)), (1, Some(&1)));
 }
 
 // T14, T29: its record was deleted, and another request has taken its key. Each caller gets the answer to its request, and nothing is lost.

@@ -8,7 +8,7 @@ use lambda_idempotency::{
     lambda::webhook_service,
     queue::MemoryQueue,
     reconcile::{ReconcileOutcome, Reconciliation},
-    record::{Record, UnknownCause},
+    record::{Alarm, Record, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -232,14 +232,18 @@ async fn another_charge_or_refund_under_an_orders_key_is_escalated(endpoint: &st
         assert_eq!(order.report(&event).await, "noted");
         let mut other = event.clone();
         other[call]["id"] = "another".into();
-        let is_escalated = async || {
+        let is_escalated = async |dead_letters| {
             let seen = order.record().await;
             assert_eq!(order.report(&other).await, "escalated");
-            assert_eq!((order.record().await, order.dead_letters.take().len()), (seen, 1));
+            assert_eq!(order.dead_letters.take().len(), dead_letters);
+            let after = order.record().await;
+            assert!(after.has_alarm(Alarm::Contradicted));
+            assert_eq!((&after.state, &after.effects), (&seen.state, &seen.effects));
         };
-        is_escalated().await;
+        is_escalated(1).await;
         order.assert_resumed(status, 0, 0).await;
-        is_escalated().await;
+        // Operators have been told of it.
+        is_escalated(0).await;
     }
 }
 

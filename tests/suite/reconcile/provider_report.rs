@@ -15,7 +15,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Evidence, State},
+    record::{Alarm, Answer, Evidence, State},
     store::Store,
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -578,7 +578,9 @@ async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endp
         let before = listening.guarded.record(&request.key).await;
         assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Escalated);
         assert_eq!(listening.reasons().len(), 1);
-        assert_eq!(listening.guarded.record(&request.key).await, before);
+        let after = listening.guarded.record(&request.key).await;
+        assert!(after.as_ref().is_some_and(|after| after.has_alarm(Alarm::Contradicted)));
+        assert_eq!(after.map(|after| after.state), before.map(|before| before.state));
     }
 }
 

@@ -73,6 +73,19 @@ impl Guarded {
         DynamoDbStore::from_client(self.undisturbed.clone(), self.table.as_str())
     }
 
+    /// The records with an alarm of which operators have not been told.
+    pub async fn untold(&self) -> Vec<Record> {
+        let (store, mut found, mut from) = (self.undisturbed_store(), Vec::new(), None);
+        loop {
+            let page = store.unresolved(None, from.as_ref()).await.expect("the store answers");
+            found.extend(page.records.into_iter().filter(|record| record.untold().is_some()));
+            from = page.next;
+            if from.is_none() {
+                return found;
+            }
+        }
+    }
+
     /// An executor with the library's defaults.
     pub fn executor(&self) -> Executor {
         self.executor_of(operation())

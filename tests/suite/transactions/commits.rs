@@ -15,7 +15,7 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Record, Revision, SettledBy},
+    record::{Alarm, Answer, Record, Revision, SettledBy},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };
@@ -273,7 +273,10 @@ async fn writes_that_stay_stale_leave_the_outcome_unknown(endpoint: &str) {
     let ours = bank.begin(&request).await;
     ours.execution().write(bank.take(101).or_recompute()).unwrap();
     unknown(&bank.executor().finish(ours, completed("taken")).await);
-    assert_eq!(bank.guarded.faults.sent(TRANSACTION), 5);
+    // Without a queue, the report lies beside the record.
+    assert_eq!(bank.guarded.faults.sent(TRANSACTION), 5 + 1);
+    let record = bank.guarded.record(&request.key).await.expect("a record");
+    assert!(record.has_alarm(Alarm::RefusedRows) && record.own_report().is_some());
     assert_eq!(
         (outcome_of(&bank.executor().reserve(&request).await), bank.cents("a").await),
         ("unknown", Some(100))
@@ -788,8 +791,12 @@ async fn writes_that_a_settled_record_lacks_are_escalated(endpoint: &str) {
             let ended = executor.finish(ours, completed("ok")).await;
             assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
         }
-        let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-        bank.reconciliation(&dead_letters).receive(message).await.unwrap();
+        let reconciliation = bank.reconciliation(&dead_letters);
+        for (message, _) in bank.queue.take() {
+            assert!(from_the_queue);
+            reconciliation.receive(&message).await.unwrap();
+        }
+        reconciliation.ask_if_due(&request.key).await.unwrap();
         assert_eq!(bank.cents("b-1").await, None);
         let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
         assert!(
@@ -943,9 +950,8 @@ async fn a_refusal_whose_writes_a_settled_record_lacks_is_escalated_too(endpoint
         .operation(operation(), Executed);
     settled.ask(&request.key).await.unwrap();
     executor.finish(ours, Report::Completed(Answer::json(402, "{}"))).await;
-    let [(message, _)] = &bank.queue.take()[..] else { panic!("not one message") };
-    bank.reconciliation(&dead_letters).receive(message).await.unwrap();
-    assert_eq!(dead_letters.take().len(), 1);
+    bank.reconciliation(&dead_letters).ask_if_due(&request.key).await.unwrap();
+    assert_eq!((dead_letters.take().len(), bank.queue.take().len()), (1, 0));
 }
 
 // T46: proof is not forgotten because a permission is missing.
