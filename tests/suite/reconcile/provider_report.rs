@@ -584,6 +584,33 @@ async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endp
     }
 }
 
+// T83: the provider has forgotten its key, or the key was sent to two of its accounts.
+#[apply(on_each_store)]
+async fn a_second_effect_is_escalated_once_and_stays_in_the_record(endpoint: &str) {
+    for is_completed in [true, false] {
+        let listening = Listening::on(endpoint, charged()).await;
+        let report = || if is_completed { completed("mine") } else { Report::perhaps("handler_failed") };
+        let request = listening.ended(report()).await;
+        let reported = async |id| {
+            let effect = ProviderReport::executed(201, charged()).effect_id(id);
+            listening.report(&request, effect).await
+        };
+        for _ in 0..2 {
+            reported("ch_1").await;
+        }
+        assert_eq!((listening.state(&request).await, listening.reasons().len()), ("completed", 0));
+        for (id, dead_letters) in [("ch_2", 1), ("ch_2", 0), ("ch_1", 0), ("ch_3", 1)] {
+            let outcome = reported(id).await;
+            assert_eq!(outcome == ReconcileOutcome::Escalated, id != "ch_1", "{id}: {outcome:?}");
+            assert_eq!(listening.reasons().len(), dead_letters, "{id}");
+        }
+        let record = listening.guarded.record(&request.key).await.expect("a record");
+        assert!(record.has_alarm(Alarm::SecondEffect) && record.untold().is_none());
+        assert_eq!(record.effect_id.as_ref().map(ToString::to_string).as_deref(), Some("ch_1"));
+        assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
+    }
+}
+
 #[apply(on_each_store)]
 async fn a_provider_report_that_agrees_with_the_record_changes_nothing(endpoint: &str) {
     for (report, reported) in [

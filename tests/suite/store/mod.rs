@@ -1,5 +1,6 @@
 //! What every store promises, and what the library does if a store fails or holds something unreadable.
 
+mod alarms;
 mod conformance;
 mod costs;
 mod faults;
