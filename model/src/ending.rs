@@ -2,7 +2,8 @@
 
 use protocol::{
     record::{
-        Deferred, Delivered, Ending, Instead, Record, Revision, Says, SoFar, Step, Told, Transition, Written,
+        Deferred, Ending, Instead, MessageNext, Moment, Record, Revision, Says, SoFar, Step, Transition,
+        WorkerNext, Written,
     },
     time::Timestamp,
 };
@@ -110,17 +111,21 @@ impl Progress {
         let tried = matches!(self.write, Some(Written::Perhaps { .. }));
         let earlier = current.filter(|_| !tried).map(|current| with_earlier_reports(current.clone()));
         let current = earlier.as_ref().or(current);
-        let of_message = |end| match end {
-            Delivered::Done | Delivered::TooLate => Command::IsDone,
-            Delivered::Escalated(_) => Command::Escalates,
-            Delivered::ComesAgain | Delivered::Waits => Command::ComesAgain,
+        let of_message = |next| match next {
+            MessageNext::Compare => Command::Compares,
+            MessageNext::Done | MessageNext::TooLate => Command::IsDone,
+            MessageNext::Escalate(_) => Command::Escalates,
+            MessageNext::ComesAgain | MessageNext::Waits => Command::ComesAgain,
         };
+        let of_worker = |next| match next {
+            WorkerNext::Defer => Command::Defers,
+            WorkerNext::Tell { says, .. } => Command::Tells(says),
+        };
+        let at = Moment { revision, now };
         match self.by {
-            By::Worker => command(ending.step(current, &so_far, revision, now), number, |told: Told| {
-                Command::Tells(told.says)
-            }),
-            By::Message => command(ending.deliver(current, &so_far, revision, now), number, of_message),
-            By::HandedBack => command(ending.hand_back(current, &so_far, revision, now), number, of_message),
+            By::Worker => command(ending.step(current, &so_far, at), number, of_worker),
+            By::Message => command(ending.deliver(current, &so_far, at), number, of_message),
+            By::HandedBack => command(ending.hand_back(current, &so_far, at), number, of_message),
         }
     }
 }
@@ -133,17 +138,15 @@ fn with_earlier_reports(mut record: Record) -> Record {
     record
 }
 
-fn command<E>(
-    step: Step<E>,
+fn command<N>(
+    step: Step<N>,
     mut number: impl FnMut(Transition, bool) -> Id,
-    end: impl Fn(E) -> Command,
+    other: impl Fn(N) -> Command,
 ) -> Command {
     match step {
         Step::Write { next, commits } => Command::Writes(number(next, commits)),
         Step::Mark(next) => Command::Marks(number(next, false)),
-        Step::Defer => Command::Defers,
         Step::Alarm(next) => Command::Alarms(number(next, false)),
-        Step::Compare => Command::Compares,
-        Step::End(told) => end(told),
+        Step::Next(next) => other(next),
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     backoff::{Backoff, Retry},
     key::RecordKey,
     queue::QueueError,
-    record::{Record, Revision, Transition},
+    record::{Moment, Record, Revision, Transition},
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::{self, Count},
     time::{Instant, Timestamp},
@@ -87,15 +87,6 @@ impl Change {
             telemetry::abandoned(&self.record, now);
         }
     }
-}
-
-/// What a step may use besides the record.
-#[derive(Clone, Copy)]
-pub(crate) struct Moment {
-    /// The revision for the write that the step may ask for.
-    pub(crate) revision: Revision,
-    /// The wall clock's time.
-    pub(crate) now: Timestamp,
 }
 
 /// What the first step is called with.

@@ -10,8 +10,7 @@ use crate::{
     message::DeferredReport,
     queue::WorkError,
     record::{
-        self, Alarm, Answer, Delivered, Ending, Instead, KeptAnswer, KeptBody, NotTaken, Record, Report,
-        State,
+        Alarm, Answer, Ending, Instead, KeptAnswer, KeptBody, MessageNext, NotTaken, Record, Report, State,
     },
     store::StoreError,
     time::Timestamp,
@@ -93,25 +92,23 @@ impl Executor {
             };
             let so_far = &mut reporting.so_far;
             match (next, seen) {
-                (record::Step::End(Delivered::Escalated(reason)), seen) => {
+                (MessageNext::Escalate(reason), seen) => {
                     return Ok(Left::Escalation(reason, seen));
                 }
-                (record::Step::Compare, Some(seen)) => {
+                (MessageNext::Compare, Some(seen)) => {
                     so_far.differs = Some(self.differ(&reporting.ending.report, &seen).await?);
                     current = Some(seen);
                 }
-                (record::Step::End(Delivered::Done | Delivered::TooLate), Some(seen))
-                    if seen.untold().is_some() =>
-                {
+                (MessageNext::Done | MessageNext::TooLate, Some(seen)) if seen.untold().is_some() => {
                     return Ok(Left::Alarms(seen));
                 }
-                (record::Step::End(Delivered::Done), _) => return Ok(Left::Nothing),
-                (record::Step::End(Delivered::TooLate), seen) => {
+                (MessageNext::Done, _) => return Ok(Left::Nothing),
+                (MessageNext::TooLate, seen) => {
                     let state = seen.map(|seen| seen.state.name());
                     tracing::warn!(state, "a report came too late: the record has moved on without it");
                     return Ok(Left::Nothing);
                 }
-                (record::Step::End(Delivered::Waits), _) => {
+                (MessageNext::Waits, _) => {
                     tracing::error!(
                         "another execution of this operation is not over: this report is retried"
                     );

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     domain::{DomainWrite, IfRefused},
     record::{
-        self, Answer, Ending, Instead, KeptAnswer, KeptBody, NOT_EXECUTED, Record, Says, Step, Told, Written,
+        self, Answer, Ending, Instead, KeptAnswer, KeptBody, NOT_EXECUTED, Record, Says, WorkerNext, Written,
     },
     telemetry::{self, COMPLETE_LATENCY, HANDLER_LATENCY},
     time::Instant,
@@ -116,11 +116,11 @@ impl Executor {
                 }
             };
             match next {
-                Step::Defer => {
+                WorkerNext::Defer => {
                     let deferred = self.defer(execution, &reporting).await;
                     reporting.so_far.deferred = deferred;
                 }
-                Step::End(Told { says, counts }) => {
+                WorkerNext::Tell { says, counts } => {
                     if let Some(counts) = counts {
                         self.counts(counts);
                     }
@@ -132,10 +132,6 @@ impl Executor {
                     let says = self.told(says, seen, reporting.answer.take(), stop_at).await;
                     let became = reporting.ending.became(&reporting.so_far, &says);
                     return (says, became);
-                }
-                // Never: only a message compares, and what is to be written is written.
-                Step::Write { .. } | Step::Mark(_) | Step::Alarm(_) | Step::Compare => {
-                    return (Says::UNKNOWN, Says::<Replay>::UNKNOWN.name());
                 }
             }
             current = seen;

@@ -37,7 +37,8 @@ mod take_back;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use apply::{Applied, Change, Effort, Engine, Moment, Retries, Start, Step, Tried, Unapplied};
+pub(crate) use crate::record::Moment;
+pub(crate) use apply::{Applied, Change, Effort, Engine, Retries, Start, Step, Tried, Unapplied};
 pub(crate) use bodies::{Placed, body_in};
 pub(crate) use commit::{completing, with_writes};
 pub(crate) use delivery::Left;

@@ -6,9 +6,9 @@ use super::{
 };
 use crate::{
     domain::{DomainWrite, IfRefused},
-    record::{self, Answer, Counts, Ending, Instead, Note, Record, Revision, Rows, SoFar, Written},
+    record::{self, Answer, Counts, Ending, Instead, Note, Record, Rows, SoFar, Written},
     telemetry::Count,
-    time::{Instant, Timestamp},
+    time::Instant,
     time_budget::WRITE_BACKOFF,
 };
 
@@ -27,12 +27,12 @@ pub(super) struct Reporting {
 }
 
 /// What the protocol says next: [`Ending::step`] for a worker, [`Ending::deliver`] for a message.
-pub(super) type Asks<E> = fn(&Ending, Option<&Record>, &SoFar, Revision, Timestamp) -> record::Step<E>;
+pub(super) type Asks<N> = fn(&Ending, Option<&Record>, &SoFar, Moment) -> record::Step<N>;
 
 /// Where a report stands, with nothing left to write.
-pub(super) enum Stands<E> {
+pub(super) enum Stands<N> {
     /// This is to be done, about the current record.
-    Next(record::Step<E>, Option<Box<Record>>),
+    Next(N, Option<Box<Record>>),
     /// The conditions of the domain writes at these places failed. The record is as it was.
     Denied(Vec<usize>),
 }
@@ -75,29 +75,27 @@ impl Reporting {
 
 impl Executor {
     /// Writes what the protocol says, until it says something else.
-    pub(super) async fn write<E>(
+    pub(super) async fn write<N>(
         &self,
         mut start: Start<'_>,
         reporting: &mut Reporting,
-        asks: Asks<E>,
-    ) -> Stands<E> {
+        asks: Asks<N>,
+    ) -> Stands<N> {
         loop {
             let Reporting { ending, so_far, writes, stop_at, .. } = &*reporting;
             let effort = Effort { until: Some(*stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
-            let step = |current: Option<&Record>, Moment { revision, now }: Moment| match asks(
-                ending, current, so_far, revision, now,
-            ) {
+            let step = |current: Option<&Record>, at: Moment| match asks(ending, current, so_far, at) {
                 record::Step::Write { next, commits: true } => {
-                    Step::Write(completing(next, writes, now), Ok(Written::Applied))
+                    Step::Write(completing(next, writes, at.now), Ok(Written::Applied))
                 }
                 record::Step::Write { next, commits: false } => {
                     Step::Write(next.into(), Ok(Written::Applied))
                 }
                 record::Step::Mark(next) => Step::Write(next.into(), Ok(Written::Marked)),
                 record::Step::Alarm(next) => {
-                    Step::Write(self.with_report(next, reporting, now), Ok(Written::Beside))
+                    Step::Write(self.with_report(next, reporting, at.now), Ok(Written::Beside))
                 }
-                other => Step::Stop(Err(other)),
+                record::Step::Next(next) => Step::Stop(Err(next)),
             };
             let (now, current) = match self.engine.apply(start, effort, step).await {
                 Ok(Applied::Written(now, record)) => (now, Some(record)),
@@ -115,11 +113,10 @@ impl Executor {
             }
             let current = current.unwrap_or_else(|| Box::new(reporting.ending.base.clone()));
             let Reporting { ending, so_far, .. } = &*reporting;
-            match asks(ending, Some(&current), so_far, current.revision, self.engine.world.now()) {
-                record::Step::Write { .. } | record::Step::Mark(_) | record::Step::Alarm(_) => {
-                    start = Start::Seen(current);
-                }
-                next => return Stands::Next(next, Some(current)),
+            let at = Moment { revision: current.revision, now: self.engine.world.now() };
+            match asks(ending, Some(&current), so_far, at) {
+                record::Step::Next(next) => return Stands::Next(next, Some(current)),
+                _ => start = Start::Seen(current),
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Ids of sixteen fresh bytes.
 
+use crate::time::Timestamp;
+
 macro_rules! nonce {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -56,4 +58,13 @@ nonce! {
     /// The id of one execution of a handler, from reservation to its last write. It is never Lambda's request id: Lambda reuses
     /// that when it retries.
     AttemptId
+}
+
+/// What a transition may use besides records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// The revision for the write that it may ask for.
+    pub revision: Revision,
+    /// The wall clock's time.
+    pub now: Timestamp,
 }

@@ -60,7 +60,7 @@ pub use effects::Effects;
 pub use ending::{Deferred, Ending, Instead, Rows, SoFar, Written};
 pub use found::Found;
 pub use hold::HoldError;
-pub use id::{AttemptId, Revision};
+pub use id::{AttemptId, Moment, Revision};
 pub use note::Note;
 pub use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Next, Phase, PhaseList, PhaseResult, Phases, Resumes};
@@ -70,7 +70,7 @@ pub use resume::NotTaken;
 pub use says::Says;
 pub use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, UnknownCause};
-pub use step::{Counts, Delivered, Step, Told};
+pub use step::{Counts, MessageNext, Step, WorkerNext};
 pub use transition::Transition;
 
 /// Everything known about one operation.

@@ -10,7 +10,7 @@
 //!    puts it beside the record. What has no record to stand in is escalated at once.
 
 use super::{
-    Alarm, Deferred, Ending, Instead, Record, Report, Revision, Rows, Says, SoFar, State, Transition,
+    Alarm, Deferred, Ending, Instead, Moment, Record, Report, Revision, Rows, Says, SoFar, State, Transition,
     Written,
     fate::{Fate, Overtaken, Queued, WorkerReport},
     told::Stands,
@@ -29,7 +29,7 @@ const TWO_ANSWERS: &str = "its client may have got another answer than the recor
 
 /// The next command of a report. The driver carries it out, and notes its result in [`SoFar`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step<E> {
+pub enum Step<N> {
     /// Write this record, and with it the domain writes if it `commits`.
     Write {
         /// The record.
@@ -41,12 +41,22 @@ pub enum Step<E> {
     Mark(Transition),
     /// Raise this alarm of the record, and put the report beside it.
     Alarm(Transition),
+    /// Nothing is to be written now.
+    Next(N),
+}
+
+/// What a worker does next, if not write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerNext {
     /// Send the report to the queue of deferred reports.
     Defer,
-    /// Compare the report's answer with the record's.
-    Compare,
     /// Nothing is left to do.
-    End(E),
+    Tell {
+        /// What its caller is told.
+        says: Says,
+        /// What is counted, for an alarm.
+        counts: Option<Counts>,
+    },
 }
 
 /// What is counted, for an alarm.
@@ -58,18 +68,11 @@ pub enum Counts {
     ContradictionUnsent,
 }
 
-/// What a worker does once its report is safe.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// What its caller is told.
-    pub says: Says,
-    /// What is counted.
-    pub counts: Option<Counts>,
-}
-
-/// What becomes of the message of a deferred report.
+/// What becomes of the message of a deferred report, if nothing is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum MessageNext {
+    /// The report's answer is to be compared with the record's.
+    Compare,
     /// It is done with.
     Done,
     /// It comes again: the store has not answered.
@@ -79,7 +82,7 @@ pub enum Delivered {
     /// It is done with: the record has moved on without it.
     TooLate,
     /// Operators must be told of it, for this reason: no record takes it.
-    Escalated(&'static str),
+    Escalate(&'static str),
 }
 
 impl Ending {
@@ -88,26 +91,25 @@ impl Ending {
         &self,
         current: Option<&Record>,
         so_far: &SoFar,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Step<Told> {
+        Moment { revision, now }: Moment,
+    ) -> Step<WorkerNext> {
         let instead = self.instead(&so_far.instead);
         let report = instead.as_ref().unwrap_or(&self.report);
         let says = |stands| self.says(report, so_far, &stands);
-        let end = |stands| Step::End(Told { says: says(stands), counts: None });
+        let end = |stands| Step::Next(WorkerNext::Tell { says: says(stands), counts: None });
         // What is in no queue is counted, if no record has it either.
         let lost = |says, counts| {
             let counts = Some(counts).filter(|_| so_far.deferred != Deferred::Sent);
-            Step::End(Told { says, counts })
+            Step::Next(WorkerNext::Tell { says, counts })
         };
         let defer_or = |counts, stands| match so_far.deferred {
-            Deferred::NotYet => Step::Defer,
+            Deferred::NotYet => Step::Next(WorkerNext::Defer),
             _ => lost(says(stands), counts),
         };
         // From the queue, its domain writes are tried once more.
         let is_whole = so_far.instead == Instead::Refused && *report == Report::Uncommitted;
         if is_whole && so_far.deferred == Deferred::NotYet {
-            return Step::Defer;
+            return Step::Next(WorkerNext::Defer);
         }
         let seen = current.unwrap_or(&self.base);
         match so_far.write {
@@ -116,14 +118,17 @@ impl Ending {
             Some(Written::Perhaps { passing }) if self.base.is_transactional() => {
                 let says = says(Stands::Unwritten { passing });
                 let counts = (!report.did_nothing()).then_some(Counts::Unwritten);
-                return Step::End(Told { says: if counts.is_some() { Says::UNKNOWN } else { says }, counts });
+                return Step::Next(WorkerNext::Tell {
+                    says: if counts.is_some() { Says::UNKNOWN } else { says },
+                    counts,
+                });
             }
             Some(Written::Perhaps { passing }) => {
                 // If the queue did not have it before the write, it is tried once more.
                 let defers =
                     so_far.deferred == Deferred::NotYet || so_far.deferred == Deferred::Perhaps && is_whole;
                 if defers {
-                    return Step::Defer;
+                    return Step::Next(WorkerNext::Defer);
                 }
                 let is_double =
                     seen.has_alarm(Alarm::SecondExecution) && !self.base.has_alarm(Alarm::SecondExecution);
@@ -165,7 +170,7 @@ impl Ending {
             Fate::Alarmed(next) => Step::Alarm(next),
             // An earlier try may have committed, and the record been deleted since.
             Fate::Gone if self.base.is_transactional() => {
-                Step::End(Told { says: Says::UNKNOWN, counts: None })
+                Step::Next(WorkerNext::Tell { says: Says::UNKNOWN, counts: None })
             }
             Fate::Gone => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
             // Its transaction can no longer commit: nothing was done, and there is nothing to report.
@@ -176,7 +181,7 @@ impl Ending {
                     }
                     _ => Says::NotCommitted,
                 };
-                Step::End(Told { says, counts: None })
+                Step::Next(WorkerNext::Tell { says, counts: None })
             }
             Fate::Fenced if !told.matters() && !self.base.is_same_request(seen) => end(Stands::Nowhere),
             Fate::Fenced => match told.overtaken_by(seen, now) {
@@ -206,17 +211,16 @@ impl Ending {
         &self,
         current: Option<&Record>,
         so_far: &SoFar,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Step<Delivered> {
-        let escalate = |reason| Step::End(Delivered::Escalated(reason));
+        Moment { revision, now }: Moment,
+    ) -> Step<MessageNext> {
+        let escalate = |reason| Step::Next(MessageNext::Escalate(reason));
         let alarm = |alarm, because| {
             let next = current.and_then(|current| current.alarm_with_report(alarm, because, revision, now));
             next.map_or_else(|| escalate(because), Step::Alarm)
         };
         match so_far.write {
-            Some(Written::Applied | Written::Beside) => return Step::End(Delivered::Done),
-            Some(Written::Perhaps { .. }) => return Step::End(Delivered::ComesAgain),
+            Some(Written::Applied | Written::Beside) => return Step::Next(MessageNext::Done),
+            Some(Written::Perhaps { .. }) => return Step::Next(MessageNext::ComesAgain),
             Some(Written::Marked) | None => {}
         }
         if so_far.instead == Instead::Refused && self.base.phases().is_none() {
@@ -237,7 +241,7 @@ impl Ending {
             Fate::Marked(next) => return Step::Mark(next),
             Fate::Alarmed(next) => return Step::Alarm(next),
             // Nothing was done: a retry may run.
-            Fate::Gone if !told.matters() => return Step::End(Delivered::Done),
+            Fate::Gone if !told.matters() => return Step::Next(MessageNext::Done),
             Fate::Gone => {
                 // Its rows are lost with its generation, but the effect is not.
                 let mark = if told.has_rows { self.mark(current, revision, now) } else { None };
@@ -246,16 +250,16 @@ impl Ending {
             Fate::Fenced => {}
         }
         match told.overtaken_by(current.unwrap_or(&self.base), now) {
-            Overtaken::Waits => Step::End(Delivered::Waits),
+            Overtaken::Waits => Step::Next(MessageNext::Waits),
             Overtaken::Gone => escalate(GONE),
             Overtaken::Alarms(kind, because) => alarm(kind, because),
             // If its domain writes could be refused, its caller got no answer.
             Overtaken::Compared if self.rows != Rows::Conditional => match so_far.differs {
-                None => Step::Compare,
+                None => Step::Next(MessageNext::Compare),
                 Some(true) => alarm(Alarm::SecondAnswer, TWO_ANSWERS),
-                Some(false) => Step::End(Delivered::TooLate),
+                Some(false) => Step::Next(MessageNext::TooLate),
             },
-            Overtaken::Nothing | Overtaken::Compared => Step::End(Delivered::TooLate),
+            Overtaken::Nothing | Overtaken::Compared => Step::Next(MessageNext::TooLate),
         }
     }
 
@@ -264,11 +268,10 @@ impl Ending {
         &self,
         current: Option<&Record>,
         so_far: &SoFar,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Step<Delivered> {
+        Moment { revision, now }: Moment,
+    ) -> Step<MessageNext> {
         let mark = if so_far.write.is_none() { self.mark(current, revision, now) } else { None };
-        mark.map_or(Step::End(Delivered::ComesAgain), Step::Mark)
+        mark.map_or(Step::Next(MessageNext::ComesAgain), Step::Mark)
     }
 
     /// The mark of its effect, if it reports one that the record does not show: until the report can be applied, no retry runs. `None` for
@@ -313,6 +316,10 @@ mod tests {
         Revision::mint()
     }
 
+    fn at() -> Moment {
+        Moment { revision: fresh(), now: NOW }
+    }
+
     fn effect() -> Report {
         Report::Completed(answer())
     }
@@ -330,7 +337,7 @@ mod tests {
     fn story(ending: &Ending, current: Option<&Record>, mut so_far: SoFar) -> (String, Option<Record>) {
         let (mut done, mut current) = (String::new(), current.cloned());
         loop {
-            let (word, next) = match ending.step(current.as_ref(), &so_far, fresh(), NOW) {
+            let (word, next) = match ending.step(current.as_ref(), &so_far, at()) {
                 Step::Write { next, .. } => {
                     so_far.write = Some(Written::Applied);
                     let word = if next.alarms.is_some() { "written with alarm" } else { "written" };
@@ -340,7 +347,7 @@ mod tests {
                     so_far.write = Some(Written::Marked);
                     ("marked", Some(next.into()))
                 }
-                Step::Defer => {
+                Step::Next(WorkerNext::Defer) => {
                     so_far.deferred = Deferred::Sent;
                     ("queued", current)
                 }
@@ -348,7 +355,7 @@ mod tests {
                     so_far.write = Some(Written::Beside);
                     ("alarm", Some(next.into()))
                 }
-                Step::End(Told { says, .. }) => {
+                Step::Next(WorkerNext::Tell { says, .. }) => {
                     let says = match says {
                         Says::Own { .. } | Says::Released => "its own answer".to_owned(),
                         Says::Replay(_) => "the record's answer".to_owned(),
@@ -356,7 +363,6 @@ mod tests {
                     };
                     return (if done.is_empty() { says } else { format!("{done}; {says}") }, current);
                 }
-                other => panic!("{other:?}"),
             };
             done = if done.is_empty() { word.to_owned() } else { format!("{done}, {word}") };
             current = next;
@@ -444,10 +450,10 @@ mod tests {
         let unanswered = |deferred| {
             let write = Some(Written::Perhaps { passing: true });
             let so_far = SoFar { write, instead: Instead::Refused, deferred, ..SoFar::default() };
-            ending.step(Some(&first), &so_far, fresh(), NOW)
+            ending.step(Some(&first), &so_far, at())
         };
-        let unknown = |counts| Step::End(Told { says: Says::UNKNOWN, counts });
-        assert_eq!(unanswered(Deferred::Perhaps), Step::Defer);
+        let unknown = |counts| Step::Next(WorkerNext::Tell { says: Says::UNKNOWN, counts });
+        assert_eq!(unanswered(Deferred::Perhaps), Step::Next(WorkerNext::Defer));
         assert_eq!(unanswered(Deferred::PerhapsAgain), unknown(Some(Counts::Unwritten)));
         assert_eq!(unanswered(Deferred::NoQueue), unknown(Some(Counts::Unwritten)));
         assert_eq!(unanswered(Deferred::Sent), unknown(None));
@@ -463,12 +469,13 @@ mod tests {
         for deferred in [Deferred::Sent, Deferred::PerhapsAgain, Deferred::NoQueue] {
             for (seen, told) in [(&second, "answered_elsewhere"), (&unknown, "unknown"), (&held, "unknown")] {
                 let so_far = SoFar { deferred, ..SoFar::default() };
-                let next: Record = match ending.step(Some(seen), &so_far, fresh(), NOW) {
+                let next: Record = match ending.step(Some(seen), &so_far, at()) {
                     Step::Write { next, .. } | Step::Mark(next) | Step::Alarm(next) => next.into(),
                     other => panic!("{other:?}"),
                 };
                 let unanswered = SoFar { write: Some(Written::Perhaps { passing: true }), ..so_far };
-                let Step::End(Told { says, .. }) = ending.step(Some(&next), &unanswered, fresh(), NOW) else {
+                let Step::Next(WorkerNext::Tell { says, .. }) = ending.step(Some(&next), &unanswered, at())
+                else {
                     panic!("it is not over")
                 };
                 assert_eq!(says.name(), told, "{deferred:?}");
@@ -495,13 +502,13 @@ mod tests {
         let contested = becomes(&contested, &Report::NotExecuted(None));
         let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
         let uncomputed = SoFar { instead: Instead::Uncomputed, ..SoFar::default() };
-        let Step::Write { next, .. } = ending.step(Some(&contested), &uncomputed, fresh(), NOW) else {
+        let Step::Write { next, .. } = ending.step(Some(&contested), &uncomputed, at()) else {
             panic!("it is not written")
         };
         assert_eq!(next.attempt, contested.attempt);
         let unanswered = SoFar { write: Some(Written::Perhaps { passing: true }), ..uncomputed };
-        let step = ending.step(Some(&next), &unanswered, fresh(), NOW);
-        assert_eq!(step, Step::Defer);
+        let step = ending.step(Some(&next), &unanswered, at());
+        assert_eq!(step, Step::Next(WorkerNext::Defer));
     }
 
     // T53: what a restored table has forgotten is no second execution.
@@ -555,19 +562,19 @@ mod tests {
             (&second, "in_progress", Some(Evidence::Effect)),
             (&done, "completed", None),
         ] {
-            let Step::Alarm(next) = ending.deliver(Some(current), &refused, fresh(), NOW) else {
+            let Step::Alarm(next) = ending.deliver(Some(current), &refused, at()) else {
                 panic!("{current:?}")
             };
             assert_eq!((next.state.name(), next.reported), (state, reported));
             assert!(next.has_alarm(Alarm::RefusedRows) && next.own_report().is_some());
             let beside = SoFar { write: Some(Written::Beside), ..refused.clone() };
-            let ended = ending.deliver(Some(&next), &beside, fresh(), NOW);
-            assert_eq!(ended, Step::End(Delivered::Done));
+            let ended = ending.deliver(Some(&next), &beside, at());
+            assert_eq!(ended, Step::Next(MessageNext::Done));
         }
         let others = Record::reserve(&reservation_for("k", "another body"), fresh(), NOW);
         for current in [None, Some(&others)] {
-            let ended = ending.deliver(current, &refused, fresh(), NOW);
-            assert_eq!(ended, Step::End(Delivered::Escalated(REFUSED)));
+            let ended = ending.deliver(current, &refused, at());
+            assert_eq!(ended, Step::Next(MessageNext::Escalate(REFUSED)));
         }
     }
 
@@ -577,17 +584,17 @@ mod tests {
         let mut done = becomes(&second, &effect());
         let ending = ending(&first, effect());
         for _ in 0..MAX_REPORTS {
-            let Step::Alarm(next) = ending.deliver(Some(&done), &SoFar::default(), fresh(), NOW) else {
+            let Step::Alarm(next) = ending.deliver(Some(&done), &SoFar::default(), at()) else {
                 panic!("it is an alarm")
             };
             done = next.into();
         }
-        let step = ending.deliver(Some(&done), &SoFar::default(), fresh(), NOW);
-        assert!(matches!(step, Step::End(Delivered::Escalated(_))), "{step:?}");
-        let step = ending.step(Some(&done), &SoFar::default(), fresh(), NOW);
-        assert_eq!(step, Step::Defer);
+        let step = ending.deliver(Some(&done), &SoFar::default(), at());
+        assert!(matches!(step, Step::Next(MessageNext::Escalate(_))), "{step:?}");
+        let step = ending.step(Some(&done), &SoFar::default(), at());
+        assert_eq!(step, Step::Next(WorkerNext::Defer));
         let unsent = SoFar { deferred: Deferred::NoQueue, ..SoFar::default() };
-        let Step::End(Told { counts, .. }) = ending.step(Some(&done), &unsent, fresh(), NOW) else {
+        let Step::Next(WorkerNext::Tell { counts, .. }) = ending.step(Some(&done), &unsent, at()) else {
             panic!("it is not over")
         };
         assert_eq!(counts, Some(Counts::ContradictionUnsent));
@@ -602,10 +609,10 @@ mod tests {
         let settled: Record = settled.unwrap().into();
         let deliver = |rows, differs| {
             let ending = Ending { rows, ..ending(&first, effect()) };
-            ending.deliver(Some(&settled), &SoFar { differs, ..SoFar::default() }, fresh(), NOW)
+            ending.deliver(Some(&settled), &SoFar { differs, ..SoFar::default() }, at())
         };
-        assert_eq!(deliver(Rows::None, None), Step::Compare);
-        assert_eq!(deliver(Rows::None, Some(false)), Step::End(Delivered::TooLate));
+        assert_eq!(deliver(Rows::None, None), Step::Next(MessageNext::Compare));
+        assert_eq!(deliver(Rows::None, Some(false)), Step::Next(MessageNext::TooLate));
         let Step::Alarm(next) = deliver(Rows::None, Some(true)) else { panic!("it is an alarm") };
         assert!(next.has_alarm(Alarm::SecondAnswer));
     }
