@@ -26,12 +26,13 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     call::{Call, Reply, Source},
     processes::handle,
-    properties::{GivesUp, Received, Violation},
+    properties::{GivesUp, Received},
     scenario::THE_KEY,
     services::{GatedQueue, GatedStore, Machine},
     shelf::{KEYS, TENANT},
     universe::{BEGINNING, Universe},
 };
+use crate::kernel::violation::Violation;
 
 /// Until when a worker may claim what is accepted: longer than the sweep needs to find what is lost.
 pub const BOUND: Duration = Duration::from_secs(3600);

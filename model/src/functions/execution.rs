@@ -15,11 +15,11 @@ use super::{
     consumer,
     ledger::Counts,
     processes,
-    properties::Violation,
     scenario::{Deadline, Scenario},
     services::Machine,
     universe::{CONSUMER, DELIVERER, GateId, MessageId, ProcessId, REQUEST, Shared, WORKER},
 };
+use crate::kernel::violation::Violation;
 
 /// After how many choices an execution counts as endless.
 const MAX_STEPS: usize = 2_000;

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{
     call::Source,
-    properties::Violation,
+    properties::received_too_often,
     scenario::{KeyId, Scenario},
     shelf::KEYS,
     universe::{MessageId, Universe},
@@ -187,7 +187,7 @@ impl Universe {
             message.clone()
         });
         let batch: Vec<_> = received.collect();
-        batch.iter().filter_map(Violation::of_receive).for_each(|violation| self.violate(violation));
+        batch.iter().filter_map(received_too_often).for_each(|violation| self.violate(violation));
         batch
     }
 

@@ -12,11 +12,12 @@ use serde_json::Value;
 
 use super::{
     call::How,
-    properties::{GivesUp, Received, Violation},
+    properties::{GivesUp, Received},
     scenario::{KeyId, Provider, THE_KEY},
     shelf::KEYS,
     universe::{ProcessId, Shared, Universe},
 };
+use crate::kernel::violation::Violation;
 
 /// What was told, counted and escalated.
 #[derive(Debug, Default, Hash)]

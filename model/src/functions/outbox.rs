@@ -12,10 +12,10 @@ use lambda_idempotency::{
 
 use super::{
     call::{Call, Reply, Source},
-    properties::Violation,
     services::{GatedQueue, GatedStore, Machine},
     universe::Universe,
 };
+use crate::kernel::violation::Violation;
 
 /// The topic of every message.
 const TOPIC: &str = "done";

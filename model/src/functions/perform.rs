@@ -6,12 +6,13 @@ use lambda_idempotency::store::{Survey, WriteOutcome};
 
 use super::{
     call::{Call, Effect, How, Reply, Source},
-    properties::{self, Violation},
+    properties,
     scenario::{Guarded, KeyId, Provider, THE_KEY},
     shelf::{Shelf, record_key},
     state::digest,
     universe::{ProcessId, Universe},
 };
+use crate::kernel::violation::Violation;
 
 impl Universe {
     /// Does what this call asks for.

@@ -15,7 +15,7 @@ use lambda_idempotency::{
     world::World,
 };
 
-use crate::records::too_old;
+use crate::kernel::records::too_old;
 
 use super::{
     accepted,

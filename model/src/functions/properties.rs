@@ -1,6 +1,6 @@
 //! What must hold in every execution.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use lambda_idempotency::{
     record::{Answer, AnswerKind, AttemptId, Effects, Evidence, Head, KeptAnswer, Record, State},
@@ -18,6 +18,7 @@ use super::{
     shelf::{KEYS, record_key},
     universe::{Message, Process, ProcessId, Universe},
 };
+use crate::kernel::violation::Violation;
 
 /// What a client got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,108 +49,6 @@ pub enum GivesUp {
 impl Received {
     pub fn of(answer: &Answer) -> Self {
         Self::Answer(answer.head.status().unwrap_or_default(), answer.body.len() as u64)
-    }
-}
-
-/// A property that does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Violation {
-    TwoEffects,
-    BeganWithoutLease,
-    EndlessLease,
-    FalseAnswer,
-    TwoAnswers,
-    ForgottenRefusal,
-    LostReport,
-    Acknowledged,
-    Rows,
-    MissingBody,
-    KeptTooShort,
-    AnotherWrite,
-    NotTakenBack,
-    NoRest,
-    NeverExecuted,
-    LostMessage,
-    OutOfOrder,
-    RanWhileUnknown,
-    TooManyAttempts,
-    TooManyReceives,
-    Undelivered,
-    DeliveredOutOfOrder,
-    ActedTwice,
-    NotCommitted,
-    FalseAbandonment,
-    RequestMissing,
-    RequestLeft,
-    WrongKind,
-    MisledClient,
-    KeyNotFree,
-    NeverTried,
-    Uncounted,
-    EscalatedAgain,
-    AnotherDownstreamKey,
-    BuriedUntried,
-    PutOff,
-    NeverResumed,
-    SilentDouble,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TwoEffects => "at most one effect",
-            Self::BeganWithoutLease => "a handler begins only under its own lease, with time left",
-            Self::FalseAnswer => "no client gets an answer that is not true",
-            Self::EndlessLease => "a lease ends half an hour after it begins, with its grace",
-            Self::TwoAnswers => "all clients get the same answer, and the record's answer never changes",
-            Self::ForgottenRefusal => "a refusal that a caller got is with operators if there was an effect",
-            Self::LostReport => "an effect is in the record's answer, or with operators",
-            Self::Acknowledged => "a message is acknowledged only if what it says is kept, or done",
-            Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
-            Self::MissingBody => "a record never names a body that is not stored",
-            Self::KeptTooShort => {
-                "an answer is kept for the retention of its guard, whichever source settles it"
-            }
-            Self::AnotherWrite => "a write is repeated with the same content only",
-            Self::NotTakenBack => {
-                "a reservation without an answer is taken back for as long as it can still land"
-            }
-            Self::NoRest => {
-                "at rest, the record is completed, with operators, or free if it was not accepted"
-            }
-            Self::NeverExecuted => "a request or message without faults is executed",
-            Self::LostMessage => "a message without an effect is in its queue, or in the dead letters",
-            Self::OutOfOrder => {
-                "in a FIFO group, no execution begins before each earlier message is settled or dead"
-            }
-            Self::RanWhileUnknown => "no execution begins while the outcome of another is unknown",
-            Self::TooManyAttempts => "a message is tried no more often than its consumer says",
-            Self::TooManyReceives => "a message is not received again and again while it waits",
-            Self::Undelivered => {
-                "each published message is delivered, without a sweep if the stream lost nothing"
-            }
-            Self::DeliveredOutOfOrder => "the first deliveries of a record's messages come in their order",
-            Self::ActedTwice => "a consumer that remembers ids acts once on each message",
-            Self::NotCommitted => {
-                "what is delivered was committed, by the execution whose answer or phase is kept"
-            }
-            Self::FalseAbandonment => "408 is the answer only if there is no effect, then or later",
-            Self::RequestMissing => "the accepted request is kept for as long as a worker may need it",
-            Self::WrongKind => "a record keeps only what its callers can read",
-            Self::MisledClient => {
-                "nothing is done under a key once its client was told, with nothing done, that it leads to nothing"
-            }
-            Self::KeyNotFree => "a key whose client was told that nothing was begun takes any request",
-            Self::NeverTried => "in its time, accepted work ends with 408 only after as many handlers as it has tries",
-            Self::Uncounted => "each end of work with 408 is counted once",
-            Self::EscalatedAgain => "an escalation has one dead letter, however often clients retry",
-            Self::AnotherDownstreamKey => "a record's fingerprint, and so its downstream keys, never change",
-            Self::BuriedUntried => "a message is a dead letter only if it is refused, or after all its tries",
-            Self::PutOff => "an unknown outcome is asked about, or escalated, within its greatest age",
-            Self::NeverResumed => "what waits between workers is resumed by a retry that meets no fault",
-            Self::SilentDouble => "two effects that the provider reports are with operators",
-            Self::RequestLeft => "at rest, the accepted request of what is settled is gone",
-        })
     }
 }
 
@@ -227,11 +126,9 @@ pub fn written(
 /// How often a message may be received: some waits in flight, those between questions, and those after attempts.
 const MAX_RECEIVES: u32 = 20;
 
-impl Violation {
-    /// What it violates that this message is received.
-    pub fn of_receive(message: &InputMessage) -> Option<Self> {
-        (message.receives > MAX_RECEIVES).then_some(Self::TooManyReceives)
-    }
+/// Whether a message was received again and again.
+pub fn received_too_often(message: &InputMessage) -> Option<Violation> {
+    (message.receives > MAX_RECEIVES).then_some(Violation::TooManyReceives)
 }
 
 /// Whether the message says that there was an effect.

@@ -20,11 +20,12 @@ use serde_json::{Value, json};
 use super::{
     accepted,
     outbox::{self, Outbox},
-    properties::{self, Violation},
+    properties,
     scenario::{Guarded, KeyId, Rows, Scenario},
     state::{digest, record_digest},
     universe::ProcessId,
 };
+use crate::kernel::violation::Violation;
 
 /// The store of one key, what was written to it, and what the provider did.
 pub struct Shelf {

@@ -14,12 +14,13 @@ use super::{
     call::{Call, How, Reply, Source},
     input::InputQueue,
     ledger::Ledger,
-    properties::{Received, Violation},
+    properties::Received,
     reply::{failed, reply_kind},
     scenario::{KeyId, Scenario, THE_KEY},
     shelf::{KEYS, Shelf},
     state::digest,
 };
+use crate::kernel::violation::Violation;
 
 /// A process: one invocation of a function. Its tasks live and die together.
 pub type ProcessId = u8;

@@ -28,6 +28,9 @@ const GRACE: u8 = 2;
 /// How long a request can be on its way.
 pub const ARRIVES: u8 = 1;
 
+/// The number of the first worker among executions. Those before it are clients.
+pub const FIRST_WORKER: u8 = 100;
+
 pub const NO_REVISION: [u8; 16] = [0; 16];
 pub const OTHER_REVISION: [u8; 16] = [1; 16];
 
@@ -76,8 +79,9 @@ pub fn resumes(names: &[&str], within: u8) -> Effects<Resumes> {
 }
 
 /// A phase of this result, which is a number.
-pub fn phase(name: &str, result: &str, at: Timestamp) -> Phase {
-    Phase::new(name.to_owned(), Some(PhaseResult::new(result.to_owned(), result)), at)
+pub fn phase(name: &str, result: u8, at: Timestamp) -> Phase {
+    let text = result.to_string();
+    Phase::new(name.to_owned(), Some(PhaseResult::new(text.clone(), &text)), at)
 }
 
 /// Records, each of which is computed once.

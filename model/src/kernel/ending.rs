@@ -7,8 +7,8 @@ use protocol::{
     time::Timestamp,
 };
 
-use crate::{
-    records::{Id, NO_REVISION},
+use super::{
+    records::{FIRST_WORKER, Id, NO_REVISION},
     report::answer,
 };
 
@@ -94,7 +94,7 @@ impl Progress {
                 Replaced::Refused => Instead::Refused,
             },
             deferred: self.deferred,
-            alarmed: self.alarmed.map(|worker| [worker; 16].into()),
+            alarmed: self.alarmed.map(|worker| [FIRST_WORKER.wrapping_add(worker); 16].into()),
             escalated: self.escalated,
             differs: self.differs,
             is_lost: self.is_lost,
