@@ -11,7 +11,7 @@ use lambda_idempotency::{
 };
 
 use super::{
-    call::{Call, Reply, Source},
+    call::{Call, Source},
     services::{GatedQueue, GatedStore, Machine},
     universe::Universe,
 };
@@ -99,7 +99,7 @@ struct GatedWakes(Machine);
 #[async_trait]
 impl FifoQueue for GatedWakes {
     async fn send_in_group(&self, message: &str, _: &str, id: &str) -> Result<(), QueueError> {
-        answered(self.0.call(Call::Wake(message.to_owned(), id.to_owned())).await)
+        self.0.sends(Call::Wake(message.to_owned(), id.to_owned())).await
     }
 }
 
@@ -109,14 +109,7 @@ struct GatedTarget(Machine);
 #[async_trait]
 impl Target for GatedTarget {
     async fn deliver(&self, message: &OutboxMessage) -> Result<(), QueueError> {
-        answered(self.0.call(Call::Deliver(Box::new(message.clone()))).await)
-    }
-}
-
-fn answered(reply: Reply) -> Result<(), QueueError> {
-    match reply {
-        Reply::Sent(true) => Ok(()),
-        _ => Err(QueueError::new("as the explorer wants it")),
+        self.0.sends(Call::Deliver(Box::new(message.clone()))).await
     }
 }
 

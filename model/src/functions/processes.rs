@@ -19,7 +19,7 @@ use crate::kernel::records::too_old;
 
 use super::{
     accepted,
-    call::{Call, Effect, Reply, Source},
+    call::{Call, Effect, Source},
     outbox::message,
     properties::{GivesUp, Received},
     scenario::{Deadline, Guarded, Rows, THE_KEY, Versions},
@@ -179,10 +179,7 @@ pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option
     }
     let number = machine.process + 1;
     let effect = match scenario.guarded {
-        Guarded::Reserved => match machine.call(Call::Effect(THE_KEY)).await {
-            Reply::Effect(effect) => effect,
-            _ => Effect::NoAnswer,
-        },
+        Guarded::Reserved => machine.effect(THE_KEY).await,
         _ => Effect::Executed,
     };
     let status = match effect {
@@ -209,10 +206,7 @@ async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -
                 read.call(async |_| Ok::<_, CallError>("x".repeat(MAX_PHASE_RESULTS - 8))).await?;
         }
         let charge = execution.phase(PHASE).keys_live(keys_live).call(async |_| {
-            let Reply::Effect(effect) = machine.call(Call::Effect(THE_KEY)).await else {
-                return Err(CallError::Perhaps("no answer".into()));
-            };
-            match effect {
+            match machine.effect(THE_KEY).await {
                 // The provider's id for it.
                 Effect::Executed => {
                     Ok(Some(machine.universe.lock().shelf(THE_KEY).effects.last().map_or(0, |by| by + 1)))

@@ -18,14 +18,14 @@ use lambda_idempotency::{
     record::{BodyId, Place, Record, Revision},
     store::{
         AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Store, StoreError,
-        StoreErrorKind, Survey, Turn, Unsettled, WriteOutcome,
+        Survey, Turn, Unsettled, WriteOutcome,
     },
     time::Timestamp,
     world::World,
 };
 
 use super::{
-    call::{Call, Reply, Source},
+    call::{Call, Effect, Reply, Source},
     scenario::KeyId,
     universe::{GateId, ProcessId, Shared},
 };
@@ -53,6 +53,30 @@ impl Machine {
     /// Waits until the explorer lets this call end.
     pub fn call(&self, call: Call) -> Waiting {
         Waiting { machine: self.clone(), gate: None, call: Some(call) }
+    }
+
+    /// A call of the store, which may fail.
+    async fn ask(&self, call: Call) -> Result<Reply> {
+        match self.call(call).await {
+            Reply::Failed(kind) => Err(StoreError::new(kind, "as the explorer wants it")),
+            reply => Ok(reply),
+        }
+    }
+
+    /// A call that sends something, which may fail.
+    pub async fn sends(&self, call: Call) -> std::result::Result<(), QueueError> {
+        match self.call(call).await {
+            Reply::Sent(true) => Ok(()),
+            _ => Err(QueueError::new("as the explorer wants it")),
+        }
+    }
+
+    /// The provider is asked for the effect of this key.
+    pub async fn effect(&self, key: KeyId) -> Effect {
+        match self.call(Call::Effect(key)).await {
+            Reply::Effect(effect) => effect,
+            _ => Effect::NoAnswer,
+        }
     }
 }
 
@@ -117,10 +141,6 @@ impl World for Machine {
     }
 }
 
-fn error(kind: StoreErrorKind) -> StoreError {
-    StoreError::new(kind, "as the explorer wants it")
-}
-
 /// The store behind gates.
 #[derive(Clone, Debug)]
 pub struct GatedStore(pub Machine);
@@ -129,8 +149,8 @@ pub struct GatedStore(pub Machine);
 impl Store for GatedStore {
     async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
         let call = Call::Write(seen, Box::new(record.clone()), with.to_vec());
-        let Reply::Written(outcome) = self.0.call(call).await else { unreachable!("a write is answered") };
-        outcome.map_err(error)
+        let Reply::Written(outcome) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(outcome)
     }
 
     fn records_table(&self) -> Option<&str> {
@@ -139,8 +159,8 @@ impl Store for GatedStore {
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
         let call = Call::Load(self.0.key_id(key));
-        let Reply::Loaded(record) = self.0.call(call).await else { unreachable!("a read is answered") };
-        record.map(|record| record.map(|record| *record)).map_err(error)
+        let Reply::Loaded(record) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(record.map(|record| *record))
     }
 
     fn body_capacity(&self, _: &Record) -> usize {
@@ -155,20 +175,19 @@ impl Store for GatedStore {
         until: Timestamp,
     ) -> Result<Option<Place>> {
         let call = Call::KeepBody(self.0.key_id(key), id, body, until);
-        let Reply::Kept(place) = self.0.call(call).await else { unreachable!("it is answered") };
-        place.map_err(error)
+        let Reply::Kept(place) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(place)
     }
 
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
         let call = Call::LoadBody(self.0.key_id(key), id, place);
-        let Reply::Body(body) = self.0.call(call).await else { unreachable!("it is answered") };
-        body.map_err(error)
+        let Reply::Body(body) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(body)
     }
 
     async fn delete_body(&self, key: &RecordKey, id: BodyId) -> Result<()> {
         let call = Call::DeleteBody(self.0.key_id(key), id);
-        let Reply::Removed(removed) = self.0.call(call).await else { unreachable!("it is answered") };
-        removed.map_err(error)
+        self.0.ask(call).await.map(drop)
     }
 
     async fn audit(&self, _: &RecordKey, _: Revision, _: &AuditLine) -> Result<()> {
@@ -189,8 +208,8 @@ impl Unsettled for GatedStore {
         _: usize,
         taken: &HashSet<RecordKey>,
     ) -> Result<Due> {
-        let Reply::Due(due) = self.0.call(Call::Due(now)).await else { unreachable!("it is answered") };
-        let keys: Vec<_> = due.map_err(error)?.into_iter().filter(|key| !taken.contains(key)).collect();
+        let Reply::Due(due) = self.0.ask(Call::Due(now)).await? else { unreachable!("it is answered so") };
+        let keys: Vec<_> = due.into_iter().filter(|key| !taken.contains(key)).collect();
         let turn = (!keys.is_empty()).then(|| Turn { keys, next: Cursor::new([]) });
         Ok(Due { turns: turn.into_iter().collect(), next: None })
     }
@@ -218,8 +237,8 @@ impl Unsettled for GatedStore {
             // Everything is in the first segment.
             return Ok(Page::default());
         }
-        let Reply::Page(page) = self.0.call(Call::Scan(now)).await else { unreachable!("it is answered") };
-        page.map_err(error)
+        let Reply::Page(page) = self.0.ask(Call::Scan(now)).await? else { unreachable!("it is answered so") };
+        Ok(page)
     }
 
     async fn load_checkpoint(&self, _: &str) -> Result<Option<Checkpoint>> {
@@ -236,14 +255,13 @@ impl Unsettled for GatedStore {
 impl Outbox for GatedStore {
     async fn undelivered(&self, key: &RecordKey) -> Result<Vec<OutboxMessage>> {
         let call = Call::Undelivered(self.0.key_id(key));
-        let Reply::Undelivered(messages) = self.0.call(call).await else { unreachable!("it is answered") };
-        messages.map_err(error)
+        let Reply::Undelivered(messages) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(messages)
     }
 
     async fn remove(&self, message: &OutboxMessage) -> Result<()> {
         let call = Call::Remove(Box::new(message.clone()));
-        let Reply::Removed(removed) = self.0.call(call).await else { unreachable!("it is answered") };
-        removed.map_err(error)
+        self.0.ask(call).await.map(drop)
     }
 }
 
@@ -254,11 +272,7 @@ pub struct GatedQueue(pub Machine, pub Source);
 #[async_trait]
 impl Queue for GatedQueue {
     async fn send(&self, message: &str, delay: Duration) -> std::result::Result<(), QueueError> {
-        let call = Call::Send(self.1, message.to_owned(), delay);
-        match self.0.call(call).await {
-            Reply::Sent(true) => Ok(()),
-            _ => Err(QueueError::new("as the explorer wants it")),
-        }
+        self.0.sends(Call::Send(self.1, message.to_owned(), delay)).await
     }
 }
 
@@ -272,8 +286,8 @@ impl Reconciler for GatedProvider {
         &self,
         question: &Question,
     ) -> std::result::Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
-        let Reply::Found(found) = self.0.call(Call::Ask(self.0.key_id(question.record_key()))).await else {
-            unreachable!("a question is answered")
+        let Reply::Found(found) = self.0.ask(Call::Ask(self.0.key_id(question.record_key()))).await? else {
+            unreachable!("it is answered so")
         };
         found.ok_or_else(|| "the provider does not answer".into())
     }

@@ -53,7 +53,6 @@ impl fmt::Display for Call {
             Self::Wake(..) => f.write_str("asks for a delivery"),
             Self::Deliver(message) => write!(f, "delivers message {}: {}", message.sequence, message.body),
             Self::Due(_) => f.write_str("reads which questions are due"),
-            Self::Survey => f.write_str("counts unknown outcomes"),
             Self::Send(source, ..) => write!(f, "sends a message to {source}"),
             Self::Ask(_) => f.write_str("asks the provider what became of it"),
             Self::Hide(hidden) => {

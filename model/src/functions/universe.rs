@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem::discriminant,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Duration,
@@ -297,14 +298,14 @@ impl Universe {
         let clock = self.clock;
         let Some(gate) = self.gates.get(&id) else { return };
         let key = match (&gate.call, &reply) {
-            (Call::Write(_, record, _), Reply::Written(Ok(_))) => Some(self.key_id(&record.key)),
-            (Call::Load(key), Reply::Loaded(Ok(_))) => Some(*key),
+            (Call::Write(_, record, _), Reply::Written(_)) => Some(self.key_id(&record.key)),
+            (Call::Load(key), Reply::Loaded(_)) => Some(*key),
             (Call::Scan(_), _) => Some(THE_KEY),
             _ => None,
         };
         let stamp = key.map(|key| self.shelf(key).stamp());
         let Some(gate) = self.gates.get_mut(&id) else { return };
-        let digest = digest(&(gate.number, gate.call.kind(), how, clock, stamp, reply_kind(&reply)));
+        let digest = digest(&(gate.number, discriminant(&gate.call), how, clock, stamp, reply_kind(&reply)));
         gate.reply = Some(reply);
         gate.waker.take().into_iter().for_each(Waker::wake);
         let process = gate.process;
