@@ -193,13 +193,13 @@ impl Steps<'_, Accepted> {
     fn report(&mut self, worker: u8, report: Report) {
         let mut after = self.world;
         after.worker_mut(worker).at = At::Over;
-        let mut progress = Progress::START;
-        while self.carry_out(&mut after, worker, report, &mut progress).is_continue() {
+        let crash = |steps: &mut Self, after: &World, progress: Progress| {
             if progress.deferred == Deferred::Sent && progress.write.is_none() {
-                self.push(Action::DefersAndCrashes(worker), after, None);
+                steps.push(Action::DefersAndCrashes(worker), *after, None);
             }
-        }
-        self.push(Action::Reports(worker), after, None);
+        };
+        let violation = self.carry_out_all(&mut after, (worker, report), Progress::START, crash);
+        self.push(Action::Reports(worker), after, violation);
         if self.setting.store_faults {
             self.unanswered(worker, report);
         }

@@ -12,9 +12,8 @@ use lambda_idempotency::{
 };
 
 use super::{
-    input::Receipt,
-    scenario::{Fault, Faults, KeyId},
-    universe::MessageId,
+    ids::{KeyId, MessageId, Receipt},
+    scenario::{Fault, Faults},
 };
 
 /// A queue, or another source of work.
@@ -174,11 +173,6 @@ impl How {
 }
 
 impl Call {
-    /// Whether time stands still until it is answered, unless its process is frozen.
-    pub const fn is_urgent(&self) -> bool {
-        !matches!(self, Self::Begin | Self::Sleep(_))
-    }
-
     pub const fn is_of_store(&self) -> bool {
         use Call::{DeleteBody, Due, KeepBody, Load, LoadBody, Remove, Scan, Undelivered, Write};
         matches!(

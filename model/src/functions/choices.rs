@@ -3,8 +3,9 @@
 use super::{
     call::{Call, How, Source},
     execution::Choice,
+    ids::REQUEST,
     scenario::Fault,
-    universe::{Gate, Message, Process, REQUEST, Universe},
+    universe::{Gate, Message, Process, Universe},
 };
 
 impl Universe {

@@ -4,7 +4,8 @@ use lambda_idempotency::store::WriteOutcome;
 
 use super::{
     call::{Call, How, Reply},
-    universe::{BEGINNING, Gate, GateId, Later, ProcessId, Universe},
+    ids::{BEGINNING, GateId, ProcessId},
+    universe::{Gate, Later, Universe},
 };
 
 impl Universe {

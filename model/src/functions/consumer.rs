@@ -18,10 +18,9 @@ use serde_json::{Value, json};
 use super::{
     accepted,
     call::{Call, Effect, Source},
-    input::{InputMessage, Receipt},
-    scenario::KeyId,
+    ids::{KEYS, KeyId, Receipt, TENANT},
+    input::InputMessage,
     services::{GatedQueue, GatedStore, Machine},
-    shelf::{KEYS, TENANT},
 };
 
 /// The queue's name.

@@ -13,12 +13,13 @@ use futures_util::future::LocalBoxFuture;
 use super::{
     call::{How, Source},
     consumer,
-    ledger::Counts,
+    counts::Counts,
+    digest::digest,
+    ids::{CONSUMER, DELIVERER, GateId, MessageId, ProcessId, REQUEST, WORKER},
     processes,
     scenario::{Deadline, Scenario},
     services::Machine,
-    state::digest,
-    universe::{CONSUMER, DELIVERER, GateId, MessageId, ProcessId, REQUEST, Shared, WORKER},
+    universe::Shared,
 };
 use crate::kernel::violation::Violation;
 

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::store::WriteOutcome;
+use lambda_idempotency::store::{OutboxMessage, WriteOutcome};
 
 use super::{
     call::{Call, Effect, How, Reply, Source},
+    digest::digest,
+    ids::{KeyId, ProcessId, THE_KEY, record_key},
     properties,
-    scenario::{Guarded, KeyId, Provider, THE_KEY},
-    shelf::{Shelf, record_key},
-    state::digest,
-    universe::{ProcessId, Universe},
+    scenario::{Guarded, Provider},
+    shelf::Shelf,
+    universe::Universe,
 };
 use crate::kernel::violation::Violation;
 
@@ -152,5 +153,15 @@ impl Universe {
         if self.scenario.webhook {
             self.send(Source::Events, String::new(), Duration::ZERO, u64::from(process));
         }
+    }
+
+    /// A target takes a message.
+    pub fn delivers(&mut self, message: &OutboxMessage) {
+        let key = self.key_id(&message.key);
+        let number = serde_json::from_str::<(u64, u8)>(&message.body).map_or(0, |(number, _)| number);
+        let is_kept = self.shelf(key).keeps_answer_of(number);
+        let violation = self.shelf_mut(key).outbox.takes(message);
+        let violation = violation.or((!is_kept).then_some(Violation::NotCommitted));
+        violation.into_iter().for_each(|violation| self.violate(violation));
     }
 }

@@ -4,7 +4,7 @@ use lambda_idempotency::store::{OutboxMessage, StoreErrorKind, WriteOutcome};
 
 use super::{
     call::{Call, Effect, How, Reply},
-    state::digest,
+    digest::digest,
 };
 
 /// The failure that the caller gets.

@@ -1,10 +1,6 @@
 //! What processes an execution has, and what may go wrong in it.
 
-/// The number of a key.
-pub type KeyId = u8;
-
-/// The only key, if no scenario says otherwise.
-pub const THE_KEY: KeyId = 0;
+use super::ids::{KeyId, THE_KEY};
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     Finding, Question, Reconciler, async_trait,
     key::RecordKey,
-    queue::{Queue, QueueError},
+    outbox::{Deliverer, Target},
+    queue::{FifoQueue, Queue, QueueError},
     record::{BodyId, Place, Record, Revision},
     store::{
         AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Store, StoreError,
@@ -26,11 +27,13 @@ use lambda_idempotency::{
 
 use super::{
     call::{Call, Effect, Reply, Source},
-    scenario::KeyId,
-    universe::{GateId, ProcessId, Shared},
+    ids::{GateId, KeyId, ProcessId},
+    outbox::{TOPIC, topics},
+    universe::Shared,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
+type Sent = std::result::Result<(), QueueError>;
 
 /// One process's view of the universe.
 #[derive(Clone)]
@@ -64,7 +67,7 @@ impl Machine {
     }
 
     /// A call that sends something, which may fail.
-    pub async fn sends(&self, call: Call) -> std::result::Result<(), QueueError> {
+    pub async fn sends(&self, call: Call) -> Sent {
         match self.call(call).await {
             Reply::Sent(true) => Ok(()),
             _ => Err(QueueError::new("as the explorer wants it")),
@@ -271,7 +274,7 @@ pub struct GatedQueue(pub Machine, pub Source);
 
 #[async_trait]
 impl Queue for GatedQueue {
-    async fn send(&self, message: &str, delay: Duration) -> std::result::Result<(), QueueError> {
+    async fn send(&self, message: &str, delay: Duration) -> Sent {
         self.0.sends(Call::Send(self.1, message.to_owned(), delay)).await
     }
 }
@@ -290,5 +293,38 @@ impl Reconciler for GatedProvider {
             unreachable!("it is answered so")
         };
         found.ok_or_else(|| "the provider does not answer".into())
+    }
+}
+
+/// The queue of wakes behind gates.
+struct GatedWakes(Machine);
+
+#[async_trait]
+impl FifoQueue for GatedWakes {
+    async fn send_in_group(&self, message: &str, _: &str, id: &str) -> Sent {
+        self.0.sends(Call::Wake(message.to_owned(), id.to_owned())).await
+    }
+}
+
+/// The target of the messages behind gates.
+struct GatedTarget(Machine);
+
+#[async_trait]
+impl Target for GatedTarget {
+    async fn deliver(&self, message: &OutboxMessage) -> Sent {
+        self.0.sends(Call::Deliver(Box::new(message.clone()))).await
+    }
+}
+
+impl Machine {
+    pub fn wakes(&self) -> impl FifoQueue {
+        GatedWakes(self.clone())
+    }
+
+    pub fn deliverer(&self) -> Deliverer {
+        Deliverer::new(GatedStore(self.clone()), self.wakes(), topics())
+            .work_to(GatedQueue(self.clone(), Source::Work))
+            .target(TOPIC, GatedTarget(self.clone()))
+            .world(self.clone())
     }
 }

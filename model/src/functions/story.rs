@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
+    answers::{GivesUp, Received},
     call::{Call, How, Source},
-    properties::{GivesUp, Received},
     shelf::Shelf,
     universe::Universe,
 };

@@ -12,32 +12,20 @@ use futures_util::future::BoxFuture;
 use lambda_idempotency::{key::RecordKey, time::Timestamp};
 
 use super::{
+    answers::Received,
     call::{Call, How, Reply, Source},
+    digest::digest,
+    ids::{
+        BEGINNING, CONSUMER, DELIVERER, GateId, KEYS, KeyId, MessageId, ProcessId, REQUEST, THE_KEY, WORKER,
+    },
     input::InputQueue,
     ledger::Ledger,
-    properties::Received,
     reply::{failed, reply_kind},
-    scenario::{KeyId, Scenario, THE_KEY},
-    shelf::{KEYS, Shelf},
-    state::digest,
+    scenario::Scenario,
+    shelf::Shelf,
 };
 use crate::kernel::violation::Violation;
 
-/// A process: one invocation of a function. Its tasks live and die together.
-pub type ProcessId = u8;
-pub type GateId = u32;
-pub type MessageId = u16;
-
-/// The name of a client's request.
-pub const REQUEST: &str = "request";
-
-/// The names of those that take messages: of consumers, of workers, and of those that deliver messages.
-pub const CONSUMER: &str = "consumer";
-pub const WORKER: &str = "worker";
-pub const DELIVERER: &str = "deliverer";
-
-/// When every execution begins, in milliseconds since 1970.
-pub const BEGINNING: u64 = 1_800_000_000_000;
 /// How long the store is down for one process: longer than any of its retries.
 const OUTAGE: u64 = 2_000;
 /// How far a clock is set back: less than `CLOCK_SKEW`.

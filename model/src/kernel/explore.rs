@@ -31,7 +31,7 @@ impl<K: Moves> Model<K> {
     /// Never: see [`Protocol::new`].
     pub fn new(setting: &'static Setting) -> Result<Self, Box<dyn Error>> {
         let protocol = Protocol::new(setting, [false, true].map(|is_new| K::phases(setting, is_new)))?;
-        Ok(Self { setting, protocol, rest: Rest::new() })
+        Ok(Self { setting, protocol, rest: Rest::default() })
     }
 
     /// One line of a story: what happens, and the record after it.

@@ -16,6 +16,9 @@ use super::{
     world::{At, Kind, Letter, With, World},
 };
 
+/// After how many commands a report counts as endless.
+const MAX_COMMANDS: usize = 20;
+
 impl<K: Kind> Steps<'_, K> {
     /// Whether rows, or messages, commit with this report.
     pub fn has_rows(&self, report: Report) -> bool {
@@ -47,7 +50,7 @@ impl<K: Kind> Steps<'_, K> {
     }
 
     /// Does what is said next about a report.
-    pub fn carry_out(
+    fn carry_out(
         &mut self,
         after: &mut World<K>,
         worker: u8,
@@ -106,19 +109,21 @@ impl<K: Kind> Steps<'_, K> {
         if is_over || waits { Break(violation) } else { Continue(()) }
     }
 
-    /// Does all that is said about a report.
+    /// Does all that is said about a report. Before each command, something else may happen.
     pub fn carry_out_all(
         &mut self,
         after: &mut World<K>,
-        worker: u8,
-        report: Report,
+        (worker, report): (u8, Report),
         mut progress: Progress,
+        mut meanwhile: impl FnMut(&mut Self, &World<K>, Progress),
     ) -> Option<Violation> {
-        loop {
+        for _ in 0..MAX_COMMANDS {
+            meanwhile(self, after, progress);
             if let Break(violation) = self.carry_out(after, worker, report, &mut progress) {
                 return violation;
             }
         }
+        Some(Violation::NoRest)
     }
 
     /// The store does not answer: the report is deferred. Its write was applied, was lost, or lands later.
@@ -134,7 +139,7 @@ impl<K: Kind> Steps<'_, K> {
         // It asks with the record that was to be written.
         lost.write(tried.map_or(before.worker(worker).base, |(id, _)| id));
         let progress = Progress { is_lost: !self.is_alive(worker), ..Progress::UNANSWERED };
-        let violation = self.carry_out_all(&mut lost, worker, report, progress);
+        let violation = self.carry_out_all(&mut lost, (worker, report), progress, |_, _, _| {});
         lost.record = before.record;
         self.push(Action::ReportsInVain(worker), lost, violation);
         if let Some((id, with)) = tried {
@@ -147,14 +152,8 @@ impl<K: Kind> Steps<'_, K> {
     }
 
     /// A deferred report is delivered.
-    pub fn deliver(
-        &mut self,
-        action: Action,
-        mut after: World<K>,
-        (worker, report): (u8, Report),
-        progress: Progress,
-    ) {
-        let violation = self.carry_out_all(&mut after, worker, report, progress);
+    pub fn deliver(&mut self, action: Action, mut after: World<K>, report: (u8, Report), progress: Progress) {
+        let violation = self.carry_out_all(&mut after, report, progress, |_, _, _| {});
         self.push(action, after, violation);
     }
 }

@@ -63,11 +63,16 @@ pub struct Rest<K: Moves> {
     good: HashSet<(World<K>, bool), FxBuildHasher>,
 }
 
-impl<K: Moves> Rest<K> {
-    pub fn new() -> Self {
+/// Actions, each with the state after it.
+pub type Way<K> = Vec<(Action, World<K>)>;
+
+impl<K: Moves> Default for Rest<K> {
+    fn default() -> Self {
         Self { good: HashSet::default() }
     }
+}
 
+impl<K: Moves> Rest<K> {
     /// The property that does not hold once this state has come to rest.
     pub fn check(
         &mut self,
@@ -80,14 +85,10 @@ impl<K: Moves> Rest<K> {
     }
 
     /// How this state comes to rest, if that is where a property falls.
-    pub fn story(
-        setting: &Setting,
-        protocol: &mut Protocol,
-        world: &World<K>,
-    ) -> Option<(String, Vec<(Action, World<K>)>)> {
+    pub fn story(setting: &Setting, protocol: &mut Protocol, world: &World<K>) -> Option<(String, Way<K>)> {
         K::ways(setting).iter().find_map(|(way, name)| {
             let mut story = Vec::new();
-            Self::new().runs(setting, protocol, world, *way, &mut story)?;
+            Self::default().runs(setting, protocol, world, *way, &mut story)?;
             Some((format!("     and from here on nothing else goes wrong{name}:"), story))
         })
     }
@@ -98,7 +99,7 @@ impl<K: Moves> Rest<K> {
         protocol: &mut Protocol,
         world: &World<K>,
         way: bool,
-        story: &mut Vec<(Action, World<K>)>,
+        story: &mut Way<K>,
     ) -> Option<Violation> {
         let mut world = *world;
         K::ends(&mut world);

@@ -1,7 +1,5 @@
 //! All that can happen next to an operation that is executed at once.
 
-use std::ops::ControlFlow::Break;
-
 use protocol::record::Deferred;
 
 use super::world::{Plain, World};
@@ -10,7 +8,6 @@ use crate::kernel::{
     ending::{Command, Progress, Replaced},
     facts::Facts,
     protocol::{Event, Next},
-    records::Id,
     report::Report,
     setting::Handler,
     steps::Steps,
@@ -151,23 +148,22 @@ impl Steps<'_, Plain> {
     }
 
     /// A worker does what is said about its report, until that is in the queue, or its caller is told.
-    fn ends(&mut self, action: Action, worker: u8, report: Report, mut progress: Progress) {
+    fn ends(&mut self, action: Action, worker: u8, report: Report, progress: Progress) {
         let mut after = self.world;
         after.worker_mut(worker).at = At::Over;
-        loop {
-            if self.setting.store_faults
-                && let Command::Marks(id) = self.command(&after, worker, report, progress)
-            {
-                self.marks_in_vain(&after, id, worker, report, progress);
-            }
-            if let Break(violation) = self.carry_out(&mut after, worker, report, &mut progress) {
-                return self.push(action, after, violation);
-            }
-        }
+        let violation =
+            self.carry_out_all(&mut after, (worker, report), progress, |steps, after, progress| {
+                steps.mark_in_vain(after, worker, report, progress);
+            });
+        self.push(action, after, violation);
     }
 
-    /// The store does not answer the mark: it is lost, or applied.
-    fn marks_in_vain(&mut self, before: &World, id: Id, worker: u8, report: Report, progress: Progress) {
+    /// If it marks the record now, the store does not answer: that is lost, or applied.
+    fn mark_in_vain(&mut self, before: &World, worker: u8, report: Report, progress: Progress) {
+        if !self.setting.store_faults {
+            return;
+        }
+        let Command::Marks(id) = self.command(before, worker, report, progress) else { return };
         let mut lost = *before;
         lost.worker_mut(worker).own.reported = Some(report);
         let mut applied = lost;
