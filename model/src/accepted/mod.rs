@@ -14,48 +14,6 @@ mod world;
 
 pub use world::Accepted;
 
-use self::world::World;
-use crate::kernel::{
-    protocol::Protocol,
-    rest::Moves,
-    setting::Setting,
-    steps::{Steps, Successor},
-    violation::Violation,
-    world::{At, NUMBERS},
-};
-
-impl Moves for Accepted {
-    fn ways(_: &Setting) -> &'static [(bool, &'static str)] {
-        &[(true, ""), (false, ", and no worker takes more")]
-    }
-
-    fn successors(steps: &mut Steps<'_, Self>) {
-        steps.all();
-    }
-
-    /// Every process dies.
-    fn ends(world: &mut World) {
-        for worker in NUMBERS {
-            if world.worker(worker).at != At::Idle {
-                world.dies(worker);
-            }
-        }
-    }
-
-    fn calm(
-        setting: &Setting,
-        protocol: &mut Protocol,
-        world: &World,
-        works: bool,
-    ) -> Option<Successor<Self>> {
-        rest::calm(setting, protocol, world, works)
-    }
-
-    fn at_rest(setting: &Setting, protocol: &mut Protocol, world: &World, _: bool) -> Option<Violation> {
-        rest::at_rest(setting, protocol, world)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,10 +8,11 @@ use crate::kernel::{
     facts::{Kept, Kind as State},
     protocol::{Event, Next, Protocol, Todo},
     report::{Found, Report},
+    rest::Moves,
     setting::{Handler, Setting},
     steps::{Steps, Successor},
     violation::Violation,
-    world::{At, Sent, With},
+    world::{At, NUMBERS, Sent, With},
 };
 
 /// The worker that works at rest.
@@ -25,53 +26,100 @@ fn gives_up(protocol: &Protocol, before: &World, after: &World) -> bool {
     is(before, &[State::Pending, State::BetweenWorkers]) && is(after, &[State::Escalated])
 }
 
-/// The next step if nothing goes wrong: what waits is delivered, then time passes. Perhaps one more worker works.
-pub fn calm(
-    setting: &Setting,
-    protocol: &mut Protocol,
-    world: &World,
-    works: bool,
-) -> Option<Successor<Accepted>> {
-    let workers = if works { LAST + 1 } else { setting.workers };
-    let honest = Setting { workers, operator: false, ..setting.calm() };
-    let mut next = Vec::new();
-    let mut steps = Steps { setting: &honest, protocol, world: *world, next: &mut next };
-    for worker in 0..LAST {
-        steps.worker(worker);
+impl Moves for Accepted {
+    fn ways(_: &Setting) -> &'static [(bool, &'static str)] {
+        &[(true, ""), (false, ", and no worker takes more")]
     }
-    steps.others();
-    if works {
-        steps.last();
+
+    fn successors(steps: &mut Steps<'_, Self>) {
+        steps.all();
     }
-    let wanted = |action: Action| match action {
-        Action::Delivers(worker) => world.worker(worker).deferred.is_some(),
-        Action::Hears(_) | Action::Looks | Action::Drops => true,
-        Action::Asks(found) => found != Found::NotExecuted,
-        Action::Starts(_) | Action::HandsOver(_) | Action::Removes(_) | Action::Wakes => true,
-        Action::QueuesAgain(_) | Action::LooksAfter(_) | Action::DeletesTheRequest(_) => true,
-        Action::Begins(worker) => worker == LAST,
-        _ => false,
-    };
-    let first = |action: Action| match action {
-        Action::QueuesAgain(life) => works && life == world.life,
-        Action::Begins(worker) => worker == LAST,
-        action => action == Action::Learns,
-    };
-    let learns = next.iter().find(|(action, ..)| first(*action));
-    let found = learns.or_else(|| next.iter().find(|(action, ..)| wanted(*action)));
-    let state = world.id().map(|id| protocol.facts(id).state);
-    let open = !matches!(state, None | Some(State::Completed | State::Escalated));
-    // A refusal waits for what operators decide.
-    let deferred =
-        state != Some(State::Escalated) && world.workers.iter().any(|worker| worker.deferred.is_some());
-    let waits = open || deferred || world.workers.iter().any(|worker| worker.webhook);
-    let mut later = *world;
-    later.pass();
-    let found = found.copied().or_else(|| waits.then(|| (Action::Tick, later.canonical(), None)));
-    found.map(|(action, next, violation)| {
-        let gives_up = works && setting.handler == Handler::Resumes && gives_up(protocol, world, &next);
-        (action, next, violation.or(gives_up.then_some(Violation::NeverResumed)))
-    })
+
+    /// Every process dies.
+    fn ends(world: &mut World) {
+        for worker in NUMBERS {
+            if world.worker(worker).at != At::Idle {
+                world.dies(worker);
+            }
+        }
+    }
+
+    /// What waits is delivered, then time passes. Perhaps one more worker works.
+    fn calm(
+        setting: &Setting,
+        protocol: &mut Protocol,
+        world: &World,
+        works: bool,
+    ) -> Option<Successor<Self>> {
+        let workers = if works { LAST + 1 } else { setting.workers };
+        let honest = Setting { workers, operator: false, ..setting.calm() };
+        let mut next = Vec::new();
+        let mut steps = Steps { setting: &honest, protocol, world: *world, next: &mut next };
+        for worker in 0..LAST {
+            steps.worker(worker);
+        }
+        steps.others();
+        if works {
+            steps.last();
+        }
+        let wanted = |action: Action| match action {
+            Action::Delivers(worker) => world.worker(worker).deferred.is_some(),
+            Action::Hears(_) | Action::Looks | Action::Drops => true,
+            Action::Asks(found) => found != Found::NotExecuted,
+            Action::Starts(_) | Action::HandsOver(_) | Action::Removes(_) | Action::Wakes => true,
+            Action::QueuesAgain(_) | Action::LooksAfter(_) | Action::DeletesTheRequest(_) => true,
+            Action::Begins(worker) => worker == LAST,
+            _ => false,
+        };
+        let first = |action: Action| match action {
+            Action::QueuesAgain(life) => works && life == world.life,
+            Action::Begins(worker) => worker == LAST,
+            action => action == Action::Learns,
+        };
+        let learns = next.iter().find(|(action, ..)| first(*action));
+        let found = learns.or_else(|| next.iter().find(|(action, ..)| wanted(*action)));
+        let state = world.id().map(|id| protocol.facts(id).state);
+        let open = !matches!(state, None | Some(State::Completed | State::Escalated));
+        // A refusal waits for what operators decide.
+        let deferred =
+            state != Some(State::Escalated) && world.workers.iter().any(|worker| worker.deferred.is_some());
+        let waits = open || deferred || world.workers.iter().any(|worker| worker.webhook);
+        let mut later = *world;
+        later.pass();
+        let found = found.copied().or_else(|| waits.then(|| (Action::Tick, later.canonical(), None)));
+        found.map(|(action, next, violation)| {
+            let gives_up = works && setting.handler == Handler::Resumes && gives_up(protocol, world, &next);
+            (action, next, violation.or(gives_up.then_some(Violation::NeverResumed)))
+        })
+    }
+
+    fn at_rest(setting: &Setting, protocol: &mut Protocol, world: &World, _: bool) -> Option<Violation> {
+        let facts = world.id().map(|id| *protocol.facts(id));
+        if world.own.outbox.published != world.own.outbox.delivered {
+            return Some(Violation::Undelivered);
+        }
+        let escalated = facts.is_some_and(|facts| facts.state == State::Escalated);
+        if facts.is_some_and(|facts| !matches!(facts.state, State::Completed | State::Escalated)) {
+            return Some(Violation::NoRest);
+        }
+        let needed = if escalated { 1 << world.life } else { 0 };
+        if world.own.requests & !needed != 0 {
+            return Some(Violation::RequestLeft);
+        }
+        let effect = facts.is_none_or(|facts| matches!(facts.answer, Some(Kept::Effect(_))));
+        let visible = world.alarms != 0 || escalated || world.ruled;
+        // After a deletion, the report of an earlier life may become the answer.
+        let answer = facts.and_then(|facts| facts.answer);
+        let forgotten = (1..).zip(&world.workers).any(|(number, worker)| {
+            worker.life != world.life && worker.told && answer != Some(Kept::Effect(number))
+        });
+        if !visible && (forgotten || !effect && world.present().any(|worker| worker.told)) {
+            return Some(Violation::LostReport);
+        }
+        let doubles = world.present().filter(|worker| worker.told).count();
+        let silent = !visible && !setting.webhook && setting.handler == Handler::Calls && doubles > 1;
+        silent.then_some(Violation::SilentDouble)
+    }
 }
 
 impl Steps<'_, Accepted> {
@@ -114,33 +162,4 @@ impl Steps<'_, Accepted> {
         }
         self.push(Action::Begins(LAST), after, violation);
     }
-}
-
-/// What does not hold at rest.
-pub fn at_rest(setting: &Setting, protocol: &Protocol, world: &World) -> Option<Violation> {
-    let facts = world.id().map(|id| *protocol.facts(id));
-    if world.own.outbox.published != world.own.outbox.delivered {
-        return Some(Violation::Undelivered);
-    }
-    let escalated = facts.is_some_and(|facts| facts.state == State::Escalated);
-    if facts.is_some_and(|facts| !matches!(facts.state, State::Completed | State::Escalated)) {
-        return Some(Violation::NoRest);
-    }
-    let needed = if escalated { 1 << world.life } else { 0 };
-    if world.own.requests & !needed != 0 {
-        return Some(Violation::RequestLeft);
-    }
-    let effect = facts.is_none_or(|facts| matches!(facts.answer, Some(Kept::Effect(_))));
-    let visible = world.alarms != 0 || escalated || world.ruled;
-    // After a deletion, the report of an earlier life may become the answer.
-    let answer = facts.and_then(|facts| facts.answer);
-    let forgotten = (1..).zip(&world.workers).any(|(number, worker)| {
-        worker.life != world.life && worker.told && answer != Some(Kept::Effect(number))
-    });
-    if !visible && (forgotten || !effect && world.present().any(|worker| worker.told)) {
-        return Some(Violation::LostReport);
-    }
-    let doubles = world.present().filter(|worker| worker.told).count();
-    let silent = !visible && !setting.webhook && setting.handler == Handler::Calls && doubles > 1;
-    silent.then_some(Violation::SilentDouble)
 }

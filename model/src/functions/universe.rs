@@ -309,7 +309,7 @@ impl Universe {
     pub fn open(&mut self, id: GateId, how: How) -> bool {
         let Some(gate) = self.gates.get(&id) else { return false };
         let (process, number, call) = (gate.process, gate.number, gate.call.clone());
-        self.tell(|all| format!("{} {call}{how}", all.name(process)));
+        self.tell(|all| format!("{} {call}: {how:?}", all.name(process)));
         self.faults += how.cost();
         self.process(process).faults += how.cost();
         let clock = self.clock;

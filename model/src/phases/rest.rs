@@ -1,7 +1,10 @@
 //! From each state, nothing goes wrong any more: by retries of a version, the operation must come to its answer, or to operators.
 
+use protocol::record::Record;
+
 use super::{
     handler::Does,
+    names::combination,
     world::{CALLS, Phases, World},
 };
 use crate::kernel::{
@@ -10,7 +13,8 @@ use crate::kernel::{
     protocol::{Event, Next, Protocol},
     records::{ARRIVES, Id, LEASE},
     report::Report,
-    setting::Setting,
+    rest::Moves,
+    setting::{Change, Setting},
     steps::{Steps, Successor},
     violation::Violation,
     world::{At, Kind, NUMBERS, Sent, With},
@@ -19,39 +23,70 @@ use crate::kernel::{
 /// The number of the retries' executions.
 const RETRY: u8 = 9;
 
-/// The next step: what is on its way arrives, then a client retries.
-pub fn calm(
-    setting: &Setting,
-    protocol: &mut Protocol,
-    world: &World,
-    is_new: bool,
-) -> Option<Successor<Phases>> {
-    let honest = Setting { webhook: false, ..*setting };
-    let mut steps = Steps { setting: &honest, protocol, world: *world, next: &mut Vec::new() };
-    if world.workers.iter().any(|worker| worker.at != At::Over) {
-        steps.ends(setting);
-        return Some((Action::Ends, steps.world.canonical(), None));
+impl Moves for Phases {
+    /// How often a client retries until operators must have the operation, behind the end of all that was on its way.
+    const MAX_STEPS: usize = 14;
+
+    fn ways(setting: &Setting) -> &'static [(bool, &'static str)] {
+        match setting.change {
+            // What another version does first is not modelled.
+            Change::None | Change::Inserted => &[(false, "")],
+            _ => &[(false, ""), (true, ", but for retries of the new version")],
+        }
     }
-    if steps.is(&[State::Completed, State::Escalated]) {
-        return None;
+
+    fn combination(record: &Record) -> String {
+        combination(record)
     }
-    // Polls go on beside retries.
-    if let Some((found, id)) = steps.reconcile() {
-        steps.world.write(id);
-        return Some((Action::Asks(found), steps.world.canonical(), None));
+
+    fn tell(world: &World) -> String {
+        let effects = world.own.calls.map(|call| call.effects);
+        format!("; effects {effects:?}, rows {}", world.own.rows)
     }
-    let (mut action, mut violation) = (Action::Tick, None);
-    if let Next::Begins(id) = steps.step(world.now, Event::Reserve { worker: RETRY, is_new }) {
-        action = Action::Begins(RETRY);
-        violation = steps.writes(id, With::Nothing).or_else(|| steps.retry((id, is_new)));
-    } else if let Some(id) = steps.written(Event::Look) {
-        action = Action::Looks;
-        steps.world.write(id);
+
+    fn successors(steps: &mut Steps<'_, Self>) {
+        steps.all();
     }
-    if !steps.is(&[State::Completed, State::Escalated]) {
-        steps.world.now += 1;
+
+    /// What is on its way arrives, then a client retries.
+    fn calm(
+        setting: &Setting,
+        protocol: &mut Protocol,
+        world: &World,
+        is_new: bool,
+    ) -> Option<Successor<Self>> {
+        let honest = Setting { webhook: false, ..*setting };
+        let mut steps = Steps { setting: &honest, protocol, world: *world, next: &mut Vec::new() };
+        if world.workers.iter().any(|worker| worker.at != At::Over) {
+            steps.ends(setting);
+            return Some((Action::Ends, steps.world.canonical(), None));
+        }
+        if steps.is(&[State::Completed, State::Escalated]) {
+            return None;
+        }
+        // Polls go on beside retries.
+        if let Some((found, id)) = steps.reconcile() {
+            steps.world.write(id);
+            return Some((Action::Asks(found), steps.world.canonical(), None));
+        }
+        let (mut action, mut violation) = (Action::Tick, None);
+        if let Next::Begins(id) = steps.step(world.now, Event::Reserve { worker: RETRY, is_new }) {
+            action = Action::Begins(RETRY);
+            violation = steps.writes(id, With::Nothing).or_else(|| steps.retry((id, is_new)));
+        } else if let Some(id) = steps.written(Event::Look) {
+            action = Action::Looks;
+            steps.world.write(id);
+        }
+        if !steps.is(&[State::Completed, State::Escalated]) {
+            steps.world.now += 1;
+        }
+        Some((action, steps.world.canonical(), violation))
     }
-    Some((action, steps.world.canonical(), violation))
+
+    fn at_rest(_: &Setting, _: &mut Protocol, _: &World, _: bool) -> Option<Violation> {
+        // That it comes there is all.
+        None
+    }
 }
 
 impl Steps<'_, Phases> {

@@ -7,29 +7,6 @@ mod world;
 
 pub use world::Plain;
 
-use self::world::World;
-use crate::kernel::{
-    protocol::Protocol,
-    rest::Moves,
-    setting::Setting,
-    steps::{Steps, Successor},
-    violation::Violation,
-};
-
-impl Moves for Plain {
-    fn successors(steps: &mut Steps<'_, Self>) {
-        steps.all();
-    }
-
-    fn calm(setting: &Setting, protocol: &mut Protocol, world: &World, _: bool) -> Option<Successor<Self>> {
-        rest::calm(setting, protocol, world)
-    }
-
-    fn at_rest(setting: &Setting, protocol: &mut Protocol, world: &World, _: bool) -> Option<Violation> {
-        rest::at_rest(setting, protocol, world)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
