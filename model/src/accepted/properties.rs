@@ -4,7 +4,7 @@ use super::world::{Accepted, Own, Queues, Worker, World};
 use crate::kernel::{
     action::Action,
     ending::{Command, Progress},
-    facts::{Facts, Kept, Kind as State},
+    facts::{Facts, Kept, State},
     protocol::Protocol,
     report::Report,
     setting::{Handler, Setting},

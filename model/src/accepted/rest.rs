@@ -5,7 +5,7 @@ use super::world::{Accepted, World};
 use crate::kernel::{
     action::Action,
     ending::{Command, Progress},
-    facts::{Kept, Kind as State},
+    facts::{Kept, State},
     protocol::{Event, Next, Protocol, Todo},
     report::{Found, Report},
     rest::Moves,

@@ -3,7 +3,7 @@
 use super::{properties::PHASE, world::Accepted};
 use crate::kernel::{
     action::Action,
-    facts::Kind as State,
+    facts::State,
     protocol::{Event, Next},
     report::Found,
     setting::Handler,

@@ -9,7 +9,7 @@ use super::{
 use crate::kernel::{
     action::Action,
     ending::{Command, Progress},
-    facts::Kind as State,
+    facts::State,
     protocol::{Event, Next, Todo},
     records::{Id, TICK},
     report::Report,

@@ -1,7 +1,7 @@
 //! What the model asks about a record.
 
 use protocol::{
-    record::{Evidence, Head, KeptAnswer, Record, SettledBy, State},
+    record::{self, Evidence, Head, KeptAnswer, Record, SettledBy},
     time::Timestamp,
 };
 
@@ -9,7 +9,7 @@ use super::records::{FIRST_WORKER, tick};
 
 /// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum State {
     Pending,
     InProgress,
     BetweenWorkers,
@@ -32,7 +32,7 @@ pub enum Kept {
 /// What the model asks about a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    pub state: Kind,
+    pub state: State,
     /// The worker of its execution.
     pub worker: u8,
     pub attempts: u32,
@@ -64,7 +64,7 @@ impl Facts {
 
     /// Whether it says that nothing was done.
     pub const fn is_undone(&self) -> bool {
-        matches!(self.state, Kind::Released) || matches!(self.state, Kind::Completed) && !self.is_effect()
+        matches!(self.state, State::Released) || matches!(self.state, State::Completed) && !self.is_effect()
     }
 
     /// The number of the answer.
@@ -79,20 +79,20 @@ impl Facts {
 pub fn facts(record: &Record) -> Facts {
     let (mut answer, mut lease_until, mut completed_at) = (None, 0, 0);
     let state = match &record.state {
-        State::Pending { .. } => Kind::Pending,
-        State::InProgress { lease_until: until } => {
+        record::State::Pending { .. } => State::Pending,
+        record::State::InProgress { lease_until: until } => {
             lease_until = tick(*until);
-            Kind::InProgress
+            State::InProgress
         }
-        State::Completed { answer: kept, completed_at: at, .. } => {
+        record::State::Completed { answer: kept, completed_at: at, .. } => {
             (answer, completed_at) = (Some(answer_of(kept)), tick(*at));
-            Kind::Completed
+            State::Completed
         }
-        State::Unknown { reconcile_at: Timestamp::MAX, .. }
-        | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. } => Kind::Escalated,
-        State::Unknown { .. } => Kind::Unknown,
-        State::BetweenWorkers { .. } => Kind::BetweenWorkers,
-        _ => Kind::Released,
+        record::State::Unknown { reconcile_at: Timestamp::MAX, .. }
+        | record::State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. } => State::Escalated,
+        record::State::Unknown { .. } => State::Unknown,
+        record::State::BetweenWorkers { .. } => State::BetweenWorkers,
+        _ => State::Released,
     };
     let (accepted, phases) = (record.accepted.as_ref(), record.phases());
     let kept = phases.map_or(0, |phases| phases.kept.len());
@@ -133,12 +133,12 @@ pub fn combination(record: &Record) -> String {
         (_, Some(Kept::Abandoned)) => "408",
         (_, Some(Kept::Effect(_))) if record.accepted.is_some() => "effect",
         (_, Some(Kept::Refusal(_))) if record.accepted.is_some() => "refusal",
-        (State::Unknown { cause, .. }, _) if record.accepted.is_none() => cause.name(),
+        (record::State::Unknown { cause, .. }, _) if record.accepted.is_none() => cause.name(),
         _ => "",
     };
     let phases = record.phases();
     let flags = [
-        (state == Kind::Escalated, "escalated"),
+        (state == State::Escalated, "escalated"),
         (record.reported == Some(Evidence::Perhaps), "perhaps reported"),
         (record.reported == Some(Evidence::Effect), "effect reported"),
         (record.is_transactional(), "transactional"),

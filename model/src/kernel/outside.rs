@@ -2,7 +2,7 @@
 
 use super::{
     action::Action,
-    facts::{Kept, Kind as State},
+    facts::{Kept, State},
     protocol::{Event, Next},
     report::Found,
     steps::Steps,

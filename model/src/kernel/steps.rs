@@ -2,7 +2,7 @@
 
 use super::{
     action::Action,
-    facts::{Facts, Kind as State},
+    facts::{Facts, State},
     protocol::{Event, Next, Protocol},
     records::{Id, LEASE, OWN_LEASE},
     report::Report,

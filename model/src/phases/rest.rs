@@ -9,7 +9,7 @@ use super::{
 };
 use crate::kernel::{
     action::Action,
-    facts::Kind as State,
+    facts::State,
     protocol::{Event, Next, Protocol},
     records::{ARRIVES, Id, LEASE},
     report::Report,

@@ -3,7 +3,7 @@
 use super::world::{Plain, Worker, World};
 use crate::kernel::{
     action::Action,
-    facts::Kind as State,
+    facts::State,
     protocol::Protocol,
     report::{Found, Report},
     rest::Moves,

@@ -6,7 +6,7 @@ use protocol::record::Says;
 use crate::kernel::{
     action::Action,
     ending::{By, Command, Progress},
-    facts::{Facts, Kind as State},
+    facts::{Facts, State},
     protocol::Protocol,
     records::Id,
     report::{Found, Report},
