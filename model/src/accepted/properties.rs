@@ -6,6 +6,7 @@ use crate::kernel::{
     ending::{Command, Progress},
     facts::{Facts, Kept, State},
     protocol::Protocol,
+    records::Name,
     report::Report,
     setting::{Handler, Setting},
     violation::Violation,
@@ -13,17 +14,20 @@ use crate::kernel::{
 };
 
 /// The phase of the handler.
-pub const PHASE: &str = "charge";
+pub const PHASE: Name = Name::Charge;
 
 impl Kind for Accepted {
     type Worker = Own;
+    /// The last one works only at rest.
+    type Workers = [Worker; 4];
     type Own = Queues;
 
     const NAME: &'static str = "accepted";
     const IDLE: Own = Own { tried: false };
+    const WORKERS: [Worker; 4] = [Worker::IDLE; 4];
     const START: Queues = Queues::EMPTY;
 
-    fn phases(_: &Setting, _: bool) -> &'static [&'static str] {
+    fn phases(_: &Setting, _: bool) -> &'static [Name] {
         &[PHASE]
     }
 

@@ -12,7 +12,7 @@ use crate::kernel::{
     setting::{Handler, Setting},
     steps::{Steps, Successor},
     violation::Violation,
-    world::{At, NUMBERS, Sent, With},
+    world::{At, Sent, With},
 };
 
 /// The worker that works at rest.
@@ -36,8 +36,8 @@ impl Moves for Accepted {
     }
 
     /// Every process dies.
-    fn ends(world: &mut World) {
-        for worker in NUMBERS {
+    fn ends(_: &Setting, _: &mut Protocol, world: &mut World) {
+        for worker in world.numbers() {
             if world.worker(worker).at != At::Idle {
                 world.dies(worker);
             }

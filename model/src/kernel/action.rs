@@ -58,9 +58,6 @@ pub enum Action {
     /// Its body cannot be stored yet.
     HandsBack(u8),
 
-    /// What is on its way arrives, and every process dies.
-    Ends,
-
     // The store, the stale function and the provider.
     Lands,
     Looks,

@@ -16,8 +16,8 @@ use super::{
     ending::{Command, Progress},
     facts::{Facts, facts},
     records::{
-        FIRST_WORKER, Id, LEASE, NO_REVISION, OTHER_REVISION, Records, TICK, at, not_found, phase, request,
-        resumes, schedule, too_old,
+        FIRST_WORKER, Id, LEASE, NO_REVISION, Name, OTHER_REVISION, Records, TICK, at, not_found, phase,
+        request, resumes, schedule, too_old,
     },
     report::{Found, Report, verdict},
     setting::{Handler, Setting},
@@ -53,13 +53,13 @@ pub enum Event {
     /// A worker that last saw `base` keeps the result of the phase of this name, in this place.
     Keep {
         base: Id,
-        phase: &'static str,
+        phase: Name,
         place: u8,
         result: u8,
     },
     /// The provider reports the result of a phase unprompted.
     Note {
-        phase: &'static str,
+        phase: Name,
         result: u8,
     },
     /// The provider reports an effect unprompted.
@@ -141,7 +141,7 @@ impl Protocol {
     ///
     /// # Errors
     /// Never: the names are valid.
-    pub fn new(setting: &Setting, phases: [&'static [&'static str]; 2]) -> Result<Self, Box<dyn Error>> {
+    pub fn new(setting: &Setting, phases: [&'static [Name]; 2]) -> Result<Self, Box<dyn Error>> {
         let request = ReservationRequest {
             retention: TICK * setting.retention.into(),
             may_run_again: setting.may_run_again(),
@@ -196,9 +196,9 @@ impl Protocol {
     }
 
     /// What the handler of a worker that last saw `base` does about the phase of this name in this place.
-    pub fn todo(&self, base: Id, (place, name): (u8, &str), keys_live: Duration, now: u8) -> Todo {
+    pub fn todo(&self, base: Id, (place, name): (u8, Name), keys_live: Duration, now: u8) -> Todo {
         let Some(phases) = self.record(base).phases() else { return Todo::Mismatch };
-        match phases.next(place.into(), name, keys_live, at(now)) {
+        match phases.next(place.into(), name.text(), keys_live, at(now)) {
             record::Next::Kept(_) => Todo::Kept,
             record::Next::Noted(result) => Todo::Noted(result.parse().unwrap_or_default()),
             record::Next::Call => Todo::Call,

@@ -6,7 +6,7 @@ use protocol::{
     time::Timestamp,
 };
 
-use super::records::phase;
+use super::records::{Name, phase};
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -45,7 +45,7 @@ pub enum Found {
     /// The provider has refused it.
     Refused,
     /// The result of the phase of this name.
-    Phase(&'static str, u8),
+    Phase(Name, u8),
     /// Nobody has resumed the record in time.
     NotResumed,
 }

@@ -39,7 +39,7 @@ pub trait Moves: Kind {
     fn successors(steps: &mut Steps<'_, Self>);
 
     /// What is over as soon as nothing else goes wrong.
-    fn ends(_: &mut World<Self>) {}
+    fn ends(_: &Setting, _: &mut Protocol, _: &mut World<Self>) {}
 
     /// The next step on this way, or nothing at rest.
     fn calm(
@@ -60,7 +60,7 @@ pub trait Moves: Kind {
 
 /// The states that are known to end well, on each way.
 pub struct Rest<K: Moves> {
-    good: HashSet<(World<K>, bool), FxBuildHasher>,
+    good: [HashSet<World<K>, FxBuildHasher>; 2],
 }
 
 /// Actions, each with the state after it.
@@ -68,7 +68,7 @@ pub type Way<K> = Vec<(Action, World<K>)>;
 
 impl<K: Moves> Default for Rest<K> {
     fn default() -> Self {
-        Self { good: HashSet::default() }
+        Self { good: [(); 2].map(|()| HashSet::default()) }
     }
 }
 
@@ -102,18 +102,19 @@ impl<K: Moves> Rest<K> {
         story: &mut Way<K>,
     ) -> Option<Violation> {
         let mut world = *world;
-        K::ends(&mut world);
-        let (mut world, mut visited) = (world.canonical(), Vec::new());
+        K::ends(setting, protocol, &mut world);
+        let (mut world, mut visited, good) =
+            (world.canonical(), Vec::new(), &mut self.good[usize::from(way)]);
         for _ in 0..K::MAX_STEPS {
-            if self.good.contains(&(world, way)) {
-                self.good.extend(visited);
+            if good.contains(&world) {
+                good.extend(visited);
                 return None;
             }
-            visited.push((world, way));
+            visited.push(world);
             let Some((action, next, violation)) = K::calm(setting, protocol, &world, way) else {
                 let violation = K::at_rest(setting, protocol, &world, way);
                 if violation.is_none() {
-                    self.good.extend(visited);
+                    good.extend(visited);
                 }
                 return violation;
             };

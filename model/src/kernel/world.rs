@@ -7,28 +7,25 @@ use super::{
     ending::{Command, Progress, Replaced},
     facts::Facts,
     protocol::Protocol,
-    records::{self, Id},
+    records::{self, Id, Name},
     report::{Found, Report},
     setting::Setting,
     violation::Violation,
 };
 
-/// The most workers. The last one works only at rest, if at all.
-pub const MAX_WORKERS: usize = 4;
-
-/// The numbers of all workers.
-pub const NUMBERS: Range<u8> = 0..MAX_WORKERS as u8;
-
 /// A world: what it has besides, and what becomes of that.
 pub trait Kind: Copy + Eq + Hash + Debug + 'static {
     /// What it knows of each worker besides.
     type Worker: Copy + Eq + Hash + Debug;
+    /// As many workers as there can be.
+    type Workers: Copy + Eq + Hash + Debug + AsRef<[Worker<Self>]> + AsMut<[Worker<Self>]>;
     /// What there is besides.
     type Own: Copy + Eq + Hash + Debug;
 
     /// Its name, for what is [known](crate::known::Known).
     const NAME: &'static str;
     const IDLE: Self::Worker;
+    const WORKERS: Self::Workers;
     const START: Self::Own;
     /// For how many ticks a request can be on its way.
     const ARRIVES: u8 = records::ARRIVES;
@@ -38,7 +35,7 @@ pub trait Kind: Copy + Eq + Hash + Debug + 'static {
     const ALARMS_APART: bool = false;
 
     /// The phases of a handler of the version before, or of the new one.
-    fn phases(_: &Setting, _is_new: bool) -> &'static [&'static str] {
+    fn phases(_: &Setting, _is_new: bool) -> &'static [Name] {
         &[]
     }
 
@@ -216,7 +213,7 @@ pub struct World<K: Kind> {
     pub snapshot: Option<Option<Version>>,
     pub late: Option<Late>,
     pub question: Option<Question>,
-    pub workers: [Worker<K>; MAX_WORKERS],
+    pub workers: K::Workers,
     /// What operators know: a bit for each worker whose report or effect is wrong, or one for all.
     pub alarms: u8,
     /// Whether the provider has lied.
@@ -238,7 +235,7 @@ impl<K: Kind> World<K> {
         snapshot: None,
         late: None,
         question: None,
-        workers: [Worker::IDLE; MAX_WORKERS],
+        workers: K::WORKERS,
         alarms: 0,
         lied: false,
         ruled: false,
@@ -251,12 +248,17 @@ impl<K: Kind> World<K> {
         self.record.map(|version| version.id)
     }
 
+    /// The numbers of all workers.
+    pub fn numbers(&self) -> Range<u8> {
+        0..u8::try_from(self.workers.as_ref().len()).unwrap_or(u8::MAX)
+    }
+
     pub fn worker(&self, number: u8) -> &Worker<K> {
-        &self.workers[usize::from(number)]
+        &self.workers.as_ref()[usize::from(number)]
     }
 
     pub fn worker_mut(&mut self, number: u8) -> &mut Worker<K> {
-        &mut self.workers[usize::from(number)]
+        &mut self.workers.as_mut()[usize::from(number)]
     }
 
     fn revisions(&self) -> [Option<u8>; 4] {
@@ -314,8 +316,8 @@ impl<K: Kind> World<K> {
 
     /// The same, of each worker that has an effect.
     pub fn escalate_effects(&mut self) {
-        for (number, worker) in NUMBERS.zip(self.workers) {
-            if worker.has_effect() || !K::ALARMS_APART {
+        for number in self.numbers() {
+            if self.worker(number).has_effect() || !K::ALARMS_APART {
                 self.escalate(number);
             }
         }
@@ -328,13 +330,13 @@ impl<K: Kind> World<K> {
     /// The executions of the key's present life.
     pub fn present(&self) -> impl Iterator<Item = &Worker<K>> {
         let life = self.life;
-        self.workers.iter().filter(move |worker| worker.life == life)
+        self.workers.as_ref().iter().filter(move |worker| worker.life == life)
     }
 
     /// The number of an execution that has an effect.
     pub fn executed(&self) -> Option<u8> {
         let has = |worker: &Worker<K>| worker.life == self.life && worker.has_effect();
-        self.workers.iter().position(has).and_then(|worker| u8::try_from(worker).ok())
+        self.workers.as_ref().iter().position(has).and_then(|worker| u8::try_from(worker).ok())
     }
 
     /// Whether an effect was reported to the record.
@@ -370,7 +372,7 @@ impl<K: Kind> World<K> {
     /// Time passes. A request that has not arrived by then never arrives.
     pub fn pass(&mut self) {
         self.now += 1;
-        for worker in &mut self.workers {
+        for worker in self.workers.as_mut() {
             if matches!(worker.sent, Sent::OnItsWay { since, .. } if self.now >= since + K::ARRIVES) {
                 worker.sent = Sent::Nothing;
             }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use protocol::record::State;
 
 use super::{
-    names::{CHARGE, REFUND, RENAMED, STOCK, names, stock},
+    names::{names, stock},
     world::{CALLS, Phases},
 };
 use crate::kernel::{
     ending::{Command, Progress},
     protocol::{Event, Next, Todo},
-    records::{Id, TICK},
+    records::{Id, Name, TICK},
     report::{Found, Report},
     steps::Steps,
 };
@@ -34,13 +34,13 @@ pub enum Does {
 }
 
 impl Steps<'_, Phases> {
-    fn name(&self, is_new: bool, place: u8) -> &'static str {
+    fn name(&self, is_new: bool, place: u8) -> Name {
         names(self.setting.change, is_new)[usize::from(place)]
     }
 
     /// Whether this is the place of the commit.
     pub fn is_commit(&self, is_new: bool, place: u8) -> bool {
-        self.name(is_new, place) == STOCK
+        self.name(is_new, place) == Name::Stock
     }
 
     /// What the handler of a worker that last saw `base` does in this place.
@@ -49,18 +49,18 @@ impl Steps<'_, Phases> {
         let Some(phases) = record.phases() else { return Does::Ends(Report::NotExecuted) };
         let refused = stock(record) == Some("0");
         let names = names(self.setting.change, is_new);
-        let is_reordered = names[0] == STOCK;
+        let is_reordered = names[0] == Name::Stock;
         // As the engine does: it must have come to all that is kept.
         let is_behind = phases.kept.len() > place.into();
         let ends = |report| Does::Ends(if is_behind { Report::NotExecuted } else { report });
-        let name = match (names.get(usize::from(place)), refused) {
-            (Some(&REFUND), false) | (None, false) => return ends(Report::Effect(1)),
-            (Some(&CHARGE), true) if is_reordered => return ends(Report::Refusal(4)),
-            (None, true) if names.contains(&REFUND) => return ends(Report::Refusal(2)),
+        let name = match (names.get(usize::from(place)).copied(), refused) {
+            (Some(Name::Refund), false) | (None, false) => return ends(Report::Effect(1)),
+            (Some(Name::Charge), true) if is_reordered => return ends(Report::Refusal(4)),
+            (None, true) if names.contains(&Name::Refund) => return ends(Report::Refusal(2)),
             (None, true) => return ends(Report::Refusal(3)),
-            (Some(name), _) => *name,
+            (Some(name), _) => name,
         };
-        let (call, is_commit) = (u8::from(name == REFUND), name == STOCK);
+        let (call, is_commit) = (u8::from(name == Name::Refund), name == Name::Stock);
         let keys_live = if is_commit { Duration::ZERO } else { TICK * self.setting.keys_live.into() };
         match self.protocol.todo(base, (place, name), keys_live, now) {
             Todo::Kept => Does::GoesOn,
@@ -98,11 +98,11 @@ impl Steps<'_, Phases> {
     }
 
     /// The name under which the provider has executed this call.
-    fn name_of(&self, call: u8) -> &'static str {
+    fn name_of(&self, call: u8) -> Name {
         match call {
-            0 if self.world.own.calls[0].renamed => RENAMED,
-            0 => CHARGE,
-            _ => REFUND,
+            0 if self.world.own.calls[0].renamed => Name::ChargeCard,
+            0 => Name::Charge,
+            _ => Name::Refund,
         }
     }
 
@@ -128,7 +128,7 @@ impl Steps<'_, Phases> {
         let record = self.protocol.record(id);
         let is_new = self.protocol.is_of_new_version(record);
         let name = *names(self.setting.change, is_new).get(record.phases()?.kept.len())?;
-        (name != STOCK).then(|| u8::from(name == REFUND))
+        (name != Name::Stock).then(|| u8::from(name == Name::Refund))
     }
 
     /// An operator lets a retry resume it, after looking up whether the call that follows was made. Of a record that is held, each call

@@ -2,31 +2,27 @@
 
 use protocol::record::{PhaseResult, Record};
 
-use crate::kernel::setting::Change;
-
-pub const CHARGE: &str = "charge";
-pub const STOCK: &str = "stock";
-pub const REFUND: &str = "refund";
-
-/// The charge, as the new version calls it.
-pub const RENAMED: &str = "charge-card";
+use crate::kernel::{
+    records::Name::{self, Charge, ChargeCard, Fraud, Refund, Stock},
+    setting::Change,
+};
 
 /// The phases of a version, in their places.
-pub const fn names(change: Change, is_new: bool) -> &'static [&'static str] {
-    const NAMES: &[&str] = &[CHARGE, STOCK, REFUND];
+pub const fn names(change: Change, is_new: bool) -> &'static [Name] {
+    const NAMES: &[Name] = &[Charge, Stock, Refund];
     match change {
         _ if !is_new => NAMES,
         Change::None => NAMES,
-        Change::Inserted => &["fraud", CHARGE, STOCK, REFUND],
-        Change::Renamed => &[RENAMED, STOCK, REFUND],
-        Change::Removed => &[CHARGE, STOCK],
-        Change::Reordered => &[STOCK, CHARGE],
+        Change::Inserted => &[Fraud, Charge, Stock, Refund],
+        Change::Renamed => &[ChargeCard, Stock, Refund],
+        Change::Removed => &[Charge, Stock],
+        Change::Reordered => &[Stock, Charge],
     }
 }
 
 /// The result of the stock, if it is kept.
 pub fn stock(record: &Record) -> Option<&str> {
-    let stock = record.phases()?.kept.iter().find(|kept| kept.name == STOCK)?;
+    let stock = record.phases()?.kept.iter().find(|kept| kept.name == Stock.text())?;
     stock.result.as_ref().map(PhaseResult::text)
 }
 

@@ -9,23 +9,25 @@ use super::{
 use crate::kernel::{
     action::Action,
     protocol::Protocol,
-    records,
+    records::{self, Name},
     setting::Setting,
     violation::Violation,
-    world::{Kind, With},
+    world::{Kind, With, Worker},
 };
 
 impl Kind for Phases {
     type Worker = Own;
+    type Workers = [Worker<Self>; 3];
     type Own = Done;
 
     const NAME: &'static str = "phases";
     const IDLE: Own = Own { is_new: false, until: 0 };
+    const WORKERS: [Worker<Self>; 3] = [Worker::IDLE; 3];
     const START: Done = Done::NOTHING;
     // It may also arrive in the next tick.
     const ARRIVES: u8 = records::ARRIVES + 1;
 
-    fn phases(setting: &Setting, is_new: bool) -> &'static [&'static str] {
+    fn phases(setting: &Setting, is_new: bool) -> &'static [Name] {
         names(setting.change, is_new)
     }
 

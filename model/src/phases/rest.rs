@@ -17,15 +17,15 @@ use crate::kernel::{
     setting::{Change, Setting},
     steps::{Steps, Successor},
     violation::Violation,
-    world::{At, Kind, NUMBERS, Sent, With},
+    world::{Kind, Sent, With},
 };
 
 /// The number of the retries' executions.
 const RETRY: u8 = 9;
 
 impl Moves for Phases {
-    /// How often a client retries until operators must have the operation, behind the end of all that was on its way.
-    const MAX_STEPS: usize = 14;
+    /// How often a client retries until operators must have the operation, and once more to see that they do.
+    const MAX_STEPS: usize = 13;
 
     fn ways(setting: &Setting) -> &'static [(bool, &'static str)] {
         match setting.change {
@@ -48,7 +48,14 @@ impl Moves for Phases {
         steps.all();
     }
 
-    /// What is on its way arrives, then a client retries.
+    /// What is on its way arrives. Every process dies.
+    fn ends(setting: &Setting, protocol: &mut Protocol, world: &mut World) {
+        let mut steps = Steps { setting, protocol, world: *world, next: &mut Vec::new() };
+        steps.arrives();
+        *world = steps.world;
+    }
+
+    /// A client retries.
     fn calm(
         setting: &Setting,
         protocol: &mut Protocol,
@@ -57,10 +64,6 @@ impl Moves for Phases {
     ) -> Option<Successor<Self>> {
         let honest = Setting { webhook: false, ..*setting };
         let mut steps = Steps { setting: &honest, protocol, world: *world, next: &mut Vec::new() };
-        if world.workers.iter().any(|worker| worker.at != At::Over) {
-            steps.ends(setting);
-            return Some((Action::Ends, steps.world.canonical(), None));
-        }
         if steps.is(&[State::Completed, State::Escalated]) {
             return None;
         }
@@ -91,8 +94,9 @@ impl Moves for Phases {
 
 impl Steps<'_, Phases> {
     /// What is on its way arrives. Every process dies.
-    fn ends(&mut self, setting: &Setting) {
-        for worker in NUMBERS {
+    fn arrives(&mut self) {
+        let setting = self.setting;
+        for worker in self.world.numbers() {
             let state = *self.world.worker(worker);
             if let Sent::OnItsWay { call, .. } = state.sent {
                 self.world.calls(setting, call, state.own.is_new);

@@ -14,7 +14,7 @@ use crate::kernel::{
     setting::Change,
     steps::Steps,
     violation::Violation,
-    world::{At, Letter, NUMBERS, Sent, With},
+    world::{At, Letter, Sent, With},
 };
 
 impl Steps<'_, Phases> {
@@ -304,7 +304,7 @@ impl Steps<'_, Phases> {
             _ => return,
         };
         self.with(Action::Restores, |after| {
-            for worker in NUMBERS {
+            for worker in after.numbers() {
                 if after.worker(worker).at != At::Idle {
                     after.over(worker);
                 }

@@ -52,6 +52,7 @@ pub struct Told {
 
 impl Kind for Plain {
     type Worker = Own;
+    type Workers = [Worker; 3];
     type Own = Told;
 
     const NAME: &'static str = "plain";
@@ -63,6 +64,7 @@ impl Kind for Plain {
         orphan: false,
         published: false,
     };
+    const WORKERS: [Worker; 3] = [Worker::IDLE; 3];
     const START: Told = Told { answer: 0, refused: false, restored: false };
     const DENIALS: &'static [Found] = &[Found::NotFound, Found::NotExecuted, Found::Refused];
     const ALARMS_APART: bool = true;
