@@ -309,7 +309,8 @@ impl Universe {
     pub fn open(&mut self, id: GateId, how: How) -> bool {
         let Some(gate) = self.gates.get(&id) else { return false };
         let (process, number, call) = (gate.process, gate.number, gate.call.clone());
-        self.tell(|all| format!("{} {call}: {how:?}", all.name(process)));
+        let ends = if how == How::Answered { String::new() } else { format!(": {how:?}") };
+        self.tell(|all| format!("{} {call}{ends}", all.name(process)));
         self.faults += how.cost();
         self.process(process).faults += how.cost();
         let clock = self.clock;
