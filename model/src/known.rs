@@ -2,7 +2,7 @@
 //!
 //! Environments and properties stay as they are: what they find is only expected.
 
-use std::fmt::Debug;
+use crate::kernel::violation::Violation;
 
 /// A property that is known to fall.
 #[derive(Debug)]
@@ -11,14 +11,14 @@ pub struct Known {
     pub finding: (u8, &'static str),
     /// Where it is found: `functions`, `accepted`, `phases` or `plain`.
     pub world: &'static str,
-    pub violation: &'static str,
+    pub violation: Violation,
     pub environments: &'static [&'static str],
 }
 
 const fn known(
     finding: (u8, &'static str),
     world: &'static str,
-    violation: &'static str,
+    violation: Violation,
     environments: &'static [&'static str],
 ) -> Known {
     Known { finding, world, violation, environments }
@@ -32,14 +32,13 @@ const TOLD_TWICE: (u8, &str) =
 
 /// All of them.
 pub static KNOWN: &[Known] = &[
-    known(LANDS_LATE, "functions", "NotTakenBack", &["environments that end"]),
-    known(TOLD_TWICE, "functions", "SilentDouble", &["effects that only the provider knows"]),
+    known(LANDS_LATE, "functions", Violation::NotTakenBack, &["environments that end"]),
+    known(TOLD_TWICE, "functions", Violation::SilentDouble, &["effects that only the provider knows"]),
 ];
 
 impl Known {
     /// The row for this property, if it is expected to fall.
-    pub fn find(world: &str, environment: &str, violation: &impl Debug) -> Option<&'static Self> {
-        let violation = format!("{violation:?}");
+    pub fn find(world: &str, environment: &str, violation: Violation) -> Option<&'static Self> {
         Self::of(world, environment).find(|known| known.violation == violation)
     }
 

@@ -13,12 +13,15 @@ use std::{collections::BTreeSet, env, error::Error, process::ExitCode};
 
 use model::{
     accepted::{self, Accepted},
-    config::Config,
-    explore::{self, Space, Story},
     functions::{self, explore::Findings, scenario::Scenario},
+    kernel::{
+        explore::{Model, Story, explore},
+        rest::Moves,
+        setting::Setting,
+    },
     known::Known,
-    phases::{Phases, Setting},
-    plain::Plain,
+    phases::{self, Phases},
+    plain::{self, Plain},
 };
 
 /// How many states are visited in each environment, if the command line does not say.
@@ -33,35 +36,29 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
         return all_functions(arguments);
     }
     if arguments.next_if_eq("phases").is_some() {
-        return all(arguments, Setting::ALL.iter().chain(&Setting::LARGE), Phases::new);
+        return all::<Phases>(arguments, phases::settings::ALL.iter().chain(&phases::settings::LARGE));
     }
     if arguments.next_if_eq("accepted").is_some() {
-        let settings = accepted::Setting::ALL.iter().chain(&accepted::Setting::LARGE);
-        return all(arguments, settings, Accepted::new);
+        return all::<Accepted>(arguments, accepted::settings::ALL.iter().chain(&accepted::settings::LARGE));
     }
-    all(arguments, Config::WHOLE.iter().chain(&Config::LARGE), Plain::new)
+    all::<Plain>(arguments, plain::settings::WHOLE.iter().chain(&plain::settings::LARGE))
 }
 
 /// Visits the states of a world: in the environments whose name contains this one, each up to this limit.
-fn all<T, S: Space>(
+fn all<K: Moves>(
     mut arguments: impl Iterator<Item = String>,
-    environments: impl Iterator<Item = T>,
-    new: impl Fn(T) -> Result<S, Box<dyn Error>>,
+    settings: impl Iterator<Item = &'static Setting>,
 ) -> Result<ExitCode, Box<dyn Error>> {
     let name = arguments.next().unwrap_or_default();
     let limit = arguments.next().map_or(Ok(LIMIT), |limit| limit.parse())?;
     let (mut combinations, mut code) = (BTreeSet::new(), ExitCode::SUCCESS);
     println!("{:<24} {:>11} {:>12} {:>6} {:>9}", "environment", "states", "steps", "depth", "seconds");
-    for environment in environments {
-        let mut space = new(environment)?;
-        if !space.name().contains(&name) {
-            continue;
-        }
-        let found =
-            explore::explore(&mut space, limit, |states, depth| eprintln!("{states:>36} {depth:>19} …"));
+    for setting in settings.filter(|setting| setting.name.contains(&name)) {
+        let progress = |states, depth| eprintln!("{states:>36} {depth:>19} …");
+        let found = explore(&mut Model::<K>::new(setting)?, limit, progress);
         let (states, steps, depth, time) = (found.states, found.steps, found.depth, found.time.as_secs_f64());
         let whole = if found.complete { "" } else { "  (the first of them)" };
-        println!("{:<24} {states:>11} {steps:>12} {depth:>6} {time:>9.1}{whole}", space.name());
+        println!("{:<24} {states:>11} {steps:>12} {depth:>6} {time:>9.1}{whole}", setting.name);
         combinations.extend(found.combinations);
         tell_known(&found.known);
         for (violation, story) in found.violations {
@@ -83,7 +80,7 @@ fn tell(head: &str, story: &Story) {
 fn tell_known(known: &[(&Known, Story)]) {
     for (Known { finding, violation, .. }, story) in known {
         let (number, what) = finding;
-        tell(&format!("known, finding {number}, {what}: {violation}"), story);
+        tell(&format!("known, finding {number}, {what}: {violation:?}"), story);
     }
 }
 

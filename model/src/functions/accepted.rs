@@ -15,23 +15,22 @@ use lambda_idempotency::{
     },
     internal::Report,
     key::signature::Secrets,
-    record::{Answer, Record, State},
-    store::{Companion, Item},
+    record::Answer,
     time::Timestamp,
     world::World,
 };
 use lambda_runtime::{Service, service_fn, tower::Layer};
-use serde_json::{Value, json, value::RawValue};
+use serde_json::{Value, value::RawValue};
 
 use super::{
+    answers::{GivesUp, Received},
     call::{Call, Reply, Source},
-    processes::handle,
-    properties::{GivesUp, Received, Violation},
-    scenario::THE_KEY,
+    handler::handle,
+    ids::{BEGINNING, KEYS, TENANT, THE_KEY},
     services::{GatedQueue, GatedStore, Machine},
-    shelf::{KEYS, TENANT},
-    universe::{BEGINNING, Universe},
+    universe::Universe,
 };
+use crate::kernel::violation::Violation;
 
 /// Until when a worker may claim what is accepted: longer than the sweep needs to find what is lost.
 pub const BOUND: Duration = Duration::from_secs(3600);
@@ -175,34 +174,6 @@ pub fn asynchronous(operation: Operation, accepts: Option<u32>) -> Operation {
     }
 }
 
-/// What the table's stream shows of a write: the record, and each message.
-pub fn batch(number: u64, before: Option<&Record>, after: &Record, with: &[Companion]) -> String {
-    let image = |record: &Record| -> serde_dynamo::Item {
-        serde_dynamo::to_item(Item::from(record)).expect("an item")
-    };
-    let change = |sk: Value, image: Value| {
-        json!({
-            "Keys": { "pk": { "S": after.key.partition_key() }, "sk": sk },
-            "NewImage": image,
-            "SequenceNumber": number.to_string(),
-        })
-    };
-    let mut record = change(json!({ "S": "record" }), json!(image(after)));
-    if let Some(before) = before {
-        record["OldImage"] = json!(image(before));
-    }
-    let messages = with.iter().filter_map(|companion| match companion {
-        Companion::Message(message) => {
-            let sk = format!("message#{:013}#{:010}", message.created_at.as_millis(), message.sequence);
-            Some(change(json!({ "S": sk }), json!({})))
-        }
-        _ => None,
-    });
-    let changes: Vec<_> =
-        [record].into_iter().chain(messages).map(|change| json!({ "dynamodb": change })).collect();
-    json!(changes).to_string()
-}
-
 /// Whether the outbox function has queued all that a batch of the stream shows.
 pub async fn stream(machine: &Machine, batch: &str, time: Duration) -> bool {
     let records: Vec<Box<RawValue>> = serde_json::from_str(batch).expect("a batch");
@@ -232,15 +203,4 @@ impl Universe {
     pub fn is_swept(&self) -> bool {
         self.sweep_at().is_some_and(|at| at <= self.clock)
     }
-}
-
-/// Whether this execution of accepted work may begin: it is not one too many, or it resumes behind what is kept.
-pub fn may_begin(record: &Record) -> bool {
-    let is_over = record.accepted.is_some_and(|accepted| record.attempts > accepted.max_attempts);
-    !is_over || record.phases().is_some_and(|phases| !phases.kept.is_empty())
-}
-
-/// Whether this is accepted work that has not ended.
-pub fn is_pending(record: &Record) -> bool {
-    record.accepted.is_some() && !matches!(record.state, State::Completed { .. })
 }

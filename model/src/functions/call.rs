@@ -7,14 +7,13 @@ use lambda_idempotency::{
     key::RecordKey,
     reconcile::Finding,
     record::{BodyId, Place, Record, Revision},
-    store::{Companion, OutboxMessage, Page, StoreErrorKind, Survey, WriteOutcome},
+    store::{Companion, OutboxMessage, Page, StoreErrorKind, WriteOutcome},
     time::Timestamp,
 };
 
 use super::{
-    input::Receipt,
-    scenario::{Faults, KeyId},
-    universe::MessageId,
+    ids::{KeyId, MessageId, Receipt},
+    scenario::{Fault, Faults},
 };
 
 /// A queue, or another source of work.
@@ -62,7 +61,6 @@ pub enum Call {
     /// A sweep reads the whole store.
     Scan(Timestamp),
     Due(Timestamp),
-    Survey,
     Send(Source, String, Duration),
     /// Send a wake of this id, if none of it was sent just now.
     Wake(String, String),
@@ -86,15 +84,15 @@ pub enum Call {
 #[derive(Debug)]
 pub enum Reply {
     Done,
-    Written(Result<WriteOutcome, StoreErrorKind>),
-    Loaded(Result<Option<Box<Record>>, StoreErrorKind>),
-    Kept(Result<Option<Place>, StoreErrorKind>),
-    Body(Result<Option<Bytes>, StoreErrorKind>),
-    Due(Result<Vec<RecordKey>, StoreErrorKind>),
-    Removed(Result<(), StoreErrorKind>),
-    Undelivered(Result<Vec<OutboxMessage>, StoreErrorKind>),
-    Page(Result<Page, StoreErrorKind>),
-    Survey(Survey),
+    /// The store fails.
+    Failed(StoreErrorKind),
+    Written(WriteOutcome),
+    Loaded(Option<Box<Record>>),
+    Kept(Option<Place>),
+    Body(Option<Bytes>),
+    Due(Vec<RecordKey>),
+    Undelivered(Vec<OutboxMessage>),
+    Page(Page),
     Sent(bool),
     Effect(Effect),
     /// `None` if the provider does not answer.
@@ -175,11 +173,6 @@ impl How {
 }
 
 impl Call {
-    /// Whether time stands still until it is answered, unless its process is frozen.
-    pub const fn is_urgent(&self) -> bool {
-        !matches!(self, Self::Begin | Self::Sleep(_))
-    }
-
     pub const fn is_of_store(&self) -> bool {
         use Call::{DeleteBody, Due, KeepBody, Load, LoadBody, Remove, Scan, Undelivered, Write};
         matches!(
@@ -205,87 +198,58 @@ impl Call {
         let mut ends = vec![Answered];
         let mut also = |is_on: bool, more: &[How]| ends.extend(more.iter().filter(|_| is_on));
         match self {
-            Self::Begin | Self::Survey | Self::Sleep(_) => {}
+            Self::Begin | Self::Sleep(_) => {}
             Self::Write(_, _, with) => {
                 let publishes = with.iter().any(|companion| matches!(companion, Companion::Message(_)));
-                also(faults.apart && publishes, &[Apart]);
-                also(faults.store, &[Unanswered, Failed, Late]);
-                also(faults.outages, &[Outage, OutageAfter]);
-                also(faults.conflicts, &[Contended, Throttled]);
-                also(faults.deaths, &[Dies, DiesAfter, DiesLate]);
-                also(faults.freezes, &[Freezes, FreezesAfter]);
-                also(faults.clocks, &[ClockBack]);
+                also(faults.may(Fault::Apart) && publishes, &[Apart]);
+                also(faults.may(Fault::Store), &[Unanswered, Failed, Late]);
+                also(faults.may(Fault::Outages), &[Outage, OutageAfter]);
+                also(faults.may(Fault::Conflicts), &[Contended, Throttled]);
+                also(faults.may(Fault::Deaths), &[Dies, DiesAfter, DiesLate]);
+                also(faults.may(Fault::Freezes), &[Freezes, FreezesAfter]);
+                also(faults.may(Fault::Clocks), &[ClockBack]);
             }
             Self::Load(_) | Self::LoadBody(..) | Self::Due(_) | Self::Undelivered(_) | Self::Scan(_) => {
-                also(faults.store, &[Failed]);
-                also(faults.outages, &[Outage]);
-                also(faults.deaths, &[Dies]);
-                also(faults.freezes, &[FreezesAfter]);
-                also(faults.clocks, &[ClockBack]);
+                also(faults.may(Fault::Store), &[Failed]);
+                also(faults.may(Fault::Outages), &[Outage]);
+                also(faults.may(Fault::Deaths), &[Dies]);
+                also(faults.may(Fault::Freezes), &[FreezesAfter]);
+                also(faults.may(Fault::Clocks), &[ClockBack]);
             }
             Self::KeepBody(..) | Self::DeleteBody(..) | Self::Remove(_) => {
-                also(faults.store, &[Unanswered, Failed]);
-                also(faults.outages, &[Outage]);
-                also(faults.deaths, &[Dies, DiesAfter]);
-                also(faults.freezes, &[FreezesAfter]);
+                also(faults.may(Fault::Store), &[Unanswered, Failed]);
+                also(faults.may(Fault::Outages), &[Outage]);
+                also(faults.may(Fault::Deaths), &[Dies, DiesAfter]);
+                also(faults.may(Fault::Freezes), &[FreezesAfter]);
             }
             Self::Send(..) | Self::Wake(..) | Self::Deliver(_) | Self::Bury(..) | Self::Hide(_) => {
-                also(faults.queues, &[Unanswered, Failed]);
-                also(faults.deaths, &[Dies, DiesAfter]);
-                also(faults.freezes, &[Freezes, FreezesAfter]);
+                also(faults.may(Fault::Queues), &[Unanswered, Failed]);
+                also(faults.may(Fault::Deaths), &[Dies, DiesAfter]);
+                also(faults.may(Fault::Freezes), &[Freezes, FreezesAfter]);
             }
-            Self::Acknowledge(_) => also(faults.queues, &[Failed]),
+            Self::Acknowledge(_) => also(faults.may(Fault::Queues), &[Failed]),
             // Its answer is lost: all its messages come again.
             Self::EndBatch(_) => {
-                also(faults.queues || faults.deaths, &[Failed]);
-                also(faults.freezes, &[Freezes]);
+                also(faults.may(Fault::Queues) || faults.may(Fault::Deaths), &[Failed]);
+                also(faults.may(Fault::Freezes), &[Freezes]);
             }
-            Self::Check => also(faults.conflicts, &[Throttled]),
+            Self::Check => also(faults.may(Fault::Conflicts), &[Throttled]),
             Self::Handler => {
-                also(faults.freezes, &[Freezes]);
-                also(faults.clocks, &[ClockBack]);
+                also(faults.may(Fault::Freezes), &[Freezes]);
+                also(faults.may(Fault::Clocks), &[ClockBack]);
             }
             Self::Effect(_) => {
-                also(faults.provider, &[Unanswered, Failed, Late, NotSent]);
-                also(faults.refusals, &[Refused]);
-                also(faults.deaths, &[Dies, DiesAfter, DiesLate]);
-                also(faults.freezes, &[FreezesAfter]);
+                also(faults.may(Fault::Unheard), &[Unanswered, Failed, Late, NotSent]);
+                also(faults.may(Fault::Refusals), &[Refused]);
+                also(faults.may(Fault::Deaths), &[Dies, DiesAfter, DiesLate]);
+                also(faults.may(Fault::Freezes), &[FreezesAfter]);
             }
             Self::Ask(_) => {
-                also(faults.provider, &[Failed]);
-                also(faults.deaths, &[Dies]);
-                also(faults.freezes, &[FreezesAfter]);
+                also(faults.may(Fault::Unheard), &[Failed]);
+                also(faults.may(Fault::Deaths), &[Dies]);
+                also(faults.may(Fault::Freezes), &[FreezesAfter]);
             }
         }
         ends
-    }
-
-    /// Its kind, for the state.
-    pub const fn kind(&self) -> u8 {
-        match self {
-            Self::Begin => 0,
-            Self::Handler => 1,
-            Self::Effect(_) => 2,
-            Self::Write(..) => 3,
-            Self::Load(_) => 4,
-            Self::KeepBody(..) => 5,
-            Self::LoadBody(..) => 6,
-            Self::Due(_) => 7,
-            Self::Survey => 8,
-            Self::Send(..) => 9,
-            Self::Ask(_) => 10,
-            Self::Acknowledge(_) => 11,
-            Self::Sleep(_) => 12,
-            Self::Hide(_) => 13,
-            Self::Bury(..) => 14,
-            Self::EndBatch(_) => 15,
-            Self::DeleteBody(..) => 16,
-            Self::Undelivered(_) => 17,
-            Self::Remove(_) => 18,
-            Self::Scan(_) => 19,
-            Self::Wake(..) => 20,
-            Self::Deliver(_) => 21,
-            Self::Check => 22,
-        }
     }
 }

@@ -3,7 +3,9 @@
 use super::{
     call::{Call, How, Source},
     execution::Choice,
-    universe::{Gate, Message, Process, REQUEST, Universe},
+    ids::REQUEST,
+    scenario::Fault,
+    universe::{Gate, Message, Process, Universe},
 };
 
 impl Universe {
@@ -38,7 +40,7 @@ impl Universe {
         self.of_the_environment(&mut choices);
         if !is_urgent {
             let (is_awaited, faults) = (self.is_awaited(), self.scenario.faults);
-            let may_pass = !is_awaited || faults.queues && self.faults_left() > 0;
+            let may_pass = !is_awaited || faults.may(Fault::Queues) && self.faults_left() > 0;
             let passes = if is_awaited { Choice::Delay } else { Choice::Advance };
             choices.extend(self.next_event().filter(|_| may_pass).map(passes));
         }
@@ -71,7 +73,10 @@ impl Universe {
         for message in self.messages.iter().filter(|message| self.is_ready(message)) {
             choices.push(Choice::Deliver(message.id));
             let is_first = message.source == Source::Reconcile && self.down_until == 0;
-            if message.source == Source::Stream && self.scenario.faults.losses && self.faults_left() > 0 {
+            if message.source == Source::Stream
+                && self.scenario.faults.may(Fault::Losses)
+                && self.faults_left() > 0
+            {
                 choices.push(Choice::Lose(message.id));
             }
             if self.scenario.long_outage && is_first && self.faults_left() > 0 {

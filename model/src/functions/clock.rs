@@ -4,7 +4,8 @@ use lambda_idempotency::store::WriteOutcome;
 
 use super::{
     call::{Call, How, Reply},
-    universe::{BEGINNING, Gate, GateId, Later, ProcessId, Universe},
+    ids::{BEGINNING, GateId, ProcessId},
+    universe::{Gate, Later, Universe},
 };
 
 impl Universe {
@@ -69,7 +70,7 @@ impl Universe {
     pub fn land(&mut self, place: usize) {
         let Later { process, call, at, .. } = self.later.remove(place);
         self.tell(|all| format!("late: {} {call}", all.name(process)));
-        if let Reply::Written(Ok(WriteOutcome::Written)) = self.perform(process, &call, How::Late)
+        if let Reply::Written(WriteOutcome::Written) = self.perform(process, &call, How::Late)
             && let Call::Write(_, record, _) = &call
         {
             self.landed(process, self.key_id(&record.key), at);

@@ -17,11 +17,10 @@ use serde_json::{Value, json};
 
 use super::{
     accepted,
-    call::{Call, Effect, Reply, Source},
-    input::{InputMessage, Receipt},
-    scenario::KeyId,
+    call::{Call, Effect, Source},
+    ids::{KEYS, KeyId, Receipt, TENANT},
+    input::InputMessage,
     services::{GatedQueue, GatedStore, Machine},
-    shelf::{KEYS, TENANT},
 };
 
 /// The queue's name.
@@ -44,15 +43,6 @@ impl Body {
 /// A queue behind gates.
 struct GatedSource(Machine, Source);
 
-impl GatedSource {
-    async fn does(&self, call: Call) -> Result<(), QueueError> {
-        match self.0.call(call).await {
-            Reply::Sent(true) => Ok(()),
-            _ => Err(QueueError::new("as the explorer wants it")),
-        }
-    }
-}
-
 #[async_trait]
 impl event::Source for GatedSource {
     fn name(&self) -> &str {
@@ -62,11 +52,11 @@ impl event::Source for GatedSource {
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
         let valid = "it is from our batch";
         let hidden = receipts.iter().map(|(receipt, time)| (Receipt::parse(receipt).expect(valid), *time));
-        self.does(Call::Hide(hidden.collect())).await
+        self.0.sends(Call::Hide(hidden.collect())).await
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
-        self.does(Call::Bury(self.1, message.body)).await
+        self.0.sends(Call::Bury(self.1, message.body)).await
     }
 }
 
@@ -148,16 +138,16 @@ async fn work(machine: Machine, execution: Execution, key: KeyId) -> Result<u8, 
     if looks && execution.is_lost() {
         return Err(Failure::not_executed("the lease is over"));
     }
-    match machine.call(Call::Effect(key)).await {
-        Reply::Effect(Effect::Executed) => {
+    match machine.effect(key).await {
+        Effect::Executed => {
             machine.universe.lock().input.progress[usize::from(key)].is_done = true;
             Ok(machine.process + 1)
         }
-        Reply::Effect(Effect::Refused) => {
+        Effect::Refused => {
             machine.universe.lock().input.progress[usize::from(key)].is_refused = true;
             Err(Failure::permanent("the provider refuses it"))
         }
-        Reply::Effect(Effect::NotSent) => Err(Failure::not_executed("nothing was sent")),
-        _ => Err(io::Error::other("no answer").into()),
+        Effect::NotSent => Err(Failure::not_executed("nothing was sent")),
+        Effect::NoAnswer => Err(io::Error::other("no answer").into()),
     }
 }

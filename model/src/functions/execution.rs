@@ -13,13 +13,15 @@ use futures_util::future::LocalBoxFuture;
 use super::{
     call::{How, Source},
     consumer,
-    ledger::Counts,
+    counts::Counts,
+    digest::digest,
+    ids::{CONSUMER, DELIVERER, GateId, MessageId, ProcessId, REQUEST, WORKER},
     processes,
-    properties::Violation,
     scenario::{Deadline, Scenario},
     services::Machine,
-    universe::{CONSUMER, DELIVERER, GateId, MessageId, ProcessId, REQUEST, Shared, WORKER},
+    universe::Shared,
 };
+use crate::kernel::violation::Violation;
 
 /// After how many choices an execution counts as endless.
 const MAX_STEPS: usize = 2_000;
@@ -123,15 +125,28 @@ impl Execution {
     }
 
     fn request(&mut self, deadline: Deadline) {
-        let machine = self.machine(REQUEST, None);
-        let process = machine.process;
-        self.add(process, Box::pin(processes::request(machine, deadline)));
+        let process = self.begin(REQUEST, None, None, "", |machine| processes::request(machine, deadline));
         self.tasks.iter_mut().filter(|task| task.process == process).for_each(|task| task.answers = true);
     }
 
-    fn machine(&self, name: &'static str, message: Option<MessageId>) -> Machine {
-        let process = self.universe.lock().add_process(name, message);
-        Machine { universe: self.universe.clone(), process }
+    /// A process begins, perhaps with a message, whose digest its state needs.
+    fn begin<F: Future<Output = ()> + 'static>(
+        &mut self,
+        name: &'static str,
+        message: Option<MessageId>,
+        digest: Option<u64>,
+        does: &str,
+        runs: impl FnOnce(Machine) -> F,
+    ) -> ProcessId {
+        let mut universe = self.universe.lock();
+        let process = universe.add_process(name, message);
+        digest.into_iter().for_each(|digest| universe.remember(process, digest));
+        if !does.is_empty() {
+            universe.tell(|all| format!("{} {does}", all.name(process)));
+        }
+        drop(universe);
+        self.add(process, Box::pin(runs(Machine { universe: self.universe.clone(), process })));
+        process
     }
 
     fn add(&mut self, process: ProcessId, future: LocalBoxFuture<'static, ()>) {
@@ -226,12 +241,9 @@ impl Execution {
                         Source::Stream => "outbox",
                         _ => "reconcile",
                     };
-                    let machine = self.machine(name, Some(id));
-                    let process = machine.process;
-                    let digest = super::state::digest(&(message.digest, message.receives));
-                    self.universe.lock().remember(process, digest);
-                    self.universe.lock().tell(|all| format!("{} takes a message", all.name(process)));
-                    self.add(process, Box::pin(processes::deliver(machine, message)));
+                    let digest = digest(&(message.digest, message.receives));
+                    let runs = |machine| processes::deliver(machine, message);
+                    self.begin(name, Some(id), Some(digest), "takes a message", runs);
                 }
             }
             Choice::Receive(first, second) => {
@@ -242,32 +254,17 @@ impl Execution {
                     Some(Source::Wakes) => DELIVERER,
                     _ => CONSUMER,
                 };
-                let machine = self.machine(name, None);
-                let process = machine.process;
-                let digest = super::state::digest(&batch);
-                self.universe.lock().remember(process, digest);
-                self.universe.lock().tell(|all| {
-                    let receipts: Vec<_> =
-                        batch.iter().map(|message| message.receipt().to_string()).collect();
-                    format!("{} receives {}", all.name(process), receipts.join(" and "))
-                });
-                self.add(process, Box::pin(consumer::consume(machine, batch)));
+                let receipts: Vec<_> = batch.iter().map(|message| message.receipt().to_string()).collect();
+                let (digest, does) = (digest(&batch), format!("receives {}", receipts.join(" and ")));
+                self.begin(name, None, Some(digest), &does, |machine| consumer::consume(machine, batch));
             }
             Choice::GoDown => self.universe.lock().go_down(),
-            Choice::Poll => {
-                let machine = self.machine("poll", None);
-                let process = machine.process;
-                self.universe.lock().tell(|all| format!("{} begins", all.name(process)));
-                self.add(process, Box::pin(processes::poll(machine)));
-            }
+            Choice::Poll => drop(self.begin("poll", None, None, "begins", processes::poll)),
             Choice::Sweep => {
-                let machine = self.machine("sweep", None);
-                let process = machine.process;
                 let mut universe = self.universe.lock();
                 (universe.sweeps, universe.swept_at) = (universe.sweeps + 1, universe.clock);
-                universe.tell(|all| format!("{} begins", all.name(process)));
                 drop(universe);
-                self.add(process, Box::pin(processes::sweep(machine)));
+                self.begin("sweep", None, None, "begins", processes::sweep);
             }
             Choice::Lose(id) => self.universe.lock().lose(id),
             Choice::Land(place) => self.universe.lock().land(place),

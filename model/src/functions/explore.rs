@@ -15,10 +15,12 @@ use rustc_hash::FxBuildHasher;
 
 use super::{
     execution::{Choice, Execution},
-    properties::Violation,
     scenario::Scenario,
 };
-use crate::{explore::Story, known::Known};
+use crate::{
+    kernel::{explore::Story, violation::Violation},
+    known::Known,
+};
 
 /// What a run found.
 #[derive(Debug)]
@@ -107,7 +109,7 @@ pub fn explore(
         };
         depth = depth.max(length);
         let Some(violation) = violation else { continue };
-        match Known::find("functions", scenario.name, &violation) {
+        match Known::find("functions", scenario.name, violation) {
             Some(row) if known.iter().any(|(told, _)| std::ptr::eq(*told, row)) => {}
             Some(row) => known.push((row, story(scenario, budget, &tree.path(last)))),
             None => {

@@ -1,8 +1,12 @@
 //! Scenarios that are as the world is: handlers that do not look, keys that grow old, deployments, environments that end.
 
 use super::{
-    scenario::{Deadline, Faults, Guarded, Input, Provider, Rows, Scenario, Versions},
-    scenarios::{ACCEPTED, INPUT, NO_FAULTS, PLAIN},
+    scenario::{
+        Deadline,
+        Fault::{Apart, Conflicts, Deaths, Freezes, Outages, Queues, Store, Unheard},
+        Input, Provider, Rows, Scenario, Versions, any,
+    },
+    scenarios::{ACCEPTED, INPUT, ONE, PLAIN, REMEMBERED},
 };
 
 /// All of them.
@@ -13,25 +17,25 @@ pub static HARSH: [Scenario; 13] = [
         requests: &[Deadline::None, Deadline::After(2)],
         key_lives: Some(1),
         by_http: true,
-        faults: Faults { freezes: true, store: true, ..NO_FAULTS },
+        faults: any(&[Freezes, Store]),
         ..PLAIN
     },
     // A request that its handler refuses before it does anything, and then a valid one with the same key.
     Scenario {
         name: "corrected requests",
-        requests: &[Deadline::None],
+        requests: ONE,
         corrects: true,
         by_http: true,
-        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages, Deaths]),
         ..PLAIN
     },
     // Nothing can be done, and clients retry: also once operators know.
     Scenario {
         name: "phases without a provider",
-        guarded: Guarded::Resumed(24 * 3600),
+        guarded: REMEMBERED,
         provider: Provider::IsAway,
         requests: &[Deadline::None, Deadline::After(2 * 3600)],
-        faults: Faults { provider: true, ..NO_FAULTS },
+        faults: any(&[Unheard]),
         ..PLAIN
     },
     // A handler that stood still past its lease sends its request nevertheless, unless its guard stops it.
@@ -40,7 +44,7 @@ pub static HARSH: [Scenario; 13] = [
         looks: false,
         by_http: true,
         requests: &[Deadline::None, Deadline::After(1_000)],
-        faults: Faults { freezes: true, ..NO_FAULTS },
+        faults: any(&[Freezes]),
         ..PLAIN
     },
     // The same, for the function of a queue's messages.
@@ -49,7 +53,7 @@ pub static HARSH: [Scenario; 13] = [
         looks: false,
         requests: &[],
         input: Some(Input { keys: &[0], batch: 1, ..INPUT }),
-        faults: Faults { freezes: true, ..NO_FAULTS },
+        faults: any(&[Freezes]),
         ..PLAIN
     },
     // It ends after one execution, which does nothing: not after a claim whose answer is lost.
@@ -57,7 +61,7 @@ pub static HARSH: [Scenario; 13] = [
         name: "accepted work that cannot be done",
         accepts: Some(1),
         provider: Provider::IsAway,
-        faults: Faults { store: true, outages: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages]),
         ..ACCEPTED
     },
     // The provider does nothing. Then a deployment makes the operation asynchronous, with another rule for fingerprints.
@@ -65,14 +69,14 @@ pub static HARSH: [Scenario; 13] = [
         name: "work that becomes accepted",
         versions: Versions::BecomesAsynchronous,
         requests: &[Deadline::None; 2],
-        faults: Faults { deaths: true, provider: true, ..NO_FAULTS },
+        faults: any(&[Deaths, Unheard]),
         ..ACCEPTED
     },
     // The provider knows its effect, and wants to be asked in a month what became of it.
     Scenario {
         name: "a provider that asks for patience",
-        requests: &[Deadline::None],
-        faults: Faults { deaths: true, ..NO_FAULTS },
+        requests: ONE,
+        faults: any(&[Deaths]),
         webhook: true,
         puts_off: true,
         ..PLAIN
@@ -80,18 +84,18 @@ pub static HARSH: [Scenario; 13] = [
     // A commit is refused in nine places, behind a result that takes nearly all room there is.
     Scenario {
         name: "phases with much to keep",
-        guarded: Guarded::Resumed(24 * 3600),
-        requests: &[Deadline::None],
-        faults: Faults { deaths: true, ..NO_FAULTS },
+        guarded: REMEMBERED,
+        requests: ONE,
+        faults: any(&[Deaths]),
         rows: Rows::ManyRefused,
         ..PLAIN
     },
     // The messages of a transaction are seen later than those of the next one.
     Scenario {
         name: "messages that are seen late",
-        guarded: Guarded::Resumed(24 * 3600),
-        requests: &[Deadline::None],
-        faults: Faults { apart: true, ..NO_FAULTS },
+        guarded: REMEMBERED,
+        requests: ONE,
+        faults: any(&[Apart]),
         rows: Rows::One,
         messages: 2,
         ..PLAIN
@@ -102,24 +106,19 @@ pub static HARSH: [Scenario; 13] = [
         looks: false,
         unheard: true,
         requests: &[Deadline::None, Deadline::After(1_000)],
-        faults: NO_FAULTS,
+        faults: any(&[]),
         work: 1_200,
         webhook: true,
         ..PLAIN
     },
     // Nothing goes on behind an answer.
-    Scenario {
-        name: "environments that end",
-        ends_at_answer: true,
-        faults: Faults { store: true, ..NO_FAULTS },
-        ..PLAIN
-    },
+    Scenario { name: "environments that end", ends_at_answer: true, faults: any(&[Store]), ..PLAIN },
     // A queue in front of what is accepted. Its table throttles, so that what accepts a message answers 503.
     Scenario {
         name: "messages that are accepted",
         requests: &[],
         input: Some(Input { keys: &[0], consumers: 2, ..INPUT }),
-        faults: Faults { conflicts: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Conflicts, Queues]),
         ..ACCEPTED
     },
 ];

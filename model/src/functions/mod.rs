@@ -10,29 +10,35 @@
 //! 5. What must hold is in [`properties`].
 
 mod accepted;
-pub mod call;
-pub mod choices;
+mod answers;
+mod call;
+mod choices;
 mod clock;
 mod consumer;
-pub mod execution;
+mod counts;
+mod digest;
+mod execution;
 pub mod explore;
+mod handler;
 mod harsh;
-pub mod input;
+mod ids;
+mod input;
 mod ledger;
 mod outbox;
 mod perform;
-pub mod processes;
-pub mod properties;
+mod processes;
+mod properties;
 mod queues;
+mod receives;
 mod reply;
 mod rest;
 pub mod scenario;
-pub mod scenarios;
-pub mod services;
-pub mod shelf;
-pub mod state;
+mod scenarios;
+mod services;
+mod shelf;
+mod state;
 mod story;
-pub mod universe;
+mod universe;
 
 use self::{harsh::HARSH, scenario::Scenario, scenarios::SCENARIOS};
 

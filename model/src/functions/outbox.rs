@@ -3,24 +3,19 @@
 use std::collections::BTreeMap;
 
 use lambda_idempotency::{
-    async_trait,
     domain::DomainWrite,
-    outbox::{Deliverer, Target, Topics},
-    queue::{FifoQueue, QueueError},
-    store::{Companion, OutboxMessage},
+    outbox::Topics,
+    record::Record,
+    store::{Companion, Item, OutboxMessage},
 };
+use serde_json::{Value, json};
 
-use super::{
-    call::{Call, Reply, Source},
-    properties::Violation,
-    services::{GatedQueue, GatedStore, Machine},
-    universe::Universe,
-};
+use crate::kernel::violation::Violation;
 
 /// The topic of every message.
-const TOPIC: &str = "done";
+pub const TOPIC: &str = "done";
 
-fn topics() -> Topics {
+pub fn topics() -> Topics {
     Topics::parse(&format!("{TOPIC}=own")).expect("a list of topics")
 }
 
@@ -57,7 +52,7 @@ impl Outbox {
     }
 
     /// A message is handed over. Returns what that violates.
-    fn takes(&mut self, message: &OutboxMessage) -> Option<Violation> {
+    pub fn takes(&mut self, message: &OutboxMessage) -> Option<Violation> {
         let known = (message.id(), message.body.clone());
         let Some(place) = self.published.iter().position(|published| *published == known) else {
             return Some(Violation::NotCommitted);
@@ -81,59 +76,35 @@ impl Outbox {
     }
 }
 
-impl Universe {
-    /// A target takes a message.
-    pub fn delivers(&mut self, message: &OutboxMessage) {
-        let key = self.key_id(&message.key);
-        let number = serde_json::from_str::<(u64, u8)>(&message.body).map_or(0, |(number, _)| number);
-        let is_kept = self.shelf(key).keeps_answer_of(number);
-        let violation = self.shelf_mut(key).outbox.takes(message);
-        let violation = violation.or((!is_kept).then_some(Violation::NotCommitted));
-        violation.into_iter().for_each(|violation| self.violate(violation));
-    }
-}
-
-/// The queue of wakes behind gates.
-struct GatedWakes(Machine);
-
-#[async_trait]
-impl FifoQueue for GatedWakes {
-    async fn send_in_group(&self, message: &str, _: &str, id: &str) -> Result<(), QueueError> {
-        answered(self.0.call(Call::Wake(message.to_owned(), id.to_owned())).await)
-    }
-}
-
-/// The target of the messages behind gates.
-struct GatedTarget(Machine);
-
-#[async_trait]
-impl Target for GatedTarget {
-    async fn deliver(&self, message: &OutboxMessage) -> Result<(), QueueError> {
-        answered(self.0.call(Call::Deliver(Box::new(message.clone()))).await)
-    }
-}
-
-fn answered(reply: Reply) -> Result<(), QueueError> {
-    match reply {
-        Reply::Sent(true) => Ok(()),
-        _ => Err(QueueError::new("as the explorer wants it")),
-    }
-}
-
-impl Machine {
-    pub fn wakes(&self) -> impl FifoQueue {
-        GatedWakes(self.clone())
-    }
-
-    pub fn deliverer(&self) -> Deliverer {
-        Deliverer::new(GatedStore(self.clone()), self.wakes(), topics())
-            .work_to(GatedQueue(self.clone(), Source::Work))
-            .target(TOPIC, GatedTarget(self.clone()))
-            .world(self.clone())
-    }
-}
-
 /// The message that an execution of this number publishes at this place.
 pub fn message(number: u8, place: u8) -> DomainWrite {
     topics().topic(TOPIC).expect("it is in the list").message(&(number, place))
+}
+
+/// What the table's stream shows of a write: the record, and each message.
+pub fn batch(number: u64, before: Option<&Record>, after: &Record, with: &[Companion]) -> String {
+    let image = |record: &Record| -> serde_dynamo::Item {
+        serde_dynamo::to_item(Item::from(record)).expect("an item")
+    };
+    let change = |sk: Value, image: Value| {
+        json!({
+            "Keys": { "pk": { "S": after.key.partition_key() }, "sk": sk },
+            "NewImage": image,
+            "SequenceNumber": number.to_string(),
+        })
+    };
+    let mut record = change(json!({ "S": "record" }), json!(image(after)));
+    if let Some(before) = before {
+        record["OldImage"] = json!(image(before));
+    }
+    let messages = with.iter().filter_map(|companion| match companion {
+        Companion::Message(message) => {
+            let sk = format!("message#{:013}#{:010}", message.created_at.as_millis(), message.sequence);
+            Some(change(json!({ "S": sk }), json!({})))
+        }
+        _ => None,
+    });
+    let changes: Vec<_> =
+        [record].into_iter().chain(messages).map(|change| json!({ "dynamodb": change })).collect();
+    json!(changes).to_string()
 }

@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::store::{Survey, WriteOutcome};
+use lambda_idempotency::store::{OutboxMessage, WriteOutcome};
 
 use super::{
     call::{Call, Effect, How, Reply, Source},
-    properties::{self, Violation},
-    scenario::{Guarded, KeyId, Provider, THE_KEY},
-    shelf::{Shelf, record_key},
-    state::digest,
-    universe::{ProcessId, Universe},
+    digest::digest,
+    ids::{KeyId, ProcessId, THE_KEY, record_key},
+    properties,
+    scenario::{Guarded, Provider},
+    shelf::Shelf,
+    universe::Universe,
 };
+use crate::kernel::violation::Violation;
 
 impl Universe {
     /// Does what this call asks for.
@@ -67,27 +69,29 @@ impl Universe {
                         self.tell(|_| "  refused: the row's condition fails".to_owned())
                     }
                 }
-                Reply::Written(Ok(outcome))
+                Reply::Written(outcome)
             }
-            Call::Load(key) => Reply::Loaded(Ok(self.shelf(*key).record().cloned().map(Box::new))),
+            Call::Load(key) => Reply::Loaded(self.shelf(*key).record().cloned().map(Box::new)),
             Call::KeepBody(key, id, body, until) => {
-                Reply::Kept(Ok(self.shelf_mut(*key).keep_body(&record_key(*key), *id, body.clone(), *until)))
+                Reply::Kept(self.shelf_mut(*key).keep_body(&record_key(*key), *id, body.clone(), *until))
             }
             Call::LoadBody(key, id, place) => {
-                Reply::Body(Ok(self.shelf(*key).load_body(&record_key(*key), *id, *place, self.clock)))
+                Reply::Body(self.shelf(*key).load_body(&record_key(*key), *id, *place, self.clock))
             }
             Call::DeleteBody(key, id) => {
                 self.shelf_mut(*key).delete_body(&record_key(*key), *id);
                 if self.shelf(*key).lacks_request() {
                     self.violate(Violation::RequestMissing);
                 }
-                Reply::Removed(Ok(()))
+                Reply::Done
             }
-            Call::Undelivered(key) => Reply::Undelivered(self.shelf(*key).list_undelivered()),
+            Call::Undelivered(key) => {
+                self.shelf(*key).list_undelivered().map_or_else(Reply::Failed, Reply::Undelivered)
+            }
             Call::Remove(message) => {
                 let key = self.key_id(&message.key);
                 self.shelf_mut(key).remove(message);
-                Reply::Removed(Ok(()))
+                Reply::Done
             }
             Call::Deliver(message) => {
                 self.delivers(message);
@@ -99,13 +103,12 @@ impl Universe {
                 }
                 Reply::Sent(true)
             }
-            Call::Scan(now) => Reply::Page(Ok(self.shelf(THE_KEY).scan(*now))),
+            Call::Scan(now) => Reply::Page(self.shelf(THE_KEY).scan(*now)),
             Call::Due(now) => {
                 let is_due = |shelf: &Shelf| shelf.due_at().is_some_and(|at| at <= now.as_millis());
                 let due = self.shelves.iter().zip(0..).filter(|(shelf, _)| is_due(shelf));
-                Reply::Due(Ok(due.map(|(_, key)| record_key(key)).collect()))
+                Reply::Due(due.map(|(_, key)| record_key(key)).collect())
             }
-            Call::Survey => Reply::Survey(Survey::NOTHING),
             Call::Send(source, body, delay) => {
                 let digest = digest(&(process, self.process(process).history));
                 self.send(*source, body.clone(), *delay, digest);
@@ -150,5 +153,15 @@ impl Universe {
         if self.scenario.webhook {
             self.send(Source::Events, String::new(), Duration::ZERO, u64::from(process));
         }
+    }
+
+    /// A target takes a message.
+    pub fn delivers(&mut self, message: &OutboxMessage) {
+        let key = self.key_id(&message.key);
+        let number = serde_json::from_str::<(u64, u8)>(&message.body).map_or(0, |(number, _)| number);
+        let is_kept = self.shelf(key).keeps_answer_of(number);
+        let violation = self.shelf_mut(key).outbox.takes(message);
+        let violation = violation.or((!is_kept).then_some(Violation::NotCommitted));
+        violation.into_iter().for_each(|violation| self.violate(violation));
     }
 }

@@ -3,35 +3,34 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    Execution, Operation,
-    engine::{CallError, PhaseError},
+    Operation,
     fingerprint::{Content, FingerprintRule},
-    internal::{Admission, Computed, Executor, Ran, Replay, Report, Request, Says, Stale},
+    internal::{Admission, Computed, Executor, Ran, Replay, Request, Says, Stale},
     key::age::KeyTime,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
-    record::{Answer, AnswerKind, MAX_PHASE_RESULTS, Work},
+    record::{Answer, AnswerKind, Work},
     time::Timestamp,
     time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
     world::World,
 };
 
-use crate::records::too_old;
+use crate::kernel::records::too_old;
 
 use super::{
     accepted,
-    call::{Call, Effect, Reply, Source},
-    outbox::message,
-    properties::{GivesUp, Received},
-    scenario::{Deadline, Guarded, Rows, THE_KEY, Versions},
+    answers::{GivesUp, Received},
+    call::{Call, Source},
+    handler::handle,
+    ids::{BEGINNING, THE_KEY, record_key},
+    properties::COMPLETION_TIMEOUT,
+    scenario::{Deadline, Guarded, Rows, Versions},
     services::{GatedProvider, GatedQueue, GatedStore, Machine},
-    shelf::{PHASE, READ, ROW, answer, record_key, row, rows},
-    universe::{BEGINNING, Message},
+    shelf::{PHASE, READ, ROW, answer, row},
+    universe::Message,
 };
 
 const LEASE: Duration = Duration::from_secs(60);
 const GRACE: Duration = Duration::from_secs(10);
-/// Short, so that a report is given up after few tries.
-pub const COMPLETION_TIMEOUT: Duration = Duration::from_millis(400);
 /// The retention in the reconcile function's configuration.
 const SHORT_RETENTION: Duration = Duration::from_secs(300);
 const MAX_LEASE: Duration = Duration::from_secs(240);
@@ -158,83 +157,6 @@ pub async fn request(machine: Machine, deadline: Deadline) {
         Err(says) => received(says, None),
     };
     machine.replies(received);
-}
-
-/// The handler: asks the provider for the effect.
-pub async fn handle(machine: &Machine, execution: &Execution) -> (Report, Option<Answer>) {
-    let scenario = machine.universe.lock().scenario;
-    if scenario.work > 0 {
-        machine.sleep(Duration::from_secs(scenario.work)).await;
-    }
-    machine.call(Call::Handler).await;
-    if scenario.looks && execution.is_lost() {
-        return (Report::NotExecuted(None), None);
-    }
-    if let Guarded::Resumed(keys_live) = scenario.guarded {
-        return phases(machine, execution, Duration::from_secs(keys_live)).await;
-    }
-    if let Some(row) = row(scenario.rows) {
-        // A row that cannot be added shows at the end: it is missing.
-        let _ = execution.write(row);
-    }
-    let number = machine.process + 1;
-    let effect = match scenario.guarded {
-        Guarded::Reserved => match machine.call(Call::Effect(THE_KEY)).await {
-            Reply::Effect(effect) => effect,
-            _ => Effect::NoAnswer,
-        },
-        _ => Effect::Executed,
-    };
-    let status = match effect {
-        Effect::Executed => 201,
-        Effect::Refused => 402,
-        Effect::NoAnswer => return (Report::perhaps("handler_failed"), None),
-        Effect::NotSent => return (Report::NotExecuted(None), None),
-    };
-    for place in 0..if status == 201 { scenario.messages } else { 0 } {
-        let _ = execution.write(message(number, place));
-    }
-    let answer = answer(status, number);
-    (Report::Completed(answer.clone()), Some(answer))
-}
-
-/// The handler of an operation that resumes: the provider's effect, then its row.
-async fn phases(machine: &Machine, execution: &Execution, keys_live: Duration) -> (Report, Option<Answer>) {
-    let ended = async {
-        let scenario = machine.universe.lock().scenario;
-        if scenario.rows == Rows::ManyRefused {
-            // Next to all that a record keeps of results.
-            let read = execution.phase(READ).keys_live(keys_live);
-            let _: String =
-                read.call(async |_| Ok::<_, CallError>("x".repeat(MAX_PHASE_RESULTS - 8))).await?;
-        }
-        let charge = execution.phase(PHASE).keys_live(keys_live).call(async |_| {
-            let Reply::Effect(effect) = machine.call(Call::Effect(THE_KEY)).await else {
-                return Err(CallError::Perhaps("no answer".into()));
-            };
-            match effect {
-                // The provider's id for it.
-                Effect::Executed => {
-                    Ok(Some(machine.universe.lock().shelf(THE_KEY).effects.last().map_or(0, |by| by + 1)))
-                }
-                Effect::Refused => Ok(None),
-                Effect::NoAnswer => Err(CallError::Perhaps("no answer".into())),
-                Effect::NotSent => Err(CallError::not_executed("nothing was sent")),
-            }
-        });
-        let Some(number) = charge.await? else { return Ok(answer(402, machine.process + 1)) };
-        // The first message commits with the row, the others with the answer.
-        let mut messages = (0..scenario.messages).map(|place| message(number, place));
-        let writes = rows(scenario.rows).into_iter().chain(messages.next());
-        execution.commit(ROW, writes.collect()).await?;
-        messages.for_each(|message| drop(execution.write(message)));
-        Ok::<_, PhaseError>(answer(201, number))
-    };
-    match ended.await {
-        Ok(answer) => (Report::Completed(answer.clone()), Some(answer)),
-        // As a handler that answers 500.
-        Err(_) => (Report::perhaps("handler_failed"), None),
-    }
 }
 
 async fn single_transaction(machine: &Machine, executor: &Executor, request: &Request) -> Received {

@@ -1,237 +1,31 @@
 //! What must hold in every execution.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use lambda_idempotency::{
-    record::{Answer, AnswerKind, AttemptId, Effects, Evidence, Head, KeptAnswer, Record, State},
-    time::Timestamp,
+    record::{AttemptId, Effects, Evidence, Record, State},
     time_budget::STORE_TIMEOUT,
 };
 use serde_json::Value;
 
 use super::{
-    accepted,
+    answers::{Received, is_effect, is_pending, kept_effect, may_begin},
     call::Source,
+    ids::{KEYS, KeyId, ProcessId, THE_KEY, record_key},
     input::InputMessage,
-    processes::COMPLETION_TIMEOUT,
-    scenario::{KeyId, THE_KEY},
-    shelf::{KEYS, record_key},
-    universe::{Message, Process, ProcessId, Universe},
+    universe::{Message, Process, Universe},
 };
+use crate::kernel::violation::Violation;
 
-/// What a client got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Received {
-    /// An answer with this status, and a body of this length.
-    Answer(u16, u64),
-    /// The kept answer, without its body.
-    Omitted(u16),
-    /// 202: it is accepted, or in flight.
-    Accepted,
-    /// That it should ask again.
-    Again,
-    /// That this key leads to nothing.
-    GivesUp(GivesUp),
-}
-
-/// Why a client uses its key no more, or for another request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GivesUp {
-    /// It is too old to begin an execution, and there is no answer.
-    TooOld,
-    /// It was used for another request.
-    Reused,
-    /// The request was refused before anything was done: the key is free.
-    NotBegun,
-}
-
-impl Received {
-    pub fn of(answer: &Answer) -> Self {
-        Self::Answer(answer.head.status().unwrap_or_default(), answer.body.len() as u64)
-    }
-}
-
-/// A property that does not hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Violation {
-    TwoEffects,
-    BeganWithoutLease,
-    EndlessLease,
-    FalseAnswer,
-    TwoAnswers,
-    ForgottenRefusal,
-    LostReport,
-    Acknowledged,
-    Rows,
-    MissingBody,
-    KeptTooShort,
-    AnotherWrite,
-    NotTakenBack,
-    NoRest,
-    NeverExecuted,
-    LostMessage,
-    OutOfOrder,
-    RanWhileUnknown,
-    TooManyAttempts,
-    TooManyReceives,
-    Undelivered,
-    DeliveredOutOfOrder,
-    ActedTwice,
-    NotCommitted,
-    FalseAbandonment,
-    RequestMissing,
-    RequestLeft,
-    WrongKind,
-    MisledClient,
-    KeyNotFree,
-    NeverTried,
-    Uncounted,
-    EscalatedAgain,
-    AnotherDownstreamKey,
-    BuriedUntried,
-    PutOff,
-    NeverResumed,
-    SilentDouble,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::TwoEffects => "at most one effect",
-            Self::BeganWithoutLease => "a handler begins only under its own lease, with time left",
-            Self::FalseAnswer => "no client gets an answer that is not true",
-            Self::EndlessLease => "a lease ends half an hour after it begins, with its grace",
-            Self::TwoAnswers => "all clients get the same answer, and the record's answer never changes",
-            Self::ForgottenRefusal => "a refusal that a caller got is with operators if there was an effect",
-            Self::LostReport => "an effect is in the record's answer, or with operators",
-            Self::Acknowledged => "a message is acknowledged only if what it says is kept, or done",
-            Self::Rows => "rows are committed once if the record is completed with them, and otherwise never",
-            Self::MissingBody => "a record never names a body that is not stored",
-            Self::KeptTooShort => {
-                "an answer is kept for the retention of its guard, whichever source settles it"
-            }
-            Self::AnotherWrite => "a write is repeated with the same content only",
-            Self::NotTakenBack => {
-                "a reservation without an answer is taken back for as long as it can still land"
-            }
-            Self::NoRest => {
-                "at rest, the record is completed, with operators, or free if it was not accepted"
-            }
-            Self::NeverExecuted => "a request or message without faults is executed",
-            Self::LostMessage => "a message without an effect is in its queue, or in the dead letters",
-            Self::OutOfOrder => {
-                "in a FIFO group, no execution begins before each earlier message is settled or dead"
-            }
-            Self::RanWhileUnknown => "no execution begins while the outcome of another is unknown",
-            Self::TooManyAttempts => "a message is tried no more often than its consumer says",
-            Self::TooManyReceives => "a message is not received again and again while it waits",
-            Self::Undelivered => {
-                "each published message is delivered, without a sweep if the stream lost nothing"
-            }
-            Self::DeliveredOutOfOrder => "the first deliveries of a record's messages come in their order",
-            Self::ActedTwice => "a consumer that remembers ids acts once on each message",
-            Self::NotCommitted => {
-                "what is delivered was committed, by the execution whose answer or phase is kept"
-            }
-            Self::FalseAbandonment => "408 is the answer only if there is no effect, then or later",
-            Self::RequestMissing => "the accepted request is kept for as long as a worker may need it",
-            Self::WrongKind => "a record keeps only what its callers can read",
-            Self::MisledClient => {
-                "nothing is done under a key once its client was told, with nothing done, that it leads to nothing"
-            }
-            Self::KeyNotFree => "a key whose client was told that nothing was begun takes any request",
-            Self::NeverTried => "in its time, accepted work ends with 408 only after as many handlers as it has tries",
-            Self::Uncounted => "each end of work with 408 is counted once",
-            Self::EscalatedAgain => "an escalation has one dead letter, however often clients retry",
-            Self::AnotherDownstreamKey => "a record's fingerprint, and so its downstream keys, never change",
-            Self::BuriedUntried => "a message is a dead letter only if it is refused, or after all its tries",
-            Self::PutOff => "an unknown outcome is asked about, or escalated, within its greatest age",
-            Self::NeverResumed => "what waits between workers is resumed by a retry that meets no fault",
-            Self::SilentDouble => "two effects that the provider reports are with operators",
-            Self::RequestLeft => "at rest, the accepted request of what is settled is gone",
-        })
-    }
-}
-
-pub const fn is_effect(status: u16) -> bool {
-    matches!(status, 200..=399)
-}
-
-pub fn kept_effect(answer: &KeptAnswer) -> bool {
-    match &answer.head {
-        Head::Http { status, .. } => is_effect(*status),
-        head => matches!(head, Head::Payload),
-    }
-}
-
-/// Whether callers who read this kind of answer can read this one. Each front says by itself that work was abandoned.
-const fn can_be_read(kind: AnswerKind, head: &Head) -> bool {
-    matches!(
-        (kind, head),
-        (_, Head::Abandoned)
-            | (AnswerKind::Http, Head::Http { .. })
-            | (AnswerKind::Function, Head::Payload | Head::Refusal)
-    )
-}
-
-/// The longest lease: `MAX_DEADLINE`, and the grace.
-const MAX_LEASE: Duration = Duration::from_secs(31 * 60);
-
-/// How late a question may be: a day, and what clocks may be apart.
-const MAX_QUESTION: Duration = Duration::from_secs(25 * 3600);
-
-/// What an applied write violates. `retention` is that of the guard.
-pub fn written(
-    before: Option<&Record>,
-    after: &Record,
-    now: Timestamp,
-    retention: Duration,
-) -> Option<Violation> {
-    // The provider knows executions of one key by this: what it remembers, a reconciler asks for.
-    let is_same = |before: &Record| before.created_at == after.created_at && !before.expired(now);
-    if before.is_some_and(|before| is_same(before) && before.fingerprint != after.fingerprint) {
-        return Some(Violation::AnotherDownstreamKey);
-    }
-    match (before.map(|before| &before.state), &after.state) {
-        (_, State::InProgress { lease_until }) if *lease_until > now.plus(MAX_LEASE) => {
-            Some(Violation::EndlessLease)
-        }
-        (_, State::Unknown { reconcile_at, .. })
-            if *reconcile_at != Timestamp::MAX && *reconcile_at > now.plus(MAX_QUESTION) =>
-        {
-            Some(Violation::PutOff)
-        }
-        // A worker may claim its own record back.
-        (Some(State::Unknown { .. }), State::InProgress { .. })
-            if before.is_some_and(|before| before.attempt != after.attempt) =>
-        {
-            Some(Violation::RanWhileUnknown)
-        }
-        (_, State::Completed { answer, .. }) if !can_be_read(after.answer_kind, &answer.head) => {
-            Some(Violation::WrongKind)
-        }
-        (_, State::Completed { completed_at, expires_at, .. })
-            if *expires_at < completed_at.plus(retention) =>
-        {
-            Some(Violation::KeptTooShort)
-        }
-        (Some(State::Completed { answer: kept, expires_at, .. }), State::Completed { answer, .. })
-            if now < *expires_at && kept != answer =>
-        {
-            Some(Violation::TwoAnswers)
-        }
-        _ => None,
-    }
-}
+/// Short, so that a report is given up after few tries.
+pub const COMPLETION_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How often a message may be received: some waits in flight, those between questions, and those after attempts.
 const MAX_RECEIVES: u32 = 20;
 
-impl Violation {
-    /// What it violates that this message is received.
-    pub fn of_receive(message: &InputMessage) -> Option<Self> {
-        (message.receives > MAX_RECEIVES).then_some(Self::TooManyReceives)
-    }
+/// Whether a message was received again and again.
+pub fn received_too_often(message: &InputMessage) -> Option<Violation> {
+    (message.receives > MAX_RECEIVES).then_some(Violation::TooManyReceives)
 }
 
 /// Whether the message says that there was an effect.
@@ -296,7 +90,7 @@ impl Universe {
         if !owns {
             self.violate(Violation::BeganWithoutLease);
         }
-        if !self.shelf(key).record().is_none_or(accepted::may_begin) {
+        if !self.shelf(key).record().is_none_or(may_begin) {
             self.violate(Violation::TooManyAttempts);
         }
         if self.scenario.input.is_some() {
@@ -382,7 +176,7 @@ impl Universe {
         let is_settled = match message.source {
             Source::Input if self.scenario.accepts.is_some() => self.shelf(key).record().is_some(),
             Source::Input => self.is_settled(key),
-            Source::Work => !self.shelf(key).record().is_some_and(accepted::is_pending),
+            Source::Work => !self.shelf(key).record().is_some_and(is_pending),
             _ => true,
         };
         let was_buried = self.input.progress[usize::from(key)].was_buried;

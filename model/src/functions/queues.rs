@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{
     call::Source,
-    universe::{Message, MessageId, Universe},
+    ids::MessageId,
+    universe::{Message, Universe},
 };
 
 /// When a message whose work failed is delivered again.

@@ -4,25 +4,12 @@ use lambda_idempotency::store::{OutboxMessage, StoreErrorKind, WriteOutcome};
 
 use super::{
     call::{Call, Effect, How, Reply},
-    state::digest,
+    digest::digest,
 };
 
 /// The failure that the caller gets.
 pub fn failed(call: &Call, how: How) -> Reply {
-    let kind = match how {
-        How::Contended => StoreErrorKind::Contended,
-        How::Throttled => StoreErrorKind::Throttled,
-        _ => StoreErrorKind::Unavailable,
-    };
     match call {
-        Call::Write(..) => Reply::Written(Err(kind)),
-        Call::Load(_) => Reply::Loaded(Err(kind)),
-        Call::KeepBody(..) => Reply::Kept(Err(kind)),
-        Call::LoadBody(..) => Reply::Body(Err(kind)),
-        Call::DeleteBody(..) | Call::Remove(_) => Reply::Removed(Err(kind)),
-        Call::Undelivered(_) => Reply::Undelivered(Err(kind)),
-        Call::Scan(_) => Reply::Page(Err(kind)),
-        Call::Due(_) => Reply::Due(Err(kind)),
         Call::Send(..) | Call::Wake(..) | Call::Deliver(_) | Call::Bury(..) | Call::Hide(_) | Call::Check => {
             Reply::Sent(false)
         }
@@ -32,42 +19,31 @@ pub fn failed(call: &Call, how: How) -> Reply {
             How::NotSent => Effect::NotSent,
             _ => Effect::NoAnswer,
         }),
-        Call::Begin
-        | Call::Handler
-        | Call::Survey
-        | Call::Acknowledge(_)
-        | Call::EndBatch(_)
-        | Call::Sleep(_) => Reply::Done,
+        call if call.is_of_store() => Reply::Failed(match how {
+            How::Contended => StoreErrorKind::Contended,
+            How::Throttled => StoreErrorKind::Throttled,
+            _ => StoreErrorKind::Unavailable,
+        }),
+        _ => Reply::Done,
     }
 }
 
-/// What the answer says besides the record's version.
+/// What the answer says besides the record's version. That of a call is told apart from those of other calls.
 pub fn reply_kind(reply: &Reply) -> u64 {
     match reply {
-        Reply::Done => 0,
-        Reply::Written(Ok(WriteOutcome::Written)) => 1,
-        Reply::Written(Ok(WriteOutcome::Refused(_))) => 2,
-        Reply::Written(Ok(WriteOutcome::Denied(_))) => 3,
-        Reply::Written(Err(kind)) => 10 + *kind as u64,
-        Reply::Loaded(Ok(_)) => 4,
-        Reply::Loaded(Err(kind)) => 20 + *kind as u64,
-        Reply::Kept(Ok(_)) => 5,
-        Reply::Kept(Err(kind)) => 30 + *kind as u64,
-        Reply::Body(Ok(body)) => 40 + u64::from(body.is_some()),
-        Reply::Body(Err(kind)) => 50 + *kind as u64,
-        Reply::Due(Ok(due)) => 60 + due.len() as u64,
-        Reply::Due(Err(kind)) => 70 + *kind as u64,
-        Reply::Removed(Ok(())) => 7,
-        Reply::Removed(Err(kind)) => 110 + *kind as u64,
-        Reply::Undelivered(Ok(messages)) => {
+        Reply::Done | Reply::Loaded(_) | Reply::Kept(_) => 0,
+        Reply::Written(WriteOutcome::Written) => 1,
+        Reply::Written(WriteOutcome::Refused(_)) => 2,
+        Reply::Written(WriteOutcome::Denied(_)) => 3,
+        Reply::Failed(kind) => 10 + *kind as u64,
+        Reply::Body(body) => 40 + u64::from(body.is_some()),
+        Reply::Due(due) => 60 + due.len() as u64,
+        Reply::Undelivered(messages) => {
             1_000 + digest(&messages.iter().map(OutboxMessage::id).collect::<Vec<_>>()) / 2
         }
-        Reply::Undelivered(Err(kind)) => 120 + *kind as u64,
-        Reply::Page(Ok(page)) => {
+        Reply::Page(page) => {
             200 + digest(&(page.records.len(), page.undelivered.len(), page.requests.len())) / 2
         }
-        Reply::Page(Err(kind)) => 130 + *kind as u64,
-        Reply::Survey(_) => 6,
         Reply::Sent(sent) => 80 + u64::from(*sent),
         Reply::Effect(effect) => 90 + *effect as u64,
         Reply::Found(None) => 100,

@@ -3,11 +3,13 @@
 use lambda_idempotency::record::{Phases, Record, State};
 
 use super::{
-    properties::{Received, Violation, is_effect, kept_effect},
-    scenario::{Guarded, KeyId, Provider, Rows, THE_KEY},
+    answers::{Received, is_effect, kept_effect},
+    ids::{KeyId, THE_KEY},
+    scenario::{Guarded, Provider, Rows},
     shelf::{ROW, Shelf},
     universe::Universe,
 };
+use crate::kernel::violation::Violation;
 
 impl Universe {
     /// What does not hold once nothing happens any more.

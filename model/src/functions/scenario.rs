@@ -1,36 +1,52 @@
 //! What processes an execution has, and what may go wrong in it.
 
-/// The number of a key.
-pub type KeyId = u8;
-
-/// The only key, if no scenario says otherwise.
-pub const THE_KEY: KeyId = 0;
+use super::ids::{KeyId, THE_KEY};
 
 /// What may go wrong.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Faults {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
     /// The store does not answer: the call was done, is done later, or never.
-    pub store: bool,
+    Store,
     /// The store is down for one process, for longer than its retries.
-    pub outages: bool,
+    Outages,
     /// The store throttles, or a transaction holds the record.
-    pub conflicts: bool,
+    Conflicts,
     /// A process dies.
-    pub deaths: bool,
+    Deaths,
     /// A process freezes, and resumes later. Its monotonic clock stands still.
-    pub freezes: bool,
+    Freezes,
     /// A wall clock is set back.
-    pub clocks: bool,
+    Clocks,
     /// The provider does not answer.
-    pub provider: bool,
+    Unheard,
     /// The provider refuses the effect.
-    pub refusals: bool,
+    Refusals,
     /// What a transaction adds is not in the next reads of several items, although the transaction is answered.
-    pub apart: bool,
+    Apart,
     /// A queue does not answer, or delivers twice. A target of messages does not answer.
-    pub queues: bool,
+    Queues,
     /// A batch of the table's stream is lost.
-    pub losses: bool,
+    Losses,
+}
+
+/// All that may go wrong in an environment: a bit for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults(u16);
+
+/// Each of these may go wrong.
+pub const fn any(faults: &[Fault]) -> Faults {
+    let (mut bits, mut place) = (0, 0);
+    while place < faults.len() {
+        bits |= 1 << faults[place] as u16;
+        place += 1;
+    }
+    Faults(bits)
+}
+
+impl Faults {
+    pub const fn may(self, fault: Fault) -> bool {
+        self.0 & 1 << fault as u16 != 0
+    }
 }
 
 /// How the operation is guarded.

@@ -1,20 +1,16 @@
 //! The scenarios: small environments, each with what may go wrong in it.
 
-use super::scenario::{Deadline, Faults, Guarded, Input, Provider, Rows, Scenario, Versions};
-
-pub const NO_FAULTS: Faults = Faults {
-    store: false,
-    outages: false,
-    conflicts: false,
-    deaths: false,
-    freezes: false,
-    clocks: false,
-    provider: false,
-    refusals: false,
-    apart: false,
-    queues: false,
-    losses: false,
+use super::scenario::{
+    Deadline,
+    Fault::{Clocks, Conflicts, Deaths, Freezes, Losses, Outages, Queues, Refusals, Store, Unheard},
+    Guarded, Input, Provider, Rows, Scenario, Versions, any,
 };
+
+/// One client.
+pub const ONE: &[Deadline] = &[Deadline::None];
+
+/// Phases, of a provider that remembers keys for a day.
+pub const REMEMBERED: Guarded = Guarded::Resumed(24 * 3600);
 
 /// Two clients with the same key.
 pub const PLAIN: Scenario = Scenario {
@@ -33,7 +29,7 @@ pub const PLAIN: Scenario = Scenario {
     accepts: None,
     workers: 2,
     messages: 0,
-    faults: Faults { store: true, deaths: true, freezes: true, ..NO_FAULTS },
+    faults: any(&[Store, Deaths, Freezes]),
     faults_at_most: 2,
     retention: 24 * 3600,
     work: 0,
@@ -48,6 +44,9 @@ pub const PLAIN: Scenario = Scenario {
     ends_calmly: true,
 };
 
+/// One message.
+pub const ONE_MESSAGE: Option<Input> = Some(Input { keys: &[0], ..INPUT });
+
 /// Two messages with the same key, of a standard queue.
 pub const INPUT: Input = Input { is_fifo: false, keys: &[0, 0], batch: 2, consumers: 2, max_attempts: 2 };
 
@@ -58,9 +57,9 @@ const MESSAGES: Scenario =
 /// A client whose request is accepted. Its worker dies or is frozen, or the stream loses what would bring one. Another client comes at rest.
 pub const ACCEPTED: Scenario = Scenario {
     name: "accepted work",
-    requests: &[Deadline::None],
+    requests: ONE,
     accepts: Some(2),
-    faults: Faults { store: true, deaths: true, freezes: true, losses: true, ..NO_FAULTS },
+    faults: any(&[Store, Deaths, Freezes, Losses]),
     ..PLAIN
 };
 
@@ -68,50 +67,26 @@ pub const ACCEPTED: Scenario = Scenario {
 pub static SCENARIOS: [Scenario; 35] = [
     PLAIN,
     // A client that retries. The store is down while its report is written, and the provider is asked.
-    Scenario {
-        name: "deferred reports",
-        faults: Faults { outages: true, queues: true, provider: true, ..NO_FAULTS },
-        ..PLAIN
-    },
+    Scenario { name: "deferred reports", faults: any(&[Outages, Queues, Unheard]), ..PLAIN },
     // The provider reports its effect, while two polls ask it.
     Scenario {
         name: "webhook and polls",
-        requests: &[Deadline::None],
-        faults: Faults {
-            outages: true,
-            deaths: true,
-            freezes: true,
-            provider: true,
-            queues: true,
-            ..NO_FAULTS
-        },
+        requests: ONE,
+        faults: any(&[Outages, Deaths, Freezes, Unheard, Queues]),
         webhook: true,
         polls: 2,
         ends_calmly: false,
         ..PLAIN
     },
     // A record is released, and run again, while its first worker is late.
-    Scenario {
-        name: "take-over",
-        faults: Faults { store: true, freezes: true, provider: true, ..NO_FAULTS },
-        ..PLAIN
-    },
-    Scenario { name: "refusals", faults: Faults { outages: true, refusals: true, ..NO_FAULTS }, ..PLAIN },
-    Scenario {
-        name: "late refusals",
-        faults: Faults { freezes: true, provider: true, refusals: true, ..NO_FAULTS },
-        ..PLAIN
-    },
-    Scenario {
-        name: "rows",
-        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
-        rows: Rows::One,
-        ..PLAIN
-    },
+    Scenario { name: "take-over", faults: any(&[Store, Freezes, Unheard]), ..PLAIN },
+    Scenario { name: "refusals", faults: any(&[Outages, Refusals]), ..PLAIN },
+    Scenario { name: "late refusals", faults: any(&[Freezes, Unheard, Refusals]), ..PLAIN },
+    Scenario { name: "rows", faults: any(&[Store, Outages, Deaths]), rows: Rows::One, ..PLAIN },
     Scenario {
         name: "refused rows",
         requests: &[Deadline::None; 2],
-        faults: Faults { store: true, outages: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages, Queues]),
         rows: Rows::Refused,
         ..PLAIN
     },
@@ -119,14 +94,14 @@ pub static SCENARIOS: [Scenario; 35] = [
     Scenario {
         name: "transactional",
         guarded: Guarded::Transactional,
-        faults: Faults { store: true, outages: true, deaths: true, freezes: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages, Deaths, Freezes]),
         rows: Rows::One,
         ..PLAIN
     },
     Scenario {
         name: "rows refused with an answer",
         guarded: Guarded::Transactional,
-        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages, Deaths]),
         rows: Rows::RefusedWithAnswer,
         ..PLAIN
     },
@@ -134,30 +109,15 @@ pub static SCENARIOS: [Scenario; 35] = [
         name: "single transaction",
         guarded: Guarded::SingleTransaction,
         requests: &[Deadline::None; 3],
-        faults: Faults {
-            store: true,
-            outages: true,
-            conflicts: true,
-            deaths: true,
-            freezes: true,
-            ..NO_FAULTS
-        },
+        faults: any(&[Store, Outages, Conflicts, Deaths, Freezes]),
         rows: Rows::One,
         ..PLAIN
     },
     // A call and a commit, each with a recovery point.
     Scenario {
         name: "phases",
-        guarded: Guarded::Resumed(24 * 3600),
-        faults: Faults {
-            store: true,
-            outages: true,
-            deaths: true,
-            freezes: true,
-            provider: true,
-            queues: true,
-            ..NO_FAULTS
-        },
+        guarded: REMEMBERED,
+        faults: any(&[Store, Outages, Deaths, Freezes, Unheard, Queues]),
         rows: Rows::One,
         ..PLAIN
     },
@@ -165,22 +125,15 @@ pub static SCENARIOS: [Scenario; 35] = [
     Scenario {
         name: "phases without keys",
         guarded: Guarded::Resumed(0),
-        faults: Faults { outages: true, deaths: true, freezes: true, provider: true, ..NO_FAULTS },
+        faults: any(&[Outages, Deaths, Freezes, Unheard]),
         rows: Rows::One,
         ..PLAIN
     },
     // The provider reports its effect, at any moment.
     Scenario {
         name: "reported phases",
-        guarded: Guarded::Resumed(24 * 3600),
-        faults: Faults {
-            store: true,
-            deaths: true,
-            freezes: true,
-            provider: true,
-            queues: true,
-            ..NO_FAULTS
-        },
+        guarded: REMEMBERED,
+        faults: any(&[Store, Deaths, Freezes, Unheard, Queues]),
         rows: Rows::One,
         webhook: true,
         ..PLAIN
@@ -188,7 +141,7 @@ pub static SCENARIOS: [Scenario; 35] = [
     // The stale function looks, while a worker extends its lease.
     Scenario {
         name: "heartbeats",
-        faults: Faults { store: true, deaths: true, freezes: true, ..NO_FAULTS },
+        faults: any(&[Store, Deaths, Freezes]),
         work: 100,
         heartbeat: Some(40),
         ..PLAIN
@@ -196,7 +149,7 @@ pub static SCENARIOS: [Scenario; 35] = [
     // The body is stored outside its record, and its report may wait until that has been deleted.
     Scenario {
         name: "large bodies",
-        faults: Faults { store: true, outages: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages]),
         large_bodies: true,
         long_outage: true,
         ..PLAIN
@@ -205,13 +158,13 @@ pub static SCENARIOS: [Scenario; 35] = [
     Scenario {
         name: "past deadlines",
         requests: &[Deadline::At(0), Deadline::At(600_000)],
-        faults: Faults { freezes: true, deaths: true, ..NO_FAULTS },
+        faults: any(&[Freezes, Deaths]),
         ..PLAIN
     },
     Scenario {
         name: "far deadlines",
         requests: &[Deadline::At(3_218_000_000_000), Deadline::In(29)],
-        faults: Faults { freezes: true, deaths: true, ..NO_FAULTS },
+        faults: any(&[Freezes, Deaths]),
         ..PLAIN
     },
     // A transaction is sent late: another request's answer has been kept, and has expired.
@@ -219,73 +172,57 @@ pub static SCENARIOS: [Scenario; 35] = [
         name: "late transaction",
         guarded: Guarded::SingleTransaction,
         requests: &[Deadline::None, Deadline::None, Deadline::Later(660)],
-        faults: Faults { store: true, freezes: true, clocks: true, ..NO_FAULTS },
+        faults: any(&[Store, Freezes, Clocks]),
         retention: 300,
         rows: Rows::One,
         ..PLAIN
     },
-    Scenario {
-        name: "clocks",
-        faults: Faults { freezes: true, clocks: true, provider: true, ..NO_FAULTS },
-        ..PLAIN
-    },
-    Scenario {
-        name: "conflicts",
-        faults: Faults { conflicts: true, outages: true, deaths: true, ..NO_FAULTS },
-        rows: Rows::One,
-        ..PLAIN
-    },
+    Scenario { name: "clocks", faults: any(&[Freezes, Clocks, Unheard]), ..PLAIN },
+    Scenario { name: "conflicts", faults: any(&[Conflicts, Outages, Deaths]), rows: Rows::One, ..PLAIN },
     MESSAGES,
     // The answer of a batch is lost, or what hides and buries its messages. Two keys, of which each has an outcome of its own.
     Scenario {
         name: "messages of two keys",
         input: Some(Input { keys: &[0, 1], ..INPUT }),
-        faults: Faults { deaths: true, provider: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Deaths, Unheard, Queues]),
         ..MESSAGES
     },
     // One after another, or not at all.
     Scenario {
         name: "messages of a FIFO group",
         input: Some(Input { is_fifo: true, keys: &[0, 1], ..INPUT }),
-        faults: Faults {
-            deaths: true,
-            freezes: true,
-            provider: true,
-            refusals: true,
-            queues: true,
-            ..NO_FAULTS
-        },
+        faults: any(&[Deaths, Freezes, Unheard, Refusals, Queues]),
         ..MESSAGES
     },
     // The report of an effect waits in a queue while its message is acknowledged, or is lost.
     Scenario {
         name: "messages and deferred reports",
         input: Some(Input { keys: &[0], consumers: 2, ..INPUT }),
-        faults: Faults { outages: true, provider: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Outages, Unheard, Queues]),
         ..MESSAGES
     },
     // The reconciler answers over HTTP, which no message's function can read.
     Scenario {
         name: "messages found in the wrong kind",
-        input: Some(Input { keys: &[0], ..INPUT }),
-        faults: Faults { deaths: true, freezes: true, provider: true, ..NO_FAULTS },
+        input: ONE_MESSAGE,
+        faults: any(&[Deaths, Freezes, Unheard]),
         mistakes_callers: true,
         ..MESSAGES
     },
     // The provider refuses each effect: dead letters, and what comes back from them.
     Scenario {
         name: "refused messages",
-        input: Some(Input { keys: &[0], ..INPUT }),
+        input: ONE_MESSAGE,
         provider: Provider::Refuses,
-        faults: Faults { outages: true, deaths: true, provider: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Outages, Deaths, Unheard, Queues]),
         ..MESSAGES
     },
     // No attempt succeeds.
     Scenario {
         name: "messages without a provider",
-        input: Some(Input { keys: &[0], ..INPUT }),
+        input: ONE_MESSAGE,
         provider: Provider::IsAway,
-        faults: Faults { store: true, deaths: true, freezes: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Store, Deaths, Freezes, Queues]),
         ..MESSAGES
     },
     ACCEPTED,
@@ -293,7 +230,7 @@ pub static SCENARIOS: [Scenario; 35] = [
     Scenario {
         name: "accepted work without a provider",
         accepts: Some(1),
-        faults: Faults { outages: true, provider: true, refusals: true, queues: true, ..NO_FAULTS },
+        faults: any(&[Outages, Unheard, Refusals, Queues]),
         ..ACCEPTED
     },
     // It ends in time. What is left of it, a sweep deletes.
@@ -301,14 +238,14 @@ pub static SCENARIOS: [Scenario; 35] = [
         name: "accepted work without a worker",
         requests: &[Deadline::None; 2],
         workers: 0,
-        faults: Faults { conflicts: true, ..ACCEPTED.faults },
+        faults: any(&[Store, Conflicts, Deaths, Freezes, Losses]),
         ..ACCEPTED
     },
     // All effects are rows, and messages.
     Scenario {
         name: "accepted work with rows",
         guarded: Guarded::Transactional,
-        faults: Faults { store: true, outages: true, deaths: true, losses: true, ..NO_FAULTS },
+        faults: any(&[Store, Outages, Deaths, Losses]),
         rows: Rows::One,
         messages: 1,
         ..ACCEPTED
@@ -316,15 +253,8 @@ pub static SCENARIOS: [Scenario; 35] = [
     // A call and a commit, each with a recovery point. The next worker resumes it.
     Scenario {
         name: "accepted phases",
-        guarded: Guarded::Resumed(24 * 3600),
-        faults: Faults {
-            store: true,
-            deaths: true,
-            freezes: true,
-            provider: true,
-            losses: true,
-            ..NO_FAULTS
-        },
+        guarded: REMEMBERED,
+        faults: any(&[Store, Deaths, Freezes, Unheard, Losses]),
         rows: Rows::One,
         messages: 2,
         ..ACCEPTED
@@ -332,8 +262,8 @@ pub static SCENARIOS: [Scenario; 35] = [
     // Two messages of one record. Their deliverer dies or is frozen while another one takes its turn, or their target does not answer.
     Scenario {
         name: "published messages",
-        requests: &[Deadline::None],
-        faults: Faults { store: true, deaths: true, freezes: true, queues: true, losses: true, ..NO_FAULTS },
+        requests: ONE,
+        faults: any(&[Store, Deaths, Freezes, Queues, Losses]),
         messages: 2,
         ..PLAIN
     },
@@ -341,8 +271,8 @@ pub static SCENARIOS: [Scenario; 35] = [
     Scenario {
         name: "messages of refused rows",
         guarded: Guarded::Transactional,
-        requests: &[Deadline::None],
-        faults: Faults { store: true, outages: true, deaths: true, ..NO_FAULTS },
+        requests: ONE,
+        faults: any(&[Store, Outages, Deaths]),
         rows: Rows::RefusedWithAnswer,
         messages: 1,
         ..PLAIN

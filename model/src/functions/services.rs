@@ -14,23 +14,26 @@ use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     Finding, Question, Reconciler, async_trait,
     key::RecordKey,
-    queue::{Queue, QueueError},
+    outbox::{Deliverer, Target},
+    queue::{FifoQueue, Queue, QueueError},
     record::{BodyId, Place, Record, Revision},
     store::{
         AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Store, StoreError,
-        StoreErrorKind, Survey, Turn, Unsettled, WriteOutcome,
+        Survey, Turn, Unsettled, WriteOutcome,
     },
     time::Timestamp,
     world::World,
 };
 
 use super::{
-    call::{Call, Reply, Source},
-    scenario::KeyId,
-    universe::{GateId, ProcessId, Shared},
+    call::{Call, Effect, Reply, Source},
+    ids::{GateId, KeyId, ProcessId},
+    outbox::{TOPIC, topics},
+    universe::Shared,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
+type Sent = std::result::Result<(), QueueError>;
 
 /// One process's view of the universe.
 #[derive(Clone)]
@@ -53,6 +56,30 @@ impl Machine {
     /// Waits until the explorer lets this call end.
     pub fn call(&self, call: Call) -> Waiting {
         Waiting { machine: self.clone(), gate: None, call: Some(call) }
+    }
+
+    /// A call of the store, which may fail.
+    async fn ask(&self, call: Call) -> Result<Reply> {
+        match self.call(call).await {
+            Reply::Failed(kind) => Err(StoreError::new(kind, "as the explorer wants it")),
+            reply => Ok(reply),
+        }
+    }
+
+    /// A call that sends something, which may fail.
+    pub async fn sends(&self, call: Call) -> Sent {
+        match self.call(call).await {
+            Reply::Sent(true) => Ok(()),
+            _ => Err(QueueError::new("as the explorer wants it")),
+        }
+    }
+
+    /// The provider is asked for the effect of this key.
+    pub async fn effect(&self, key: KeyId) -> Effect {
+        match self.call(Call::Effect(key)).await {
+            Reply::Effect(effect) => effect,
+            _ => Effect::NoAnswer,
+        }
     }
 }
 
@@ -117,10 +144,6 @@ impl World for Machine {
     }
 }
 
-fn error(kind: StoreErrorKind) -> StoreError {
-    StoreError::new(kind, "as the explorer wants it")
-}
-
 /// The store behind gates.
 #[derive(Clone, Debug)]
 pub struct GatedStore(pub Machine);
@@ -129,8 +152,8 @@ pub struct GatedStore(pub Machine);
 impl Store for GatedStore {
     async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
         let call = Call::Write(seen, Box::new(record.clone()), with.to_vec());
-        let Reply::Written(outcome) = self.0.call(call).await else { unreachable!("a write is answered") };
-        outcome.map_err(error)
+        let Reply::Written(outcome) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(outcome)
     }
 
     fn records_table(&self) -> Option<&str> {
@@ -139,8 +162,8 @@ impl Store for GatedStore {
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
         let call = Call::Load(self.0.key_id(key));
-        let Reply::Loaded(record) = self.0.call(call).await else { unreachable!("a read is answered") };
-        record.map(|record| record.map(|record| *record)).map_err(error)
+        let Reply::Loaded(record) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(record.map(|record| *record))
     }
 
     fn body_capacity(&self, _: &Record) -> usize {
@@ -155,20 +178,19 @@ impl Store for GatedStore {
         until: Timestamp,
     ) -> Result<Option<Place>> {
         let call = Call::KeepBody(self.0.key_id(key), id, body, until);
-        let Reply::Kept(place) = self.0.call(call).await else { unreachable!("it is answered") };
-        place.map_err(error)
+        let Reply::Kept(place) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(place)
     }
 
     async fn load_body(&self, key: &RecordKey, id: BodyId, place: Place) -> Result<Option<Bytes>> {
         let call = Call::LoadBody(self.0.key_id(key), id, place);
-        let Reply::Body(body) = self.0.call(call).await else { unreachable!("it is answered") };
-        body.map_err(error)
+        let Reply::Body(body) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(body)
     }
 
     async fn delete_body(&self, key: &RecordKey, id: BodyId) -> Result<()> {
         let call = Call::DeleteBody(self.0.key_id(key), id);
-        let Reply::Removed(removed) = self.0.call(call).await else { unreachable!("it is answered") };
-        removed.map_err(error)
+        self.0.ask(call).await.map(drop)
     }
 
     async fn audit(&self, _: &RecordKey, _: Revision, _: &AuditLine) -> Result<()> {
@@ -189,8 +211,8 @@ impl Unsettled for GatedStore {
         _: usize,
         taken: &HashSet<RecordKey>,
     ) -> Result<Due> {
-        let Reply::Due(due) = self.0.call(Call::Due(now)).await else { unreachable!("it is answered") };
-        let keys: Vec<_> = due.map_err(error)?.into_iter().filter(|key| !taken.contains(key)).collect();
+        let Reply::Due(due) = self.0.ask(Call::Due(now)).await? else { unreachable!("it is answered so") };
+        let keys: Vec<_> = due.into_iter().filter(|key| !taken.contains(key)).collect();
         let turn = (!keys.is_empty()).then(|| Turn { keys, next: Cursor::new([]) });
         Ok(Due { turns: turn.into_iter().collect(), next: None })
     }
@@ -218,8 +240,8 @@ impl Unsettled for GatedStore {
             // Everything is in the first segment.
             return Ok(Page::default());
         }
-        let Reply::Page(page) = self.0.call(Call::Scan(now)).await else { unreachable!("it is answered") };
-        page.map_err(error)
+        let Reply::Page(page) = self.0.ask(Call::Scan(now)).await? else { unreachable!("it is answered so") };
+        Ok(page)
     }
 
     async fn load_checkpoint(&self, _: &str) -> Result<Option<Checkpoint>> {
@@ -236,14 +258,13 @@ impl Unsettled for GatedStore {
 impl Outbox for GatedStore {
     async fn undelivered(&self, key: &RecordKey) -> Result<Vec<OutboxMessage>> {
         let call = Call::Undelivered(self.0.key_id(key));
-        let Reply::Undelivered(messages) = self.0.call(call).await else { unreachable!("it is answered") };
-        messages.map_err(error)
+        let Reply::Undelivered(messages) = self.0.ask(call).await? else { unreachable!("it is answered so") };
+        Ok(messages)
     }
 
     async fn remove(&self, message: &OutboxMessage) -> Result<()> {
         let call = Call::Remove(Box::new(message.clone()));
-        let Reply::Removed(removed) = self.0.call(call).await else { unreachable!("it is answered") };
-        removed.map_err(error)
+        self.0.ask(call).await.map(drop)
     }
 }
 
@@ -253,12 +274,8 @@ pub struct GatedQueue(pub Machine, pub Source);
 
 #[async_trait]
 impl Queue for GatedQueue {
-    async fn send(&self, message: &str, delay: Duration) -> std::result::Result<(), QueueError> {
-        let call = Call::Send(self.1, message.to_owned(), delay);
-        match self.0.call(call).await {
-            Reply::Sent(true) => Ok(()),
-            _ => Err(QueueError::new("as the explorer wants it")),
-        }
+    async fn send(&self, message: &str, delay: Duration) -> Sent {
+        self.0.sends(Call::Send(self.1, message.to_owned(), delay)).await
     }
 }
 
@@ -272,9 +289,42 @@ impl Reconciler for GatedProvider {
         &self,
         question: &Question,
     ) -> std::result::Result<Finding, Box<dyn std::error::Error + Send + Sync>> {
-        let Reply::Found(found) = self.0.call(Call::Ask(self.0.key_id(question.record_key()))).await else {
-            unreachable!("a question is answered")
+        let Reply::Found(found) = self.0.ask(Call::Ask(self.0.key_id(question.record_key()))).await? else {
+            unreachable!("it is answered so")
         };
         found.ok_or_else(|| "the provider does not answer".into())
+    }
+}
+
+/// The queue of wakes behind gates.
+struct GatedWakes(Machine);
+
+#[async_trait]
+impl FifoQueue for GatedWakes {
+    async fn send_in_group(&self, message: &str, _: &str, id: &str) -> Sent {
+        self.0.sends(Call::Wake(message.to_owned(), id.to_owned())).await
+    }
+}
+
+/// The target of the messages behind gates.
+struct GatedTarget(Machine);
+
+#[async_trait]
+impl Target for GatedTarget {
+    async fn deliver(&self, message: &OutboxMessage) -> Sent {
+        self.0.sends(Call::Deliver(Box::new(message.clone()))).await
+    }
+}
+
+impl Machine {
+    pub fn wakes(&self) -> impl FifoQueue {
+        GatedWakes(self.clone())
+    }
+
+    pub fn deliverer(&self) -> Deliverer {
+        Deliverer::new(GatedStore(self.clone()), self.wakes(), topics())
+            .work_to(GatedQueue(self.clone(), Source::Work))
+            .target(TOPIC, GatedTarget(self.clone()))
+            .world(self.clone())
     }
 }

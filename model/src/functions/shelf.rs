@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use lambda_idempotency::{
     MemoryStore,
     domain::{DomainWrite, Table},
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    key::RecordKey,
     reconcile::Finding,
     record::{Answer, BodyId, Head, KeptAnswer, Place, Record, Revision, State},
     store::{Companion, Outbox as _, OutboxMessage, Page, Store, StoreErrorKind, Unsettled, WriteOutcome},
@@ -18,13 +18,13 @@ use lambda_idempotency::{
 use serde_json::{Value, json};
 
 use super::{
-    accepted,
+    answers::written,
+    digest::{digest, record_digest},
+    ids::ProcessId,
     outbox::{self, Outbox},
-    properties::{self, Violation},
-    scenario::{Guarded, KeyId, Rows, Scenario},
-    state::{digest, record_digest},
-    universe::ProcessId,
+    scenario::{Guarded, Rows, Scenario},
 };
+use crate::kernel::violation::Violation;
 
 /// The store of one key, what was written to it, and what the provider did.
 pub struct Shelf {
@@ -46,22 +46,6 @@ pub struct Shelf {
     /// The processes whose effect the provider has executed.
     pub effects: Vec<ProcessId>,
 }
-
-/// The key of this number.
-pub fn record_key(id: KeyId) -> RecordKey {
-    let valid = "this name is valid";
-    let key = KEYS[usize::from(id)];
-    RecordKey::new(
-        Tenant::parse(TENANT).expect(valid),
-        OperationName::parse(OPERATION).expect(valid),
-        IdempotencyKey::parse(key).expect(valid),
-    )
-}
-
-/// The keys of a scenario, as clients and messages write them.
-pub const KEYS: [&str; 2] = ["key", "other"];
-pub const TENANT: &str = "model";
-pub const OPERATION: &str = "model";
 
 /// When a provider wants to be asked again that asks for patience.
 const PATIENCE: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -182,7 +166,7 @@ impl Shelf {
             }
             self.writes += 1;
             if self.has_stream {
-                then.stream = Some(accepted::batch(self.writes, self.current.as_ref(), record, with));
+                then.stream = Some(outbox::batch(self.writes, self.current.as_ref(), record, with));
             }
             self.written(record, clock, &mut then);
         }
@@ -192,8 +176,7 @@ impl Shelf {
     fn written(&mut self, record: &Record, clock: u64, then: &mut Consequences) {
         let before = self.current.replace(record.clone());
         self.stamp = record_digest(record);
-        let violation =
-            properties::written(before.as_ref(), record, Timestamp::from_millis(clock), self.retention);
+        let violation = written(before.as_ref(), record, Timestamp::from_millis(clock), self.retention);
         then.violation = then.violation.or(violation);
         if body_of(record).is_some() && !self.has_body(clock) {
             then.violation.get_or_insert(Violation::MissingBody);

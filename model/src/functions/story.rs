@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::{
-    call::{Call, How, Source},
-    properties::{GivesUp, Received},
+    answers::{GivesUp, Received},
+    call::Call,
     shelf::Shelf,
     universe::Universe,
 };
@@ -53,8 +53,7 @@ impl fmt::Display for Call {
             Self::Wake(..) => f.write_str("asks for a delivery"),
             Self::Deliver(message) => write!(f, "delivers message {}: {}", message.sequence, message.body),
             Self::Due(_) => f.write_str("reads which questions are due"),
-            Self::Survey => f.write_str("counts unknown outcomes"),
-            Self::Send(source, ..) => write!(f, "sends a message to {source}"),
+            Self::Send(source, ..) => write!(f, "sends a message to {source:?}"),
             Self::Ask(_) => f.write_str("asks the provider what became of it"),
             Self::Hide(hidden) => {
                 f.write_str("hides")?;
@@ -68,46 +67,6 @@ impl fmt::Display for Call {
             Self::Acknowledge(_) => f.write_str("acknowledges its message"),
             Self::Sleep(_) => f.write_str("waits"),
         }
-    }
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Checks => "the queue of checks",
-            Self::Reconcile => "the queue of the reconcile function",
-            Self::Events => "the webhook",
-            Self::DeadLetters => "the dead letters",
-            Self::Input => "the queue",
-            Self::Work => "the queue of accepted work",
-            Self::Wakes => "the queue of wakes",
-            Self::Stream => "the table's stream",
-        })
-    }
-}
-
-impl fmt::Display for How {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Answered => "",
-            Self::Unanswered => ": done, but its answer is lost",
-            Self::Failed => ": not done, an error",
-            Self::Late => ": no answer, and it will be done later",
-            Self::Outage => ": not done, an error, and the store is down for this process",
-            Self::OutageAfter => ": done, but its answer is lost, and the store is down for this process",
-            Self::DuringOutage => ": the store is down for it",
-            Self::Contended => ": not done, because a transaction holds the record",
-            Self::Throttled => ": not done, because the store throttles",
-            Self::Refused => ": refused",
-            Self::NotSent => ": nothing is sent",
-            Self::Dies => ": it dies before that",
-            Self::DiesAfter => ": done, and it dies",
-            Self::DiesLate => ": it dies, and that will be done later",
-            Self::Freezes => ": it freezes before that",
-            Self::FreezesAfter => ": done, and it freezes before the answer",
-            Self::Apart => ": done, and its messages are not seen yet",
-            Self::ClockBack => ": done, and its wall clock is set back by four minutes",
-        })
     }
 }
 

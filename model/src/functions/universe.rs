@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem::discriminant,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::Waker,
     time::Duration,
@@ -11,31 +12,20 @@ use futures_util::future::BoxFuture;
 use lambda_idempotency::{key::RecordKey, time::Timestamp};
 
 use super::{
+    answers::Received,
     call::{Call, How, Reply, Source},
+    digest::digest,
+    ids::{
+        BEGINNING, CONSUMER, DELIVERER, GateId, KEYS, KeyId, MessageId, ProcessId, REQUEST, THE_KEY, WORKER,
+    },
     input::InputQueue,
     ledger::Ledger,
-    properties::{Received, Violation},
     reply::{failed, reply_kind},
-    scenario::{KeyId, Scenario, THE_KEY},
-    shelf::{KEYS, Shelf},
-    state::digest,
+    scenario::Scenario,
+    shelf::Shelf,
 };
+use crate::kernel::violation::Violation;
 
-/// A process: one invocation of a function. Its tasks live and die together.
-pub type ProcessId = u8;
-pub type GateId = u32;
-pub type MessageId = u16;
-
-/// The name of a client's request.
-pub const REQUEST: &str = "request";
-
-/// The names of those that take messages: of consumers, of workers, and of those that deliver messages.
-pub const CONSUMER: &str = "consumer";
-pub const WORKER: &str = "worker";
-pub const DELIVERER: &str = "deliverer";
-
-/// When every execution begins, in milliseconds since 1970.
-pub const BEGINNING: u64 = 1_800_000_000_000;
 /// How long the store is down for one process: longer than any of its retries.
 const OUTAGE: u64 = 2_000;
 /// How far a clock is set back: less than `CLOCK_SKEW`.
@@ -296,14 +286,14 @@ impl Universe {
         let clock = self.clock;
         let Some(gate) = self.gates.get(&id) else { return };
         let key = match (&gate.call, &reply) {
-            (Call::Write(_, record, _), Reply::Written(Ok(_))) => Some(self.key_id(&record.key)),
-            (Call::Load(key), Reply::Loaded(Ok(_))) => Some(*key),
+            (Call::Write(_, record, _), Reply::Written(_)) => Some(self.key_id(&record.key)),
+            (Call::Load(key), Reply::Loaded(_)) => Some(*key),
             (Call::Scan(_), _) => Some(THE_KEY),
             _ => None,
         };
         let stamp = key.map(|key| self.shelf(key).stamp());
         let Some(gate) = self.gates.get_mut(&id) else { return };
-        let digest = digest(&(gate.number, gate.call.kind(), how, clock, stamp, reply_kind(&reply)));
+        let digest = digest(&(gate.number, discriminant(&gate.call), how, clock, stamp, reply_kind(&reply)));
         gate.reply = Some(reply);
         gate.waker.take().into_iter().for_each(Waker::wake);
         let process = gate.process;
@@ -319,7 +309,8 @@ impl Universe {
     pub fn open(&mut self, id: GateId, how: How) -> bool {
         let Some(gate) = self.gates.get(&id) else { return false };
         let (process, number, call) = (gate.process, gate.number, gate.call.clone());
-        self.tell(|all| format!("{} {call}{how}", all.name(process)));
+        let ends = if how == How::Answered { String::new() } else { format!(": {how:?}") };
+        self.tell(|all| format!("{} {call}{ends}", all.name(process)));
         self.faults += how.cost();
         self.process(process).faults += how.cost();
         let clock = self.clock;

@@ -1,163 +1,164 @@
-//! From each state, nothing goes wrong any more: the operation must come to its answer, or to operators.
+//! From each state, nothing goes wrong any more: by retries of a version, the operation must come to its answer, or to operators.
 
-use protocol::record::State;
+use protocol::record::Record;
 
 use super::{
-    Change, Setting, Violation,
-    properties::check as holds,
-    protocol::{ARRIVES, Id, Kept, LEASE, Protocol, Todo},
-    world::{At, CALLS, Deferred, Ending, MAX_WORKERS, World},
+    handler::Does,
+    names::combination,
+    world::{CALLS, Phases, World},
 };
-
-/// How often a client retries until operators must have the operation.
-const RETRIES: u8 = 12;
+use crate::kernel::{
+    action::Action,
+    facts::State,
+    protocol::{Event, Next, Protocol},
+    records::{ARRIVES, Id, LEASE},
+    report::Report,
+    rest::Moves,
+    setting::{Change, Setting},
+    steps::{Steps, Successor},
+    violation::Violation,
+    world::{Kind, Sent, With},
+};
 
 /// The number of the retries' executions.
 const RETRY: u8 = 9;
 
-/// Whether the operation comes to rest, by retries of whichever version.
-pub fn check(setting: &Setting, protocol: &mut Protocol, world: &World) -> Option<Violation> {
-    // What another version does first is not modelled.
-    let versions: &[bool] = match setting.change {
-        Change::None | Change::Inserted => &[false],
-        Change::Renamed | Change::Removed | Change::Reordered => &[false, true],
-    };
-    versions.iter().find_map(|is_new| by_retries(setting, protocol, world, *is_new))
-}
+impl Moves for Phases {
+    /// How often a client retries until operators must have the operation, and once more to see that they do.
+    const MAX_STEPS: usize = 13;
 
-fn by_retries(setting: &Setting, protocol: &mut Protocol, world: &World, is_new: bool) -> Option<Violation> {
-    let mut world = *world;
-    let settle = |world: &mut World, id| {
-        let before = *world;
-        world.write(id);
-        (before, *world)
-    };
-    // What is on its way arrives. Every process dies.
-    for worker in 0..MAX_WORKERS {
-        let state = world.workers[worker];
-        if let Some((call, _)) = state.sent {
-            world.execute(
-                call,
-                setting.change.renames(state.is_new, call),
-                setting.keys_live,
-                setting.webhook,
-            );
-        }
-        world.workers[worker].sent = None;
-        if let Some(deferred) = state.deferred {
-            let written = match deferred {
-                Deferred::Phase(place, result) => {
-                    match protocol.keep(&world, (state.base, state.is_new), (place, result), world.now) {
-                        Kept::Taken(id, _) => Some(id),
-                        Kept::Known(_) => None,
-                        Kept::Left => {
-                            world.alarm = true;
-                            None
-                        }
-                    }
-                }
-                Deferred::Ended(ending) => protocol.report(&world, state.base, ending, world.now),
-            };
-            if let Some(id) = written {
-                world.write(id);
-            }
-            world.workers[worker].deferred = None;
-        }
-        world.over(worker);
-    }
-    for call in 0..CALLS {
-        let number = u8::try_from(call).unwrap_or_default();
-        if world.calls[call].webhook {
-            match protocol.note(&world, number, world.calls[call].effects, world.now) {
-                Ok(id) => world.write(id),
-                Err(contradicts) => world.alarm |= contradicts,
-            }
-            world.calls[call].webhook = false;
+    fn ways(setting: &Setting) -> &'static [(bool, &'static str)] {
+        match setting.change {
+            // What another version does first is not modelled.
+            Change::None | Change::Inserted => &[(false, "")],
+            _ => &[(false, ""), (true, ", but for retries of the new version")],
         }
     }
-    world.late = None;
-    world.now += LEASE + ARRIVES + setting.skew;
-    for _ in 0..RETRIES {
-        let is_over = |protocol: &Protocol, world: &World| {
-            world.record.is_some_and(|id| {
-                let record = protocol.record(id);
-                matches!(record.state, State::Completed { .. }) || record.is_escalated()
-            })
-        };
-        if is_over(protocol, &world) {
+
+    fn combination(record: &Record) -> String {
+        combination(record)
+    }
+
+    fn tell(world: &World) -> String {
+        let effects = world.own.calls.map(|call| call.effects);
+        format!("; effects {effects:?}, rows {}", world.own.rows)
+    }
+
+    fn successors(steps: &mut Steps<'_, Self>) {
+        steps.all();
+    }
+
+    /// What is on its way arrives. Every process dies.
+    fn ends(setting: &Setting, protocol: &mut Protocol, world: &mut World) {
+        let mut steps = Steps { setting, protocol, world: *world, next: &mut Vec::new() };
+        steps.arrives();
+        *world = steps.world;
+    }
+
+    /// A client retries.
+    fn calm(
+        setting: &Setting,
+        protocol: &mut Protocol,
+        world: &World,
+        is_new: bool,
+    ) -> Option<Successor<Self>> {
+        let honest = Setting { webhook: false, ..*setting };
+        let mut steps = Steps { setting: &honest, protocol, world: *world, next: &mut Vec::new() };
+        if steps.is(&[State::Completed, State::Escalated]) {
             return None;
         }
         // Polls go on beside retries.
-        if let Some(id) = protocol.reconcile(&world, world.now) {
-            settle(&mut world, id);
-            continue;
+        if let Some((found, id)) = steps.reconcile() {
+            steps.world.write(id);
+            return Some((Action::Asks(found), steps.world.canonical(), None));
         }
-        if let Some(id) = protocol.begins(&world, (RETRY, is_new), world.now) {
-            let (before, after) = settle(&mut world, id);
-            if let Some(violation) = holds(protocol, &before, &after) {
-                return Some(violation);
-            }
-            if let Some(violation) = run(setting, protocol, &mut world, (id, is_new)) {
-                return Some(violation);
-            }
-        } else if let Some(id) = protocol.expire(&world, world.now) {
-            settle(&mut world, id);
+        let (mut action, mut violation) = (Action::Tick, None);
+        if let Next::Begins(id) = steps.step(world.now, Event::Reserve { worker: RETRY, is_new }) {
+            action = Action::Begins(RETRY);
+            violation = steps.writes(id, With::Nothing).or_else(|| steps.retry((id, is_new)));
+        } else if let Some(id) = steps.written(Event::Look) {
+            action = Action::Looks;
+            steps.world.write(id);
         }
-        if is_over(protocol, &world) {
-            return None;
+        if !steps.is(&[State::Completed, State::Escalated]) {
+            steps.world.now += 1;
         }
-        world.now += 1;
+        Some((action, steps.world.canonical(), violation))
     }
-    Some(Violation::NoRest)
+
+    fn at_rest(_: &Setting, _: &mut Protocol, _: &World, _: bool) -> Option<Violation> {
+        // That it comes there is all.
+        None
+    }
 }
 
-/// A retry runs the handler, and nothing fails.
-fn run(
-    setting: &Setting,
-    protocol: &mut Protocol,
-    world: &mut World,
-    (mut base, is_new): (Id, bool),
-) -> Option<Violation> {
-    let mut place = 0;
-    let ending = loop {
-        let mut result = None;
-        match protocol.todo(base, place, world.now, is_new) {
-            Todo::GoOn => {}
-            Todo::Noted(noted) => result = Some(noted),
-            Todo::Commit => result = Some(1),
-            Todo::Mismatch => break Ending::Outside,
-            Todo::Answer(number) => break Ending::Completed(number),
-            Todo::Ask(_) if !setting.asks => break Ending::Unknown,
-            Todo::Ask(call) if world.calls[usize::from(call)].effects > 0 => {
-                result = Some(world.calls[usize::from(call)].effects);
+impl Steps<'_, Phases> {
+    /// What is on its way arrives. Every process dies.
+    fn arrives(&mut self) {
+        let setting = self.setting;
+        for worker in self.world.numbers() {
+            let state = *self.world.worker(worker);
+            if let Sent::OnItsWay { call, .. } = state.sent {
+                self.world.calls(setting, call, state.own.is_new);
             }
-            Todo::Call(call) | Todo::Ask(call) => {
-                world.execute(call, setting.change.renames(is_new, call), setting.keys_live, false);
-                result = Some(world.calls[usize::from(call)].effects);
-            }
-        }
-        if let Some(result) = result {
-            let before = *world;
-            match protocol.keep(world, (base, is_new), (place, result), world.now) {
-                Kept::Taken(id, true) => {
-                    base = id;
-                    world.write(id);
+            self.world.worker_mut(worker).sent = Sent::Nothing;
+            if let Some(letter) = state.deferred {
+                let (written, contradicts) = self.delivered(worker, letter);
+                written.into_iter().for_each(|id| self.world.write(id));
+                if contradicts {
+                    self.world.escalate(worker);
                 }
-                _ => break Ending::Outside,
+                self.world.worker_mut(worker).deferred = None;
             }
-            if protocol.is_commit(is_new, place) {
-                world.rows += result;
-            }
-            if let Some(violation) = holds(protocol, &before, world) {
-                return Some(violation);
+            self.world.over(worker);
+        }
+        for call in 0..CALLS {
+            if self.world.own.calls[usize::from(call)].webhook {
+                let noted = self.noted(call);
+                self.world.hears_of(call, noted);
             }
         }
-        place += 1;
-    };
-    let before = *world;
-    if let Some(id) = protocol.report(world, base, ending, world.now) {
-        world.write(id);
+        self.world.late = None;
+        self.world.now += LEASE + ARRIVES + self.setting.skew;
     }
-    debug_assert!(world.workers.iter().all(|worker| worker.at == At::Over));
-    holds(protocol, &before, world)
+
+    /// The record becomes this one. The property that this violates.
+    fn writes(&mut self, id: Id, with: With) -> Option<Violation> {
+        let before = self.world;
+        self.world.commit(id, with);
+        let worlds = (&before, &self.world);
+        Phases::judge(self.setting, self.protocol, Action::Keeps(RETRY), worlds, None)
+    }
+
+    /// A retry runs the handler, and nothing fails.
+    fn retry(&mut self, (mut base, is_new): (Id, bool)) -> Option<Violation> {
+        let now = self.world.now;
+        let mut place = 0;
+        let report = loop {
+            let result = match self.does(base, place, now, is_new) {
+                Does::GoesOn => None,
+                Does::Takes(noted) => Some(noted),
+                Does::Commits => Some(1),
+                Does::Ends(report) => break report,
+                Does::Asks(_) if !self.setting.asks => break Report::PerhapsExecuted,
+                Does::Asks(call) if self.world.own.effects(call) > 0 => Some(self.world.own.effects(call)),
+                Does::Calls(call) | Does::Asks(call) => Some(self.world.calls(self.setting, call, is_new)),
+            };
+            if let Some(result) = result {
+                let Next::Begins(id) = self.kept((base, is_new), (place, result), now) else {
+                    break Report::NotExecuted;
+                };
+                base = id;
+                let with = if self.is_commit(is_new, place) { With::Rows(RETRY) } else { With::Nothing };
+                if let Some(violation) = self.writes(id, with) {
+                    return Some(violation);
+                }
+            }
+            place += 1;
+        };
+        match self.reported(base, report, now) {
+            Some(id) => self.writes(id, With::Nothing),
+            None => None,
+        }
+    }
 }

@@ -1,406 +1,316 @@
-//! All that can happen next. Each action is one atomic step; what it does to the record, production code decides.
+//! All that can happen next to an operation that resumes.
 
-use protocol::record::{Record, State};
+use protocol::record::State;
 
 use super::{
-    Change, Setting, Violation,
-    properties::check,
-    protocol::{ARRIVES, Id, Kept, OWN_LEASE, Protocol, Todo},
-    world::{At, Backup, CALLS, Deferred, Ending, Late, MAX_WORKERS, World},
+    handler::Does,
+    world::{CALLS, Phases, World},
+};
+use crate::kernel::{
+    action::Action,
+    protocol::{Event, Next},
+    records::{Id, OWN_LEASE},
+    report::Report,
+    setting::Change,
+    steps::Steps,
+    violation::Violation,
+    world::{At, Letter, Sent, With},
 };
 
-/// What can happen. The number is the worker's, or the call's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    Tick,
-    Begins(usize, bool),
-    Crashes(usize),
-    GoesOn(usize),
-    Calls(usize),
-    IsRefused(usize),
-    SendsAndCrashes(usize),
-    SendsUnheard(usize),
-    AsksInVain(usize),
-    Asks(usize),
-    EndsUnknown(usize),
-    Arrives(usize),
-    Keeps(usize),
-    KeepsInVain(usize),
-    KeepsLate(usize),
-    Commits(usize),
-    CommitsRefused(usize),
-    CommitsInVain(usize),
-    CommitsLate(usize),
-    Reports(usize),
-    ReportsInVain(usize),
-    Delivers(usize),
-    Lands,
-    Expires,
-    Hears(usize),
-    Reconciles,
-    Operates,
-    BacksUp,
-    Restores,
-}
-
-/// What follows a state: the action, the state after it, and the property that it violates.
-pub type Successor = (Action, World, Option<Violation>);
-
-struct Steps<'a> {
-    setting: &'a Setting,
-    protocol: &'a mut Protocol,
-    before: World,
-    next: &'a mut Vec<Successor>,
-}
-
-/// Adds all that can happen next.
-pub fn successors(setting: &Setting, protocol: &mut Protocol, world: &World, next: &mut Vec<Successor>) {
-    let mut steps = Steps { setting, protocol, before: *world, next };
-    for worker in 0..usize::from(setting.workers) {
-        steps.worker(worker);
-    }
-    steps.others();
-}
-
-impl Steps<'_> {
-    fn with(&mut self, action: Action, change: impl FnOnce(&mut World)) {
-        self.judge(action, None, change);
-    }
-
-    /// The same, if it violates this property by itself.
-    fn judge(&mut self, action: Action, violation: Option<Violation>, change: impl FnOnce(&mut World)) {
-        let mut after = self.before;
-        change(&mut after);
-        let violation = violation.or_else(|| check(self.protocol, &self.before, &after));
-        self.next.push((action, after, violation));
-    }
-
-    fn worker(&mut self, worker: usize) {
-        let state = self.before.workers[worker];
-        let now = self.before.now + state.clock;
-        if let Some((call, sent)) = state.sent
-            && self.before.now <= sent + ARRIVES
+impl Steps<'_, Phases> {
+    pub fn all(&mut self) {
+        for worker in 0..self.setting.workers {
+            self.worker(worker);
+        }
+        if self.setting.meddles && !self.world.meddled {
+            self.restore();
+        }
+        self.tick();
+        self.land();
+        for clock in 0..=self.setting.skew {
+            self.look(clock);
+        }
+        for call in 0..CALLS {
+            self.report_of_provider(call);
+        }
+        if let Some((found, id)) = self.reconcile() {
+            self.write(Action::Asks(found), id, With::Nothing, |_| {});
+        }
+        if self.setting.operator
+            && self
+                .world
+                .id()
+                .is_some_and(|id| self.protocol.record(id).is_escalated() && !self.may_follow(id))
+            && !self.may_be_sent()
+            && let Some(id) = self.operate()
         {
-            let (keys_live, reports) = (self.setting.keys_live, self.setting.webhook);
-            let renamed = self.setting.change.renames(state.is_new, call);
+            self.write(Action::Operates, id, With::Nothing, |_| {});
+        }
+    }
+
+    fn worker(&mut self, worker: u8) {
+        let (setting, state) = (self.setting, *self.world.worker(worker));
+        if let Sent::OnItsWay { call, .. } = state.sent {
             self.with(Action::Arrives(worker), |after| {
-                after.workers[worker].sent = None;
-                after.execute(call, renamed, keys_live, reports);
+                after.worker_mut(worker).sent = Sent::Nothing;
+                after.calls(setting, call, state.own.is_new);
             });
         }
-        if let Some(deferred) = state.deferred {
-            self.deliver(worker, deferred);
+        if let Some(letter) = state.deferred {
+            self.deliver_letter(worker, letter);
         }
         match state.at {
             At::Idle => return self.begin(worker),
-            At::Phase(place) => self.phase(worker, place, now),
-            At::Result(place, result) => self.keep(worker, place, result, now),
-            At::Ended(ending) => self.report(worker, ending, now),
-            At::Over => return,
+            At::Running(place) => self.phase(worker, place),
+            At::Made(place, result) => self.keep(worker, place, result),
+            At::Ended(report) => self.report(worker, report),
+            _ => return,
         }
         self.with(Action::Crashes(worker), |after| after.over(worker));
     }
 
-    fn begin(&mut self, worker: usize) {
+    fn begin(&mut self, worker: u8) {
         // Workers are alike: they begin in their order.
-        if worker > 0 && self.before.workers[worker - 1].at == At::Idle {
+        if worker > 0 && self.world.worker(worker - 1).at == At::Idle {
             return;
         }
+        let versions: &[bool] = if self.setting.change == Change::None { &[false] } else { &[false, true] };
         for clock in 0..=self.setting.skew {
-            let before = self.before;
-            let number = u8::try_from(worker).unwrap_or(u8::MAX);
-            let versions: &[bool] =
-                if self.setting.change == Change::None { &[false] } else { &[false, true] };
-            for is_new in versions {
-                let by = (number, *is_new);
-                let Some(id) = self.protocol.begins(&before, by, before.now + clock) else { continue };
-                self.with(Action::Begins(worker, *is_new), |after| {
-                    after.write(id);
-                    let state = &mut after.workers[worker];
-                    (state.at, state.base, state.clock) = (At::Phase(0), id, clock);
-                    (state.is_new, state.until) = (*is_new, after.now + OWN_LEASE);
+            for is_new in versions.iter().copied() {
+                let event = Event::Reserve { worker, is_new };
+                let Next::Begins(id) = self.step(self.world.now + clock, event) else { continue };
+                let action = if is_new { Action::BeginsAnew(worker) } else { Action::Begins(worker) };
+                self.write(action, id, With::Nothing, |after| {
+                    let until = after.now + OWN_LEASE;
+                    let state = after.worker_mut(worker);
+                    (state.at, state.base, state.clock) = (At::Running(0), id, clock);
+                    (state.own.is_new, state.own.until) = (is_new, until);
                 });
             }
         }
     }
 
-    fn phase(&mut self, worker: usize, place: u8, now: u8) {
-        let state = self.before.workers[worker];
-        let inserted = self.setting.change == Change::Inserted && state.is_new;
-        let ends = |ending| move |after: &mut World| after.workers[worker].at = At::Ended(ending);
-        match self.protocol.todo(state.base, place, now, state.is_new) {
-            Todo::GoOn => {
-                self.with(Action::GoesOn(worker), |after| after.workers[worker].at = At::Phase(place + 1));
-            }
-            Todo::Noted(result) => {
-                self.with(Action::GoesOn(worker), |after| {
-                    after.workers[worker].at = At::Result(place, result);
-                });
-            }
-            Todo::Mismatch => self.with(Action::GoesOn(worker), ends(Ending::Outside)),
-            Todo::Answer(number) => self.with(Action::GoesOn(worker), ends(Ending::Completed(number))),
+    fn phase(&mut self, worker: u8, place: u8) {
+        let state = *self.world.worker(worker);
+        let does = self.does(state.base, place, self.now_of(worker), state.own.is_new);
+        // What another version does first is not modelled.
+        let inserted = self.setting.change == Change::Inserted && state.own.is_new;
+        let ended = At::Ended(Report::NotExecuted);
+        match does {
+            Does::GoesOn => self.moves(Action::GoesOn(worker), worker, At::Running(place + 1)),
+            Does::Takes(result) => self.moves(Action::GoesOn(worker), worker, At::Made(place, result)),
+            Does::Ends(report) => self.moves(Action::GoesOn(worker), worker, At::Ended(report)),
             // T39: a frozen worker.
-            _ if self.before.now > state.until => self.with(Action::GoesOn(worker), ends(Ending::Outside)),
-            // What another version does first is not modelled.
-            Todo::Call(_) | Todo::Ask(_) if inserted => {
-                self.with(Action::GoesOn(worker), ends(Ending::Outside));
+            _ if self.world.now > state.own.until => self.moves(Action::GoesOn(worker), worker, ended),
+            Does::Calls(_) | Does::Asks(_) if inserted => self.moves(Action::GoesOn(worker), worker, ended),
+            Does::Commits => self.commit(worker, place),
+            Does::Calls(call) => self.make(worker, place, call),
+            Does::Asks(_) if !self.setting.asks => {
+                self.moves(Action::EndsUnknown(worker), worker, At::Ended(Report::PerhapsExecuted));
             }
-            Todo::Commit => self.commit(worker, place, now),
-            Todo::Call(call) => self.call(worker, place, call),
-            Todo::Ask(_) if !self.setting.asks => {
-                self.with(Action::EndsUnknown(worker), ends(Ending::Unknown));
-            }
-            Todo::Ask(call) => {
-                self.with(Action::AsksInVain(worker), ends(Ending::InCall));
-                let effects = self.before.calls[usize::from(call)].effects;
+            Does::Asks(call) => {
+                self.moves(Action::AsksInVain(worker), worker, At::Ended(Report::Interrupted));
+                let effects = self.world.own.effects(call);
                 if effects > 0 {
-                    self.with(Action::Asks(worker), |after| {
-                        after.workers[worker].at = At::Result(place, effects);
-                    });
-                } else if self.is_on_its_way(call) {
-                    // "Not made, and will not be": the provider cannot say that yet.
-                } else {
-                    self.call(worker, place, call);
+                    self.moves(Action::AsksItself(worker), worker, At::Made(place, effects));
+                } else if !self.is_on_its_way(call) {
+                    // Otherwise, the provider cannot say yet that it was not made, and will not be.
+                    self.make(worker, place, call);
                 }
             }
         }
     }
 
     /// Whether the call that follows can still arrive. A record that is held may have forgotten any of them.
-    fn may_arrive(&self, record: &Record) -> bool {
-        let may_follow = |call: u8| record.is_held() || self.protocol.open_call(record) == Some(call);
-        (0..=1).any(|call| may_follow(call) && self.is_on_its_way(call))
+    fn may_follow(&self, id: Id) -> bool {
+        let may_follow = |call| self.protocol.record(id).is_held() || self.open_call(id) == Some(call);
+        (0..CALLS).any(|call| may_follow(call) && self.is_on_its_way(call))
     }
 
     /// Whether a worker may still make a call: by its own clock, its lease is not over.
     fn may_be_sent(&self) -> bool {
-        let sends = |at| matches!(at, At::Phase(_));
-        self.before.workers.iter().any(|worker| sends(worker.at) && self.before.now <= worker.until)
+        let now = self.world.now;
+        self.world.workers.iter().any(|worker| matches!(worker.at, At::Running(_)) && now <= worker.own.until)
     }
 
     fn is_on_its_way(&self, call: u8) -> bool {
-        self.before.workers.iter().any(|worker| {
-            worker.sent.is_some_and(|(sent, at)| sent == call && self.before.now <= at + ARRIVES)
-        })
+        let is_its = |sent| matches!(sent, Sent::OnItsWay { call: sent, .. } if sent == call);
+        self.world.workers.iter().any(|worker| is_its(worker.sent))
     }
 
-    fn call(&mut self, worker: usize, place: u8, call: u8) {
-        let (keys_live, reports) = (self.setting.keys_live, self.setting.webhook);
-        let renamed = self.setting.change.renames(self.before.workers[worker].is_new, call);
-        self.with(Action::Calls(worker), |after| {
-            after.execute(call, renamed, keys_live, reports);
-            after.workers[worker].at = At::Result(place, after.calls[usize::from(call)].effects);
+    fn make(&mut self, worker: u8, place: u8, call: u8) {
+        let (setting, since) = (self.setting, self.world.now);
+        let is_new = self.world.worker(worker).own.is_new;
+        self.with(Action::HasItsEffect(worker), |after| {
+            let effects = after.calls(setting, call, is_new);
+            after.worker_mut(worker).at = At::Made(place, effects);
         });
-        self.with(Action::IsRefused(worker), |after| after.workers[worker].at = At::Ended(Ending::Outside));
-        let sent = Some((call, self.before.now));
+        self.moves(Action::IsRefused(worker), worker, At::Ended(Report::NotExecuted));
         self.with(Action::SendsUnheard(worker), |after| {
-            after.workers[worker].sent = sent;
-            after.workers[worker].at = At::Ended(Ending::InCall);
+            let state = after.worker_mut(worker);
+            (state.sent, state.at) = (Sent::OnItsWay { call, since }, At::Ended(Report::Interrupted));
         });
         self.with(Action::SendsAndCrashes(worker), |after| {
-            after.workers[worker].sent = sent;
+            after.worker_mut(worker).sent = Sent::OnItsWay { call, since };
             after.over(worker);
         });
     }
 
-    fn keep(&mut self, worker: usize, place: u8, result: u8, now: u8) {
-        let (before, base) = (self.before, self.before.workers[worker].base);
-        let by = (base, before.workers[worker].is_new);
-        let kept = self.protocol.keep(&before, by, (place, result), now);
+    fn keep(&mut self, worker: u8, place: u8, result: u8) {
+        let (state, record) = (*self.world.worker(worker), self.world.id());
+        let kept = self.kept((state.base, state.own.is_new), (place, result), self.now_of(worker));
+        let letter = Some(Letter::Phase(place, result));
         self.with(Action::Keeps(worker), |after| {
-            let state = &mut after.workers[worker];
-            state.at = At::Ended(Ending::Outside);
+            let own = after.worker_mut(worker);
+            own.at = At::Ended(Report::NotExecuted);
             match kept {
-                Kept::Taken(id, own) => {
-                    if own {
-                        (state.at, state.base) = (At::Phase(place + 1), id);
-                    }
+                Next::Begins(id) => {
+                    (own.at, own.base) = (At::Running(place + 1), id);
                     after.write(id);
                 }
-                Kept::Known(true) => {
-                    (state.at, state.base) = (At::Phase(place + 1), before.record.unwrap_or(base));
+                Next::Written(id) => after.write(id),
+                Next::Known(true) => {
+                    (own.at, own.base) = (At::Running(place + 1), record.unwrap_or(state.base));
                 }
-                Kept::Known(false) => {}
-                Kept::Left => state.deferred = Some(Deferred::Phase(place, result)),
+                Next::Known(false) => {}
+                _ => own.deferred = letter,
             }
         });
         if !self.setting.store_faults {
             return;
         }
         let in_vain = |after: &mut World| {
-            after.workers[worker].at = At::Ended(Ending::InCall);
-            after.workers[worker].deferred = Some(Deferred::Phase(place, result));
+            let own = after.worker_mut(worker);
+            (own.at, own.deferred) = (At::Ended(Report::Interrupted), letter);
         };
         self.with(Action::KeepsInVain(worker), in_vain);
-        if let Kept::Taken(id, _) = kept {
+        if let Next::Begins(id) | Next::Written(id) = kept {
             self.with(Action::KeepsLate(worker), |after| {
                 in_vain(after);
-                after.late = Some(Late { id, rows: false });
+                after.lands_later(id, With::Nothing);
             });
         }
     }
 
     /// A commit counts only if its worker still runs the record.
-    fn commit(&mut self, worker: usize, place: u8, now: u8) {
-        let before = self.before;
-        let by = (before.workers[worker].base, before.workers[worker].is_new);
-        let ends = |after: &mut World| after.workers[worker].at = At::Ended(Ending::Outside);
+    fn commit(&mut self, worker: u8, place: u8) {
+        let state = *self.world.worker(worker);
+        let ended = At::Ended(Report::NotExecuted);
         // The result is 1 if the stock is taken, and 0 if it is refused.
-        for result in [1, 0] {
-            let action = if result == 1 { Action::Commits(worker) } else { Action::CommitsRefused(worker) };
-            let Kept::Taken(id, true) = self.protocol.keep(&before, by, (place, result), now) else {
-                self.with(action, ends);
+        for (result, action, with) in [
+            (1, Action::Commits(worker), With::Rows(worker)),
+            (0, Action::CommitsRefused(worker), With::Nothing),
+        ] {
+            let kept = self.kept((state.base, state.own.is_new), (place, result), self.now_of(worker));
+            let Next::Begins(id) = kept else {
+                self.moves(action, worker, ended);
                 continue;
             };
-            self.with(action, |after| {
-                after.write(id);
-                after.rows += result;
-                (after.workers[worker].at, after.workers[worker].base) = (At::Phase(place + 1), id);
+            self.write(action, id, with, |after| {
+                let own = after.worker_mut(worker);
+                (own.at, own.base) = (At::Running(place + 1), id);
             });
             if self.setting.store_faults {
-                self.with(Action::CommitsInVain(worker), ends);
+                self.moves(Action::CommitsInVain(worker), worker, ended);
                 self.with(Action::CommitsLate(worker), |after| {
-                    ends(after);
-                    after.late = Some(Late { id, rows: result == 1 });
+                    after.worker_mut(worker).at = ended;
+                    after.lands_later(id, with);
                 });
             }
         }
     }
 
-    fn report(&mut self, worker: usize, ending: Ending, now: u8) {
-        let (before, base) = (self.before, self.before.workers[worker].base);
-        let written = self.protocol.report(&before, base, ending, now);
-        let violation = self.over_result(base, ending, written);
-        self.judge(Action::Reports(worker), violation, |after| {
-            if let Some(id) = written {
-                after.write(id);
-            }
-            after.over(worker);
-        });
+    fn report(&mut self, worker: u8, report: Report) {
+        let state = *self.world.worker(worker);
+        let written = self.reported(state.base, report, self.now_of(worker));
+        let mut after = self.world;
+        written.into_iter().for_each(|id| after.write(id));
+        after.over(worker);
+        self.push(Action::Reports(worker), after, self.over_result(state.base, report, written));
         // Not while the result of a phase waits in the queue: it says more.
-        if self.setting.store_faults && before.workers[worker].deferred.is_none() {
+        if self.setting.store_faults && state.deferred.is_none() {
             self.with(Action::ReportsInVain(worker), |after| {
-                after.workers[worker].deferred = Some(Deferred::Ended(ending));
+                after.worker_mut(worker).deferred = Some(Letter::Report(report));
                 after.over(worker);
             });
         }
     }
 
     /// Whether the record had the result of the call that made it unknown.
-    fn over_result(&self, base: Id, ending: Ending, written: Option<Id>) -> Option<Violation> {
-        let kept = |id: Id| self.protocol.record(id).phases().map_or(0, |phases| phases.kept.len());
+    fn over_result(&self, base: Id, report: Report, written: Option<Id>) -> Option<Violation> {
+        let kept = |id: Id| self.protocol.facts(id).kept;
         let is_unknown = |id: Id| matches!(self.protocol.record(id).state, State::Unknown { .. });
-        let (before, after) = (self.before.record?, written?);
-        let is_over = ending == Ending::Unknown && kept(before) > kept(base);
+        let (before, after) = (self.world.id()?, written?);
+        let is_over = report == Report::PerhapsExecuted && kept(before) > kept(base);
         (is_over && !is_unknown(before) && is_unknown(after)).then_some(Violation::UnknownOverResult)
     }
 
-    fn deliver(&mut self, worker: usize, deferred: Deferred) {
-        let before = self.before;
-        let base = before.workers[worker].base;
-        let by = (base, before.workers[worker].is_new);
-        let (mut alarm, mut violation) = (false, None);
-        let written = match deferred {
-            Deferred::Phase(place, result) => {
-                match self.protocol.keep(&before, by, (place, result), before.now) {
-                    Kept::Taken(id, _) => Some(id),
-                    Kept::Known(_) => None,
-                    Kept::Left => {
-                        alarm = true;
-                        None
-                    }
+    /// What the record makes of a deferred report, and whether it contradicts it.
+    pub fn delivered(&mut self, worker: u8, letter: Letter) -> (Option<Id>, bool) {
+        let (state, now) = (*self.world.worker(worker), self.world.now);
+        match letter {
+            Letter::Phase(place, result) => {
+                match self.kept((state.base, state.own.is_new), (place, result), now) {
+                    Next::Begins(id) | Next::Written(id) => (Some(id), false),
+                    Next::Known(_) => (None, false),
+                    _ => (None, true),
                 }
             }
-            Deferred::Ended(ending) => {
-                let written = self.protocol.report(&before, base, ending, before.now);
-                violation = self.over_result(base, ending, written);
-                written
-            }
+            Letter::Report(report) | Letter::Again(report) => (self.reported(state.base, report, now), false),
+        }
+    }
+
+    fn deliver_letter(&mut self, worker: u8, letter: Letter) {
+        let (written, contradicts) = self.delivered(worker, letter);
+        let violation = match letter {
+            Letter::Report(report) => self.over_result(self.world.worker(worker).base, report, written),
+            _ => None,
         };
-        self.judge(Action::Delivers(worker), violation, |after| {
-            if let Some(id) = written {
-                after.write(id);
-            }
-            after.alarm |= alarm;
-            after.workers[worker].deferred = None;
-            if after.workers[worker].at == At::Over {
-                after.over(worker);
-            }
-        });
+        let mut after = self.world;
+        written.into_iter().for_each(|id| after.write(id));
+        if contradicts {
+            after.escalate(worker);
+        }
+        after.worker_mut(worker).deferred = None;
+        if after.worker(worker).at == At::Over {
+            after.over(worker);
+        }
+        self.push(Action::Delivers(worker), after, violation);
+    }
+
+    /// The provider reports a call unprompted.
+    fn report_of_provider(&mut self, call: u8) {
+        if self.world.own.calls[usize::from(call)].webhook {
+            let noted = self.noted(call);
+            self.with(Action::Hears(call), |after| after.hears_of(call, noted));
+        }
     }
 
     /// To the point in time of the backup, and then hold what is open, before anything starts again. No worker lives on; what is in a
     /// queue, or on its way to the provider, stays.
     fn restore(&mut self) {
-        let before = self.before;
-        let Some(Backup { id, rows }) = before.backup else {
-            if let Some(id) = before.record {
-                let backup = Some(Backup { id, rows: before.rows });
-                self.with(Action::BacksUp, |after| after.backup = backup);
+        let now = self.world.now;
+        let Some((id, rows)) = self.world.own.backup else {
+            if let Some(id) = self.world.id() {
+                self.with(Action::Saves, |after| after.own.backup = Some((id, after.own.rows)));
             }
             return;
         };
         let completed = matches!(self.protocol.record(id).state, State::Completed { .. });
         // A lease that is not over is waited for.
-        let Some(id) = self.protocol.hold(id, before.now).or(completed.then_some(id)) else { return };
+        let held = match self.protocol.step(Some(id), now, Event::Hold) {
+            Next::Written(held) => held,
+            _ if completed => id,
+            _ => return,
+        };
         self.with(Action::Restores, |after| {
-            for worker in 0..MAX_WORKERS {
-                if after.workers[worker].at != At::Idle {
+            for worker in after.numbers() {
+                if after.worker(worker).at != At::Idle {
                     after.over(worker);
                 }
             }
-            after.write(id);
-            (after.rows, after.backup, after.restored) = (rows, None, true);
+            after.write(held);
+            (after.own.rows, after.own.backup, after.meddled) = (rows, None, true);
         });
-    }
-
-    fn others(&mut self) {
-        let before = self.before;
-        if self.setting.restores && !before.restored {
-            self.restore();
-        }
-        if before.now < self.setting.horizon {
-            self.with(Action::Tick, |after| {
-                after.now += 1;
-                for worker in &mut after.workers {
-                    worker.sent = worker.sent.filter(|(_, sent)| before.now < sent + ARRIVES);
-                }
-            });
-        }
-        if let Some(late) = before.late {
-            self.with(Action::Lands, |after| {
-                after.write(late.id);
-                after.rows += u8::from(late.rows);
-            });
-        }
-        for clock in 0..=self.setting.skew {
-            if let Some(id) = self.protocol.expire(&before, before.now + clock) {
-                self.with(Action::Expires, |after| after.write(id));
-            }
-        }
-        for call in 0..CALLS {
-            if before.calls[call].webhook {
-                let number = u8::try_from(call).unwrap_or_default();
-                let noted = self.protocol.note(&before, number, before.calls[call].effects, before.now);
-                self.with(Action::Hears(call), |after| {
-                    after.calls[call].webhook = false;
-                    match noted {
-                        Ok(id) => after.write(id),
-                        Err(contradicts) => after.alarm |= contradicts,
-                    }
-                });
-            }
-        }
-        if let Some(id) = self.protocol.reconcile(&before, before.now) {
-            self.with(Action::Reconciles, |after| after.write(id));
-        }
-        if self.setting.operator
-            && before.record.is_some_and(|id| self.protocol.record(id).is_escalated())
-            && !before.record.is_some_and(|id| self.may_arrive(self.protocol.record(id)))
-            && !self.may_be_sent()
-            && let Some(id) = self.protocol.operate(&before, before.now)
-        {
-            self.with(Action::Operates, |after| after.write(id));
-        }
     }
 }

@@ -107,11 +107,9 @@ fn holds_unchanged(programs: &Programs<'_>, rows: &[&Mutation]) -> Result<bool, 
 
 /// How the table names it.
 fn name_of(finder: &Finder) -> String {
-    match finder {
-        Finder::Model { model, falls } => format!("model, {model}: {falls}"),
-        Finder::Phases { phases, falls } => format!("phases, {phases}: {falls}"),
-        Finder::Accepted { accepted, falls } => format!("accepted, {accepted}: {falls}"),
-        Finder::Functions { functions, falls } => format!("functions, {functions}: {falls}"),
-        Finder::Test { test } => test.clone(),
+    match (finder, finder.property()) {
+        (_, Some((world, environment, falls))) => format!("{world}, {environment}: {falls}"),
+        (Finder::Test { test }, _) => test.clone(),
+        _ => String::new(),
     }
 }

@@ -51,15 +51,12 @@ impl Program {
     /// The program that is to find it.
     pub fn of(finder: &Finder) -> Self {
         match finder {
-            Finder::Model { .. }
-            | Finder::Phases { .. }
-            | Finder::Accepted { .. }
-            | Finder::Functions { .. } => Self::Model,
             Finder::Test { test } if test.contains("::tests::") && is_in("protocol/src", test) => {
                 Self::Protocol
             }
             Finder::Test { test } if test.contains("::tests::") => Self::UnitTests,
             Finder::Test { .. } => Self::Suite,
+            _ => Self::Model,
         }
     }
 
@@ -78,20 +75,14 @@ impl Program {
 
 /// The program's arguments for this finder.
 fn work(finder: &Finder) -> Vec<String> {
-    match (finder, Program::of(finder)) {
-        (Finder::Model { model, .. }, _) => vec![model.clone(), STATES.to_owned()],
-        (Finder::Phases { phases, .. }, _) => vec!["phases".to_owned(), phases.clone(), STATES.to_owned()],
-        (Finder::Accepted { accepted, .. }, _) => {
-            vec!["accepted".to_owned(), accepted.clone(), STATES.to_owned()]
-        }
-        (Finder::Functions { functions, .. }, _) => {
-            vec!["functions".to_owned(), functions.clone(), EXECUTIONS.to_owned()]
-        }
-        (Finder::Test { test }, Program::Protocol | Program::UnitTests) => {
-            vec!["--exact".to_owned(), test.clone()]
-        }
-        // Without `--exact`: a test of two stores has their names in its path.
-        (Finder::Test { test }, _) => vec![test.clone()],
+    let number = |world| if world == "functions" { EXECUTIONS } else { STATES };
+    match (finder, finder.property()) {
+        (_, Some(("model", environment, _))) => vec![environment.to_owned(), STATES.to_owned()],
+        (_, Some((world, environment, _))) => [world, environment, number(world)].map(str::to_owned).to_vec(),
+        // Without `--exact`, for a test of two stores has their names in its path.
+        (Finder::Test { test }, _) if Program::of(finder) == Program::Suite => vec![test.clone()],
+        (Finder::Test { test }, _) => vec!["--exact".to_owned(), test.clone()],
+        _ => Vec::new(),
     }
 }
 
@@ -152,12 +143,10 @@ impl<'a> Programs<'a> {
         if ended.is_none() {
             return Ok(Verdict::Survives(vec![format!("it does not end within {} s", TIMEOUT.as_secs())]));
         }
-        let story = match finder {
-            Finder::Model { falls, .. }
-            | Finder::Phases { falls, .. }
-            | Finder::Accepted { falls, .. }
-            | Finder::Functions { falls, .. } => story(&lines, falls),
-            Finder::Test { test } => failure(&lines, test),
+        let story = match (finder, finder.property()) {
+            (_, Some((.., falls))) => story(&lines, falls),
+            (Finder::Test { test }, _) => failure(&lines, test),
+            _ => None,
         };
         Ok(story.map_or_else(|| Verdict::Survives(rest(&lines, finder)), Verdict::Found))
     }

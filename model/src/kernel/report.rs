@@ -3,7 +3,10 @@
 use protocol::{
     learned::Learned,
     record::{self, Head, KeptAnswer, KeptBody, Verdict},
+    time::Timestamp,
 };
+
+use super::records::{Name, phase};
 
 /// What a worker reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,8 +19,18 @@ pub enum Report {
     NotExecuted,
     /// The request was refused before anything was done.
     NotBegun,
+    /// Its handler never began: what it claimed is taken back.
+    NotStarted,
     /// Something may have been done.
     PerhapsExecuted,
+    /// It ended in the call of a phase, which was perhaps made.
+    Interrupted,
+}
+
+impl Report {
+    pub const fn is_effect(self) -> bool {
+        matches!(self, Self::Effect(_))
+    }
 }
 
 /// What a reconciler finds.
@@ -31,6 +44,10 @@ pub enum Found {
     NotFound,
     /// The provider has refused it.
     Refused,
+    /// The result of the phase of this name.
+    Phase(Name, u8),
+    /// Nobody has resumed the record in time.
+    NotResumed,
 }
 
 /// The number of the provider's refusal.
@@ -43,18 +60,23 @@ impl From<Report> for record::Report {
             Report::Refusal(number) => Self::Completed(answer(402, number)),
             Report::NotExecuted => Self::NotExecuted(None),
             Report::NotBegun => Self::NotBegun,
+            Report::NotStarted => Self::NotStarted,
             Report::PerhapsExecuted => Self::PerhapsExecuted(None),
+            Report::Interrupted => Self::Interrupted(None),
         }
     }
 }
 
-impl From<Found> for Learned {
-    fn from(found: Found) -> Self {
-        match found {
-            Found::Executed(number) => Self::Executed(answer(201, number)),
-            Found::NotExecuted => Self::NotExecuted,
-            Found::NotFound => Self::NotFound,
-            Found::Refused => Self::Executed(answer(402, REFUSED)),
+impl Found {
+    /// What a reconciler says at this time.
+    pub fn learned(self, now: Timestamp) -> Learned {
+        match self {
+            Self::Executed(number) => Learned::Executed(answer(201, number)),
+            Self::NotExecuted => Learned::NotExecuted,
+            Self::NotFound => Learned::NotFound,
+            Self::Refused => Learned::Executed(answer(402, REFUSED)),
+            Self::Phase(name, result) => Learned::Phase(phase(name, result, now)),
+            Self::NotResumed => Learned::NotResumed,
         }
     }
 }

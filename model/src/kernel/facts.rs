@@ -1,15 +1,15 @@
 //! What the model asks about a record.
 
 use protocol::{
-    record::{Evidence, Head, KeptAnswer, Record, SettledBy, State},
+    record::{self, Evidence, Head, KeptAnswer, Record, SettledBy},
     time::Timestamp,
 };
 
-use super::protocol::tick;
+use super::records::{FIRST_WORKER, tick};
 
 /// The state of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum State {
     Pending,
     InProgress,
     BetweenWorkers,
@@ -32,8 +32,11 @@ pub enum Kept {
 /// What the model asks about a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
-    pub state: Kind,
+    pub state: State,
+    /// The worker of its execution.
+    pub worker: u8,
     pub attempts: u32,
+    /// When its execution began, and until when its lease lasts.
     pub began: u8,
     pub lease_until: u8,
     /// The life whose request it needs, and until when a worker may claim it.
@@ -42,47 +45,73 @@ pub struct Facts {
     /// The answer, if there is one, and when it was written.
     pub answer: Option<Kept>,
     pub completed_at: u8,
-    /// When it may be deleted, if ever.
+    /// When it may be deleted, if ever. After that tick, it counts as absent.
     pub expires_at: Option<u8>,
     pub with_writes: bool,
+    /// Whether its request was refused before anything was done.
+    pub not_begun: bool,
     /// How many messages were committed with it.
     pub messages: u32,
-    /// How many phases are kept or noted.
+    /// How many phases are kept, and how many are kept or noted.
+    pub kept: usize,
     pub phases: usize,
 }
 
+impl Facts {
+    pub const fn is_effect(&self) -> bool {
+        matches!(self.answer, Some(Kept::Effect(_)))
+    }
+
+    /// Whether it says that nothing was done.
+    pub const fn is_undone(&self) -> bool {
+        matches!(self.state, State::Released) || matches!(self.state, State::Completed) && !self.is_effect()
+    }
+
+    /// The number of the answer.
+    pub const fn number(&self) -> u8 {
+        match self.answer {
+            Some(Kept::Effect(number) | Kept::Refusal(number)) => number,
+            _ => 0,
+        }
+    }
+}
+
 pub fn facts(record: &Record) -> Facts {
-    let (mut answer, mut lease_until, mut completed) = (None, 0, 0);
+    let (mut answer, mut lease_until, mut completed_at) = (None, 0, 0);
     let state = match &record.state {
-        State::Pending { .. } => Kind::Pending,
-        State::InProgress { lease_until: until } => {
+        record::State::Pending { .. } => State::Pending,
+        record::State::InProgress { lease_until: until } => {
             lease_until = tick(*until);
-            Kind::InProgress
+            State::InProgress
         }
-        State::Completed { answer: kept, completed_at, .. } => {
-            (answer, completed) = (Some(answer_of(kept)), tick(*completed_at));
-            Kind::Completed
+        record::State::Completed { answer: kept, completed_at: at, .. } => {
+            (answer, completed_at) = (Some(answer_of(kept)), tick(*at));
+            State::Completed
         }
-        State::Unknown { reconcile_at: Timestamp::MAX, .. }
-        | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. } => Kind::Escalated,
-        State::Unknown { .. } => Kind::Unknown,
-        State::BetweenWorkers { .. } => Kind::BetweenWorkers,
-        _ => Kind::Released,
+        record::State::Unknown { reconcile_at: Timestamp::MAX, .. }
+        | record::State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. } => State::Escalated,
+        record::State::Unknown { .. } => State::Unknown,
+        record::State::BetweenWorkers { .. } => State::BetweenWorkers,
+        _ => State::Released,
     };
-    let accepted = record.accepted.as_ref();
+    let (accepted, phases) = (record.accepted.as_ref(), record.phases());
+    let kept = phases.map_or(0, |phases| phases.kept.len());
     Facts {
         state,
+        worker: record.attempt.as_bytes()[0].wrapping_sub(FIRST_WORKER),
         attempts: record.attempts,
         began: tick(record.began_at),
         lease_until,
         life: accepted.map_or(0, |accepted| accepted.request.as_bytes()[0]),
         claim_by: accepted.map_or(u8::MAX, |accepted| tick(accepted.claim_by)),
         answer,
-        completed_at: completed,
+        completed_at,
         expires_at: record.state.expires_at().filter(|_| record.alarms.is_none()).map(tick),
         with_writes: record.with_writes,
+        not_begun: record.is_not_begun(),
         messages: record.messages,
-        phases: record.phases().map_or(0, |phases| phases.kept.len() + phases.noted.len()),
+        kept,
+        phases: kept + phases.map_or(0, |phases| phases.noted.len()),
     }
 }
 
@@ -97,26 +126,29 @@ fn answer_of(kept: &KeptAnswer) -> Kept {
 
 /// The names of a record's fields that decide, for a count of their combinations.
 pub fn combination(record: &Record) -> String {
-    let escalated = facts(record).state == Kind::Escalated;
+    let Facts { state, answer, .. } = facts(record);
     let by = record.state.settled_by().or(record.state.released_by()).map_or("", SettledBy::name);
-    let answer = match facts(record).answer {
-        Some(Kept::Abandoned) => "408",
-        Some(Kept::Effect(_)) => "effect",
-        Some(Kept::Refusal(_)) => "refusal",
-        None => "",
+    // Accepted work is told apart by its answer, and the rest by why it is unknown.
+    let word = match (&record.state, answer) {
+        (_, Some(Kept::Abandoned)) => "408",
+        (_, Some(Kept::Effect(_))) if record.accepted.is_some() => "effect",
+        (_, Some(Kept::Refusal(_))) if record.accepted.is_some() => "refusal",
+        (record::State::Unknown { cause, .. }, _) if record.accepted.is_none() => cause.name(),
+        _ => "",
     };
     let phases = record.phases();
     let flags = [
-        (escalated, "escalated"),
+        (state == State::Escalated, "escalated"),
         (record.reported == Some(Evidence::Perhaps), "perhaps reported"),
         (record.reported == Some(Evidence::Effect), "effect reported"),
         (record.is_transactional(), "transactional"),
         (record.with_writes, "with writes"),
+        (record.alarms.is_some(), "with an alarm"),
         (phases.is_some_and(|phases| !phases.kept.is_empty()), "kept"),
         (phases.is_some_and(|phases| !phases.noted.is_empty()), "noted"),
         (phases.is_some_and(|phases| phases.begun.is_some()), "a call perhaps begun"),
     ];
     let flags: Vec<_> = flags.iter().filter(|(set, _)| *set).map(|(_, name)| *name).collect();
-    let words = format!("{} {by} {answer} {}", record.state.name(), flags.join(", "));
+    let words = format!("{} {by} {word} {}", record.state.name(), flags.join(", "));
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }

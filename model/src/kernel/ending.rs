@@ -8,7 +8,7 @@ use protocol::{
     time::Timestamp,
 };
 
-use crate::{
+use super::{
     records::{Id, NO_REVISION, OTHER_REVISION},
     report::answer,
 };

@@ -28,6 +28,9 @@ const GRACE: u8 = 2;
 /// How long a request can be on its way.
 pub const ARRIVES: u8 = 1;
 
+/// The number of the first worker among executions. Those before it are clients.
+pub const FIRST_WORKER: u8 = 100;
+
 pub const NO_REVISION: [u8; 16] = [0; 16];
 pub const OTHER_REVISION: [u8; 16] = [1; 16];
 
@@ -69,15 +72,39 @@ pub fn not_found(window: u8) -> NotFound {
     NotFound { grace: TICK * GRACE.into(), window: TICK * window.into(), releases: true }
 }
 
+/// A phase of a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Name {
+    Fraud,
+    Charge,
+    /// The charge, as a new version calls it.
+    ChargeCard,
+    Stock,
+    Refund,
+}
+
+impl Name {
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Fraud => "fraud",
+            Self::Charge => "charge",
+            Self::ChargeCard => "charge-card",
+            Self::Stock => "stock",
+            Self::Refund => "refund",
+        }
+    }
+}
+
 /// An operation resumes with these phases, within so many ticks.
-pub fn resumes(names: &[&str], within: u8) -> Effects<Resumes> {
-    let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+pub fn resumes(names: &[Name], within: u8) -> Effects<Resumes> {
+    let names: Vec<_> = names.iter().map(|name| name.text().to_owned()).collect();
     Effects::InPhases(Resumes { within: TICK * within.into(), list: PhaseList::of(&names) })
 }
 
 /// A phase of this result, which is a number.
-pub fn phase(name: &str, result: &str, at: Timestamp) -> Phase {
-    Phase::new(name.to_owned(), Some(PhaseResult::new(result.to_owned(), result)), at)
+pub fn phase(name: Name, result: u8, at: Timestamp) -> Phase {
+    let text = result.to_string();
+    Phase::new(name.text().to_owned(), Some(PhaseResult::new(text.clone(), &text)), at)
 }
 
 /// Records, each of which is computed once.
