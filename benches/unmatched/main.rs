@@ -134,7 +134,7 @@ fn change(number: u64, key: u64, id: u64, state: &str) -> String {
     let mut image = json!({
         "pk": text(&format!("tenant-{:04}#create-payment#{key:016x}-{id:016x}", id % 1000)),
         "sk": text("record"),
-        "schema": digits(1),
+        "schema": digits(2),
         "state": text(state),
         "revision": binary(16),
         "attempt": binary(16),

@@ -259,8 +259,8 @@ mod tests {
     #[test]
     fn an_item_of_another_version_is_refused_and_not_guessed() {
         let message = message(&Report::NotBegun);
-        for version in ["0", "2"] {
-            let other = message.replace(r#""schema":{"N":"1"}"#, &format!(r#""schema":{{"N":"{version}"}}"#));
+        for version in ["1", "3"] {
+            let other = message.replace(r#""schema":{"N":"2"}"#, &format!(r#""schema":{{"N":"{version}"}}"#));
             assert_ne!(message, other);
             assert!(matches!(read(&other), Err(WorkError::Malformed("item"))));
         }

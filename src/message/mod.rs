@@ -139,7 +139,7 @@ mod tests {
     // Operators' tools read what is escalated, and send it back to this function.
     #[test]
     fn a_message_that_is_read_can_be_sent_again() {
-        let item = r#"{"version":1,"kind":"deferred_report","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"1"}}}"#;
+        let item = r#"{"version":1,"kind":"deferred_report","key":"t#pay#k","item":{"pk":{"S":"t#pay#k"},"schema":{"N":"2"}}}"#;
         let again = Message::read(item).unwrap().to_json();
         assert_eq!(again.matches("kind").count(), 1, "{again}");
         assert!(matches!(Message::read(&again), Ok(Message::DeferredReport(_))), "{again}");

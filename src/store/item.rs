@@ -70,7 +70,7 @@ mod alarms;
 mod phase;
 
 /// The version of this layout. A reader does not touch items of other versions.
-pub(crate) const SCHEMA: u32 = 1;
+pub(crate) const SCHEMA: u32 = 2;
 
 /// The sort key of a record in its item collection.
 pub(crate) const RECORD: &str = "record";
@@ -551,7 +551,7 @@ mod tests {
             let mut item = attributes(&completed(answer()));
             item.insert("schema".into(), AttributeValue::N(schema.to_string()));
             let error = from_attributes(item).unwrap_err();
-            assert_eq!(error.cause(), format!("the item has schema {schema}, not 1"));
+            assert_eq!(error.cause(), format!("the item has schema {schema}, not 2"));
         }
     }
 

@@ -89,7 +89,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs() {
 async fn a_record_of_another_schema_is_left_alone(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     for (request, mut item) in in_each_state(&guarded).await {
-        for schema in [0, 2] {
+        for schema in [1, 3] {
             item.insert("schema".into(), number(schema));
             item.insert("written_by_another_version".into(), AttributeValue::Bool(true));
             guarded.write_raw(item.clone()).await;
@@ -106,7 +106,7 @@ async fn a_completion_does_not_overwrite_an_unreadable_record(endpoint: &str) {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     let mut item = guarded.item(&request.key).await.unwrap();
-    item.insert("schema".into(), number(2));
+    item.insert("schema".into(), number(3));
     item.insert("revision".into(), bytes([7; 16]));
     guarded.write_raw(item.clone()).await;
 

@@ -1,10 +1,10 @@
 //! What others report of a phase, and what is lost on the way.
 
 use super::*;
-use crate::record::tests::Mint;
+use crate::record::{Alarm, tests::Mint};
 
 #[tokio::test]
-async fn another_result_of_a_kept_phase_is_escalated() {
+async fn another_result_of_a_kept_phase_is_an_alarm() {
     let (store, queue) = (Faulty::new(), MemoryQueue::new());
     let executor = store.executor(resuming()).defer_reports_to(queue.clone());
     let slow = begin(&executor).await;
@@ -17,8 +17,12 @@ async fn another_result_of_a_kept_phase_is_escalated() {
         Ok(1_u64)
     });
     assert!(matches!(late.await, Err(PhaseError::Lost)));
-    let [(message, _)] = &queue.take()[..] else { panic!("not one message") };
-    assert_eq!(delivered(&executor, &deferred(message)).await.unwrap().len(), 1);
+    let record = store.record().await.unwrap();
+    assert!(record.has_alarm(Alarm::ForgottenPhase));
+    let report = executor.engine.report_beside(&record.key, record.own_report().unwrap()).await.unwrap();
+    let (seen, ended) = report.expect("it lies beside the record").read().unwrap();
+    assert_eq!((seen.kept_phase(0).unwrap().result.as_ref().unwrap().text(), ended), ("1", None));
+    assert_eq!(queue.take().len(), 0);
 }
 
 #[tokio::test]
@@ -78,7 +82,8 @@ async fn a_call_whose_record_is_gone_was_made_nevertheless() {
         Ok(1)
     });
     assert!(matches!(charge.await, Err(PhaseError::Lost)));
-    assert_eq!(queue.take().len(), 1, "its result is deferred");
+    assert!(store.record().await.unwrap().own_report().is_some(), "its result lies beside what began anew");
+    assert_eq!(queue.take().len(), 0);
     executor.finish(ours, charged()).await;
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
 }

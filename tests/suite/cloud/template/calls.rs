@@ -203,7 +203,7 @@ pub async fn recorded() -> Calls {
     let left_behind = [
         ("pk", AttributeValue::S(format!("acme#create-report#{}", report.key))),
         ("sk", AttributeValue::S(format!("body#{}", Uuid::new_v4().simple()))),
-        ("schema", AttributeValue::N("1".to_owned())),
+        ("schema", AttributeValue::N("2".to_owned())),
         ("body", AttributeValue::B(Blob::new("{}"))),
         ("kept_at", AttributeValue::N("0".to_owned())),
     ];
