@@ -10,7 +10,7 @@ use tracing::{Span, field::Empty};
 
 use crate::{
     key::{OperationName, RecordKey},
-    record::{Alarm, Record, State},
+    record::{Alarm, AlarmKind, Record, State},
     store::Survey,
     time::Timestamp,
 };
@@ -239,17 +239,14 @@ pub(crate) fn abandoned(record: &Record, now: Timestamp) {
 
 /// Logs and counts the alarms that `record` raises in place of `before`.
 pub(crate) fn alarmed(record: &Record, before: Option<&Record>) {
-    let Some(alarms) = record.untold() else { return };
-    let known = before.and_then(|before| before.alarms.as_deref());
-    if known == Some(alarms) {
-        return;
-    }
-    let kinds: Vec<_> = alarms.kinds.iter().map(|kind| kind.name()).collect();
-    let (state, attempt, because) = (record.state.name(), &record.attempt, &alarms.because);
-    tracing::error!(?kinds, %because, state, %attempt, "a record has an alarm: it needs an operator");
-    let is_known = known.is_some_and(|known| known.kinds.contains(&Alarm::SecondExecution));
-    if record.has_alarm(Alarm::SecondExecution) && !is_known {
-        Count::DoubleExecution.add(record.key.operation());
+    let known =
+        |alarm: &&Alarm| before.is_some_and(|before| before.alarms.iter().any(|one| one.is_same(alarm)));
+    for Alarm { kind, because, is_told, .. } in record.alarms.iter().filter(|alarm| !known(alarm)) {
+        let (kind_name, state, attempt) = (kind.name(), record.state.name(), &record.attempt);
+        tracing::error!(kind = kind_name, %because, is_told, state, %attempt, "a record has an alarm: it needs an operator");
+        if *kind == AlarmKind::SecondExecution {
+            Count::DoubleExecution.add(record.key.operation());
+        }
     }
 }
 

@@ -223,13 +223,17 @@ impl Engine {
         Ok(Some(Replay { answer, body_omitted, expires_at: *expires_at }))
     }
 
-    /// The report that lies beside a record under this id; `None` if it is gone.
+    /// The report that lies beside a record under this id; `None` if it is gone, or cannot be read.
     pub(crate) async fn report_beside(
         &self,
         key: &RecordKey,
         id: BodyId,
     ) -> Result<Option<Box<DeferredReport>>, StoreError> {
-        let body = self.bounded(None, self.store.load_body(key, id, Place::BodyItem)).await?;
+        let body = match self.bounded(None, self.store.load_body(key, id, Place::BodyItem)).await {
+            // No retry can read it either.
+            Err(error) if !error.is_passing() => None,
+            body => body?,
+        };
         let message = body.and_then(|body| Message::read(str::from_utf8(&body).ok()?).ok());
         Ok(match message {
             Some(Message::DeferredReport(report)) => Some(report),

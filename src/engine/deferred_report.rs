@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Change, Execution, Executor, codec, report::Reporting};
 use crate::{
     message::{DeferredReport, Message},
-    record::{Answer, Deferred, KeptAnswer, KeptBody, Phase, Record, Report, Transition},
+    record::{Answer, BodyId, Deferred, KeptAnswer, KeptBody, Phase, Record, Report, Transition},
     store::Companion,
     telemetry::Count,
     time::{Instant, Timestamp},
@@ -17,7 +17,7 @@ use crate::{
 impl Executor {
     /// Sends a report to the queue of deferred reports, if there is one.
     pub(super) async fn defer(&self, execution: &Execution, reporting: &Reporting) -> Deferred {
-        let report = self.letter(reporting);
+        let report = self.letter(reporting, Body::WhereItIs);
         let deferred = match self.send(execution.ends_at(), report, Duration::ZERO).await {
             true => Deferred::Sent,
             false if self.deferred_reports.is_none() => Deferred::NoQueue,
@@ -33,7 +33,7 @@ impl Executor {
 
     /// An alarm, with the report that it is about beside the record.
     pub(super) fn with_report(&self, next: Transition, reporting: &Reporting, now: Timestamp) -> Change {
-        beside(next, self.letter(reporting), now)
+        beside(next, reporting.ending.report_id(), self.letter(reporting, Body::Inline), now)
     }
 
     /// Defers the result of a phase that its record could not take.
@@ -77,14 +77,16 @@ impl Executor {
     }
 
     /// The report, with the handler's answer. Its body is inline, unless it is stored already, or never kept.
-    fn letter(&self, reporting: &Reporting) -> Result<DeferredReport, String> {
+    fn letter(&self, reporting: &Reporting, body: Body) -> Result<DeferredReport, String> {
         let (report, with_writes) = reporting.ending.letter(&reporting.so_far);
         let report = match (report, &reporting.answer) {
-            (Report::Completed(kept), Some(Answer { head, body }))
-                if self.operation().keeps.body && !matches!(kept.body, KeptBody::Outside { .. }) =>
+            (Report::Completed(kept), Some(Answer { head, body: bytes }))
+                if self.operation().keeps.body
+                    && (body == Body::Inline || !matches!(kept.body, KeptBody::Outside { .. })) =>
             {
-                let (bytes, encoding) = codec::encode(body);
-                let body = KeptBody::Inline { bytes, encoding, length: body.len() as u64 };
+                let length = bytes.len() as u64;
+                let (bytes, encoding) = codec::encode(bytes);
+                let body = KeptBody::Inline { bytes, encoding, length };
                 Report::Completed(KeptAnswer { head: head.clone(), body })
             }
             (report, _) => report,
@@ -102,17 +104,31 @@ pub(super) fn phase_report(worker: &Record, place: usize, phase: &Phase) -> Resu
     DeferredReport::of_phase(&wanted.into()).map_err(|error| error.to_string())
 }
 
-/// An alarm that names its report, with that report.
-pub(super) fn beside(next: Transition, report: Result<DeferredReport, String>, now: Timestamp) -> Change {
-    match (next.own_report(), report) {
-        (Some(id), Ok(report)) => {
+/// Where the body of a report's answer is, if it is stored outside the record already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// There.
+    WhereItIs,
+    /// In the report: what is stored is deleted in its time, and the report is not.
+    Inline,
+}
+
+/// An alarm that names this report, with it.
+pub(super) fn beside(
+    next: Transition,
+    id: BodyId,
+    report: Result<DeferredReport, String>,
+    now: Timestamp,
+) -> Change {
+    match report {
+        Ok(report) => {
             let report = Message::DeferredReport(Box::new(report)).to_json();
             Change::from(next).and(Companion::KeepBody(id, report.into(), now))
         }
-        (_, report) => {
-            let cause = report.err();
-            tracing::error!(cause, "a report does not lie beside its record: only its alarm is written");
-            next.into()
+        Err(cause) => {
+            tracing::error!(cause, "a report cannot lie beside its record: only its alarm is written");
+            Count::ContradictionUnsent.add(next.key.operation());
+            next.without_report(id).into()
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::{
     message::DeferredReport,
     queue::WorkError,
     record::{
-        Alarm, Answer, Ending, Instead, KeptAnswer, KeptBody, MessageNext, NotTaken, Record, Report, State,
+        AlarmKind, Answer, BodyId, Ending, Instead, KeptAnswer, KeptBody, MessageNext, NotTaken, Record,
+        Report, State,
     },
     store::StoreError,
     time::Timestamp,
@@ -140,10 +141,13 @@ impl Executor {
                 Err(NotTaken::Known) => Step::Stop(true),
                 Err(NotTaken::Differs) if !wanted.is_same_request(current) => Step::Stop(false),
                 Err(NotTaken::Differs) => {
-                    let alarm = current.alarm_with_report(Alarm::ForgottenPhase, OTHER_PHASE, revision, now);
-                    alarm.map_or(Step::Stop(false), |alarm| {
-                        Step::Write(beside(alarm, Ok(message.clone()), now), true)
-                    })
+                    let id = BodyId::of_report(wanted.attempt, Some(before.len()));
+                    let kind = AlarmKind::ForgottenPhase;
+                    let alarm = current.alarm(kind, OTHER_PHASE, Some(id), revision, now);
+                    match alarm {
+                        Some(alarm) => Step::Write(beside(alarm, id, Ok(message.clone()), now), true),
+                        None => Step::Stop(current.has_report(id)),
+                    }
                 }
             }
         };

@@ -22,9 +22,9 @@ pub(crate) struct Contradiction {
     /// The key that was passed to the provider, by which the effect is found there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) downstream_key: Option<String>,
-    /// The record's alarms, if it has any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) alarms: Vec<String>,
+    /// The kind of the record's alarm, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) alarm: Option<String>,
     /// What a worker reports, if that contradicts the record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) report: Option<Box<DeferredReport>>,

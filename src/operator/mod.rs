@@ -337,11 +337,10 @@ fn with_line(
 ) -> Change {
     let line = Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)));
     let left = body_item(seen).filter(|_| body_item(&next) != body_item(seen));
-    let cleared = seen.alarms.as_ref().filter(|_| next.alarms.is_none());
-    let reports = cleared.into_iter().flat_map(|alarms| &alarms.reports).copied();
-    let left = left.into_iter().chain(reports).map(Companion::DeleteBody);
+    let reports = seen.alarms.iter().filter_map(|alarm| alarm.report).filter(|id| !next.has_report(*id));
+    let left: Vec<_> = left.into_iter().chain(reports).map(Companion::DeleteBody).collect();
     // Not as `completing` does: the record must not say that the operation's rows are committed.
-    left.fold(with_writes(next, messages, now).and(line), Change::and)
+    left.into_iter().fold(with_writes(next, messages, now).and(line), Change::and)
 }
 
 /// The body item that a record names.

@@ -3,6 +3,7 @@
 use super::Reconciliation;
 use crate::{
     engine::{Applied, Effort, Executor, Left, Moment, Retries, Start, Step},
+    error_chain::error_chain,
     key::RecordKey,
     message::{Contradiction, DeferredReport},
     queue::WorkError,
@@ -28,7 +29,16 @@ impl Reconciliation {
     async fn after(&self, key: &RecordKey, deferred: &DeferredReport, left: Left) -> Result<(), WorkError> {
         match left {
             Left::Nothing => Ok(()),
-            Left::Alarms(record) => self.tell(record).await.map(|_| ()),
+            Left::Alarms(record) => {
+                // The report is safe.
+                if let Err(error) = self.tell(record).await {
+                    tracing::error!(
+                        error = error_chain(&error),
+                        "operators were not told of an alarm yet: the poll is"
+                    );
+                }
+                Ok(())
+            }
             Left::Escalation(reason, current) => {
                 let report = Some(Box::new(deferred.clone()));
                 let about = Contradiction::about(key, current.as_deref(), reason);
@@ -37,27 +47,31 @@ impl Reconciliation {
         }
     }
 
-    /// Tells operators of a record's alarms, if they have not been told. Twice is better than never: so the record says it afterwards.
-    pub(super) async fn tell(&self, record: Box<Record>) -> Result<Box<Record>, WorkError> {
-        let Some(alarms) = record.untold() else { return Ok(record) };
-        let about = Contradiction::about(&record.key, Some(&record), alarms.because.as_str());
-        let report = match alarms.reports.last() {
-            Some(id) => self.engine.report_beside(&record.key, *id).await?,
-            None => None,
-        };
-        let alarms = alarms.kinds.iter().map(|kind| kind.name().to_owned()).collect();
-        self.contradicted(&record.key, Contradiction { alarms, report, ..about }).await?;
-        // An alarm that was raised since is told of later.
-        let step = |current: Option<&Record>, Moment { revision, .. }: Moment| {
-            let unchanged = current.filter(|current| current.alarms == record.alarms);
-            let told = unchanged.and_then(|current| current.told(revision));
-            told.map_or(Step::Stop(()), |told| Step::Write(told.into(), ()))
-        };
-        let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
-        match self.engine.apply(Start::Seen(record.clone()), effort, step).await {
-            Ok(Applied::Written((), record)) => Ok(record),
-            Ok(Applied::Stopped((), _)) => Ok(record),
-            Err(unapplied) => Err(unapplied.error.into()),
+    /// Tells operators of a record's alarms, one after the other, if they have not been told. Twice is better than never: so the record
+    /// says it afterwards.
+    ///
+    /// # Errors
+    /// If it fails: the next poll tells of it.
+    pub(super) async fn tell(&self, mut record: Box<Record>) -> Result<Box<Record>, WorkError> {
+        while let Some(alarm) = record.untold().cloned() {
+            let report = match alarm.report {
+                Some(id) => self.engine.report_beside(&record.key, id).await?,
+                None => None,
+            };
+            let about = Contradiction::about(&record.key, Some(&record), alarm.because.as_str());
+            let kind = Some(alarm.kind.name().to_owned());
+            self.contradicted(&record.key, Contradiction { alarm: kind, report, ..about }).await?;
+            let step = |current: Option<&Record>, Moment { revision, .. }: Moment| {
+                let told = current.and_then(|current| current.told(&alarm, revision));
+                told.map_or(Step::Stop(()), |told| Step::Write(told.into(), ()))
+            };
+            let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
+            record = match self.engine.apply(Start::Seen(record), effort, step).await {
+                Ok(Applied::Written((), record) | Applied::Stopped((), Some(record))) => record,
+                Ok(Applied::Stopped((), None)) => return Err(WorkError::Busy),
+                Err(unapplied) => return Err(unapplied.error.into()),
+            };
         }
+        Ok(record)
     }
 }

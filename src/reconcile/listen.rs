@@ -11,7 +11,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Alarm, Evidence, Note, PhaseResult, Record, Reference, phase_result},
+    record::{AlarmKind, Evidence, Note, Record, Reference},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::Timestamp,
@@ -103,8 +103,10 @@ impl Reconciliation {
             Meaning::Contradicts(reason) => {
                 return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
             }
-            Meaning::Alarms(current, alarm, reason) => {
-                return self.contradicts(current, alarm, queued, reason).await.map(Some);
+            Meaning::Alarms(current, kind, reason) => {
+                let outcome = self.contradicts(current, kind, queued, reason).await?;
+                // A second effect may settle the record all the same.
+                return Ok((kind != AlarmKind::SecondEffect).then_some(outcome));
             }
             Meaning::Names(current, id) => return self.name(current, id).await,
             Meaning::Notes(_) => return self.note(reported, current).await,
@@ -268,23 +270,23 @@ impl Reconciliation {
     pub(super) async fn contradicts(
         &self,
         current: &Record,
-        alarm: Alarm,
+        kind: AlarmKind,
         queued: &QueuedReport,
         reason: &'static str,
     ) -> Result<ReconcileOutcome, WorkError> {
-        // The same of another effect is told of too.
-        let because = queued.about().map_or_else(|| reason.to_owned(), |about| format!("{about}: {reason}"));
-        let step = |now: Option<&Record>, Moment { revision, now: at }: Moment| {
-            let same = now.filter(|now| now.is_same_request(current));
-            let next = same.and_then(|now| now.told_alarm(alarm, &because, revision, at));
-            next.map_or(Step::Stop(()), |next| Step::Write(next.into(), ()))
-        };
-        if current.told_alarm(alarm, &because, current.revision, self.now()).is_none() {
+        let reported = queued.reported();
+        let because = reported.because(reason);
+        if reported.stands_in(current, kind, reason) {
             tracing::warn!(because, "a report contradicts its record: that is escalated already");
             return Ok(ReconcileOutcome::Escalated);
         }
         let contradiction = queued.contradiction(&current.key, Some(current), reason);
         let outcome = self.contradicted(&current.key, contradiction).await?;
+        let step = |now: Option<&Record>, Moment { revision, now: at }: Moment| {
+            let same = now.filter(|now| now.is_same_request(current));
+            let next = same.and_then(|now| now.alarm(kind, &because, None, revision, at));
+            next.map_or(Step::Stop(()), |next| Step::Write(next.told().into(), ()))
+        };
         let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
         match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
@@ -307,16 +309,6 @@ impl Reconciliation {
 }
 
 impl QueuedReport {
-    /// The effect that it is about, if it is known: the provider's own id, or a phase and its result.
-    fn about(&self) -> Option<String> {
-        let of_phase = || {
-            let (phase, _) = self.under.as_ref()?;
-            let result = self.result.clone().map(phase_result);
-            Some(format!("{phase} {}", result.as_ref().map_or("", PhaseResult::digest)))
-        };
-        self.id.clone().or_else(of_phase)
-    }
-
     /// The contradiction between this report and the record; `None` if there is no record.
     pub(super) fn contradiction(
         &self,

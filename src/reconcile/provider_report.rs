@@ -8,10 +8,14 @@ use serde::Serialize;
 use super::Reconciler;
 use crate::{
     json,
+    key::KeyHash,
     message::{QueuedReport, ReportedEffect},
     record::{Note, phase_result},
     time::Timestamp,
 };
+
+/// The length in bytes of the longest id that is kept as it is. Of others a digest is.
+const MAX_ID: usize = 64;
 
 /// What a provider reports unprompted about one operation, by a webhook for example.
 pub struct ProviderReport {
@@ -70,11 +74,17 @@ impl ProviderReport {
     }
 
     /// Adds the provider's own id of the effect, such as `ch_1`. The first report of an effect names it in the record, which costs a write.
-    /// From then on, another id is a second effect under one key, also of a completed record: an alarm. Of an operation that resumes, the
+    /// From then on, another id is a second effect under one key, also of a completed record: an alarm.
+    /// It counts only with the key that proves what the report is about: see [`under`](Self::under). Of an operation that resumes, the
     /// result of the phase tells two effects apart instead.
     #[must_use]
     pub fn effect_id(mut self, id: &str) -> Self {
-        self.queued.id = Some(Note::new(id).to_string());
+        let is_short = (1..=MAX_ID).contains(&id.len()) && Note::new(id).as_str() == id;
+        self.queued.id = match id {
+            "" => None,
+            id if is_short => Some(id.to_owned()),
+            id => Some(format!("sha256:{}", KeyHash::of(id))),
+        };
         self
     }
 }

@@ -48,6 +48,11 @@ impl fmt::Debug for Reconciliation {
     }
 }
 
+/// Whether there was nothing to ask.
+const fn is_idle(outcome: &ReconcileOutcome) -> bool {
+    matches!(outcome, ReconcileOutcome::Settled | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_))
+}
+
 impl Reconciliation {
     /// Settles records of `store`. Outcomes that need an operator go to `dead_letters`.
     pub fn new(store: impl Unsettled, dead_letters: impl Queue) -> Self {
@@ -166,16 +171,20 @@ impl Reconciliation {
             Err(error) => return Err(error),
         };
         let Some(seen) = self.load(key).await? else { return Ok(ReconcileOutcome::Gone) };
-        let was_told = seen.untold().is_some();
-        let seen = self.tell(Box::new(seen)).await?;
-        match self.ask_about(&seen, source, why, time, None).await {
-            Ok(ReconcileOutcome::Settled | ReconcileOutcome::NotDue | ReconcileOutcome::InFlight(_))
-                if was_told =>
-            {
-                Ok(ReconcileOutcome::Escalated)
-            }
-            outcome => outcome,
+        let Some(alarmed) = Some(&seen).filter(|seen| seen.untold().is_some()) else {
+            return self.ask_about(&seen, source, why, time, None).await;
+        };
+        // What is unknown is asked about, also if operators cannot be told of its alarm now.
+        let told = self.tell(Box::new(alarmed.clone())).await;
+        let seen = told.as_deref().unwrap_or(alarmed);
+        let outcome = self.ask_about(seen, source, why, time, None).await?;
+        if is_idle(&outcome) {
+            return told.map(|_| ReconcileOutcome::Escalated);
         }
+        if let Err(error) = &told {
+            tracing::error!(error = error_chain(error), "operators were not told of an alarm yet");
+        }
+        Ok(outcome)
     }
 
     pub(super) async fn load(&self, key: &RecordKey) -> Result<Option<Record>, StoreError> {

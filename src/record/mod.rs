@@ -5,7 +5,7 @@ mod answer;
 mod phase;
 
 pub use protocol::record::{
-    Accepted, Alarm, Alarms, AnswerKind, AttemptId, BodyId, Effects, Evidence, Head, KeptAnswer,
+    Accepted, Alarm, AlarmKind, AnswerKind, AttemptId, BodyId, Effects, Evidence, Head, KeptAnswer,
     MAX_PHASE_RESULTS, MAX_PHASES, Note, Phase, PhaseList, PhaseResult, Phases, Place, Record, Reference,
     Resumes, Revision, SettledBy, State, UnknownCause, Work,
 };

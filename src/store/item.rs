@@ -30,7 +30,7 @@
 //! | `expires_at` | `completed`, `failed_retryable`, without an alarm | **seconds** since 1970: the time-to-live attribute |
 //! | `expires_once_cleared` | the same, with an alarm | the same, once an operator has cleared it |
 //! | `effect_id` | all, if its provider has reported it | the provider's own id of the effect |
-//! | `alarms` | all | what operators must look at: `kinds`, `because`, `raised_at` (milliseconds since 1970), whether operators are `told`, and the body items with `reports` |
+//! | `alarms` | all | what operators must look at: for each alarm `kind`, `because`, `raised_at` (milliseconds since 1970), whether operators are `told`, and the body item with its `report` |
 //! | `head` | `completed` | `payload` or `abandoned`, if the answer is not an HTTP response |
 //! | `status`, `headers` | `completed` | those of an HTTP response |
 //! | `body…` | `completed` | the answer's body, or its place |
@@ -39,7 +39,7 @@
 //! | `reconcile_shard` | `unknown`, `between_workers`, all with an alarm | its partition in the index `reconcile` |
 //! | `reconcile_place` | the same | its place there: a hash of the tenant, then when reconciliation looks at it |
 //!
-//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases` and `noted` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure`, `settled_note`, `effect_id` and `alarms` are
+//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases`, `noted` and `alarms` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure`, `settled_note` and `effect_id` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
@@ -51,7 +51,7 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::{ByteArray, ByteBuf};
 use serde_dynamo::AttributeValue;
 
-use self::{alarms::ItemAlarms, phase::ItemPhase};
+use self::{alarm::ItemAlarm, phase::ItemPhase};
 use super::{
     Result, StoreError,
     shards::{place, shard},
@@ -66,7 +66,7 @@ use crate::{
     time::Timestamp,
 };
 
-mod alarms;
+mod alarm;
 mod phase;
 
 /// The version of this layout. A reader does not touch items of other versions.
@@ -162,8 +162,8 @@ pub struct Item {
     settled_note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    alarms: Option<ItemAlarms>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    alarms: Vec<ItemAlarm>,
     #[serde(skip_serializing_if = "Option::is_none")]
     lease_until: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -217,7 +217,7 @@ impl From<&Record> for Item {
     fn from(record: &Record) -> Self {
         let by = record.state.settled_by().or(record.state.released_by());
         let expires_at = record.state.expires_at().map(Timestamp::as_secs_rounded_up);
-        let is_alarmed = record.alarms.is_some();
+        let is_alarmed = !record.alarms.is_empty();
         let mut item = Self {
             pk: record.key.partition_key(),
             sk: RECORD.to_owned(),
@@ -245,7 +245,7 @@ impl From<&Record> for Item {
             settled_note: record.settled_note.as_ref().map(Note::to_string),
             settled_by: by.map(|by| by.name().to_owned()),
             effect_id: record.effect_id.as_ref().map(Note::to_string),
-            alarms: record.alarms.as_deref().map(ItemAlarms::from),
+            alarms: record.alarms.iter().map(ItemAlarm::from).collect(),
             expires_at: expires_at.filter(|_| !is_alarmed),
             expires_once_cleared: expires_at.filter(|_| is_alarmed),
             ..Self::default()
@@ -318,10 +318,10 @@ impl TryFrom<Item> for Record {
             last_failure: item.last_failure.as_deref().map(Note::new),
             settled_note: item.settled_note.as_deref().map(Note::new),
             effect_id: item.effect_id.as_deref().map(Note::new),
-            alarms: match item.alarms.take() {
-                Some(alarms) => Some(required(alarms.read(), "alarms")?),
-                None => None,
-            },
+            alarms: required(
+                mem::take(&mut item.alarms).into_iter().map(ItemAlarm::read).collect(),
+                "alarms",
+            )?,
             state: item.state()?,
         })
     }

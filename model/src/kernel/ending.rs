@@ -9,7 +9,7 @@ use protocol::{
 };
 
 use super::{
-    records::{Id, NO_REVISION, OTHER_REVISION},
+    records::{Id, NO_REVISION},
     report::answer,
 };
 
@@ -107,10 +107,6 @@ impl Progress {
         number: impl FnMut(Transition, bool) -> Id,
     ) -> Command {
         let (so_far, revision): (_, Revision) = (self.so_far(), NO_REVISION.into());
-        // All writes have one revision here. Only of one that got no answer is it asked which report it has put beside the record.
-        let tried = matches!(self.write, Some(Written::Perhaps { .. }));
-        let earlier = current.filter(|_| !tried).map(|current| with_earlier_reports(current.clone()));
-        let current = earlier.as_ref().or(current);
         let of_message = |next| match next {
             MessageNext::Compare => Command::Compares,
             MessageNext::Done | MessageNext::TooLate => Command::IsDone,
@@ -128,14 +124,6 @@ impl Progress {
             By::HandedBack => command(ending.hand_back(current, &so_far, at), number, of_message),
         }
     }
-}
-
-/// The same, with no report of its own write.
-fn with_earlier_reports(mut record: Record) -> Record {
-    if let Some(alarms) = &mut record.alarms {
-        alarms.reports.iter_mut().for_each(|id| *id = OTHER_REVISION.into());
-    }
-    record
 }
 
 fn command<N>(

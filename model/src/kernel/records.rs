@@ -8,7 +8,7 @@ use protocol::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     learned::{NotFound, Schedule},
     record::{
-        Admission, Effects, Note, Phase, PhaseList, PhaseResult, Record, Refusal, ReservationRequest, Resumes,
+        Admission, Effects, Phase, PhaseList, PhaseResult, Record, Refusal, ReservationRequest, Resumes,
     },
     time::Timestamp,
 };
@@ -119,11 +119,8 @@ impl Records {
     pub fn number(&mut self, mut record: Record) -> Id {
         record.revision = NO_REVISION.into();
         (record.last_failure, record.settled_note, record.origin) = (None, None, None);
-        if let Some(alarms) = &mut record.alarms {
-            // Operators are told at once, and the last report alone is asked for.
-            (alarms.because, alarms.raised_at, alarms.is_told) = (Note::new(""), at(0), true);
-            alarms.reports.drain(..alarms.reports.len().saturating_sub(1));
-        }
+        // Operators are told at once.
+        record.alarms.iter_mut().for_each(|alarm| (alarm.raised_at, alarm.is_told) = (at(0), true));
         // What was kept of a phase is not in the debug form.
         let kept = |phase: &Phase| format!("{:?} {:?}", phase.result, phase.at);
         let phases = record.phases().into_iter().flat_map(|phases| phases.kept.iter().chain(&phases.noted));

@@ -2,14 +2,14 @@
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
-use protocol::record::{Alarm, Deferred, Written};
+use protocol::record::{Alarm, AlarmKind, Deferred, Written};
 
 use super::{
     action::Action,
     ending::{By, Command, Progress},
-    facts::Kept,
+    facts::{Kept, State},
     protocol::{Event, Next},
-    records::Id,
+    records::{FIRST_WORKER, Id},
     report::Report,
     steps::Steps,
     violation::Violation,
@@ -60,7 +60,7 @@ impl<K: Kind> Steps<'_, K> {
         let (command, said) = (self.command(after, worker, report, *progress), *progress);
         match command {
             Command::Writes(id) => {
-                self.alarms(after, id, worker);
+                self.alarms(after, id);
                 after.commit(id, self.commits(after.id(), id, worker, report, said));
                 after.hears(worker, report);
                 progress.write = Some(Written::Applied);
@@ -70,6 +70,7 @@ impl<K: Kind> Steps<'_, K> {
                 after.hears(worker, report);
                 progress.write = Some(Written::Marked);
             }
+            Command::Defers if !self.setting.queue => progress.deferred = Deferred::NoQueue,
             Command::Defers => {
                 let state = after.worker_mut(worker);
                 // The result of a phase says more.
@@ -80,12 +81,14 @@ impl<K: Kind> Steps<'_, K> {
                 progress.deferred = Deferred::Sent;
             }
             Command::Alarms(id) => {
-                let is_double = self.alarms(after, id, worker);
-                let marks = |id: Id| self.protocol.record(id).reported;
-                if is_double || after.id().is_some_and(|before| marks(before) != marks(id)) {
+                self.alarms(after, id);
+                let facts = |id: Id| (self.protocol.record(id).reported, self.protocol.facts(id).state);
+                // A mark keeps others from running, and so does a completed record.
+                if after.id().is_some_and(|before| facts(before) != facts(id))
+                    || facts(id).1 == State::Completed
+                {
                     after.hears(worker, report);
                 }
-                after.escalate(worker);
                 after.write(id);
                 progress.write = Some(Written::Beside);
             }
@@ -109,16 +112,24 @@ impl<K: Kind> Steps<'_, K> {
         if is_over || waits { Break(violation) } else { Continue(()) }
     }
 
-    /// The record that is about to be written: if it has a new alarm of a second execution, operators learn of both. Returns whether it has.
-    pub fn alarms(&self, after: &mut World<K>, id: Id, worker: u8) -> bool {
-        let has = |id: Id| self.protocol.record(id).has_alarm(Alarm::SecondExecution);
+    /// The record that is about to be written: operators learn of whose reports lie beside it, and of both of two executions.
+    pub fn alarms(&self, after: &mut World<K>, id: Id) {
         let before = after.id();
-        let is_new = has(id) && !before.is_some_and(has);
-        if is_new {
-            after.escalate(worker);
-            after.escalate(before.map_or(worker, |before| self.protocol.facts(before).worker));
+        let is_known = |alarm: &&Alarm| {
+            before.is_some_and(|before| {
+                self.protocol.record(before).alarms.iter().any(|one| one.is_same(alarm))
+            })
+        };
+        let new = |alarm: &&Alarm| !is_known(alarm);
+        for alarm in self.protocol.record(id).alarms.iter().filter(new) {
+            if let Some(report) = alarm.report {
+                after.escalate(report.as_bytes()[0].wrapping_sub(FIRST_WORKER));
+            }
+            if alarm.kind == AlarmKind::SecondExecution {
+                after.escalate(self.protocol.facts(id).worker);
+                after.escalate(self.protocol.facts(before.unwrap_or(id)).worker);
+            }
         }
-        is_new
     }
 
     /// Does all that is said about a report. Before each command, something else may happen.
@@ -157,7 +168,7 @@ impl<K: Kind> Steps<'_, K> {
         if let Some((id, with)) = tried {
             self.late(Action::ReportsLate(worker), lost, (id, with), violation);
             let mut applied = lost;
-            self.alarms(&mut applied, id, worker);
+            self.alarms(&mut applied, id);
             applied.commit(id, with);
             applied.hears(worker, report);
             self.push(Action::ReportsUnheard(worker), applied, violation);

@@ -47,6 +47,8 @@ pub struct Setting {
     pub rows: bool,
     /// Whether writes may get no answer: applied, lost, or applied later.
     pub store_faults: bool,
+    /// Whether there is a queue of reports.
+    pub queue: bool,
     /// Whether messages of the queue of reports are delivered more than once.
     pub duplicates: bool,
     /// Whether heartbeats extend leases.
@@ -95,6 +97,7 @@ impl Setting {
         max_questions: 2,
         rows: false,
         store_faults: false,
+        queue: true,
         duplicates: false,
         heartbeats: false,
         webhook: false,

@@ -1,5 +1,7 @@
 //! The steps that are possible in a state, and what they are made of; what the store and handlers do.
 
+use protocol::record::Alarm;
+
 use super::{
     action::Action,
     facts::{Facts, State},
@@ -40,9 +42,19 @@ impl<K: Kind> Steps<'_, K> {
         let after = after.canonical();
         let worlds = (&self.world, &after);
         let violation = K::judge(self.setting, self.protocol, action, worlds, violation);
+        let violation = violation.or_else(|| self.lost_alarm(action, &after));
         if after != self.world || violation.is_some() {
             self.next.push((action, after, violation));
         }
+    }
+
+    /// An alarm stands until an operator clears it, unless the table is restored.
+    fn lost_alarm(&self, action: Action, after: &World<K>) -> Option<Violation> {
+        let alarms = |world: &World<K>| world.id().map_or(&[][..], |id| &self.protocol.record(id).alarms);
+        let stands = |alarm: &Alarm| alarms(after).iter().any(|one| one.is_same(alarm));
+        let is_lost = !alarms(&self.world).iter().all(stands);
+        let meddles = matches!(action, Action::Deletes | Action::Restores);
+        (is_lost && !meddles).then_some(Violation::LostAlarm)
     }
 
     pub fn with(&mut self, action: Action, change: impl FnOnce(&mut World<K>)) {
@@ -90,10 +102,7 @@ impl<K: Kind> Steps<'_, K> {
         let revision = self.world.record.map(|version| version.revision);
         if let Some(Late { id, with, .. }) = self.world.late.filter(|late| late.over == revision) {
             let mut alarmed = self.world;
-            // Its worker is not known any more.
-            if self.alarms(&mut alarmed, id, self.protocol.facts(id).worker) {
-                alarmed.escalate_effects();
-            }
+            self.alarms(&mut alarmed, id);
             self.with(Action::Lands, |after| {
                 (after.late, after.alarms) = (None, alarmed.alarms);
                 after.commit(id, with);

@@ -84,6 +84,7 @@ properties! {
 
     // Operators.
     EscalatedAgain: "an escalation has one dead letter, however often clients retry",
+    LostAlarm: "an alarm of a record stands until an operator clears it",
     Uncounted: "each end of work with 408 is counted once",
     PutOff: "an unknown outcome is asked about, or escalated, within its greatest age",
 

@@ -7,13 +7,14 @@ const PLAIN: Setting =
     Setting { name: "plain", horizon: 5, retention: 4, store_faults: true, ..Setting::QUIET };
 
 /// The environments whose every state the tests visit.
-pub const WHOLE: [Setting; 7] = [
+pub const WHOLE: [Setting; 8] = [
     PLAIN,
     Setting { name: "rows", rows: true, ..PLAIN },
     Setting { name: "transactional", handler: Handler::Commits, rows: true, heartbeats: true, ..PLAIN },
     Setting { name: "webhook", webhook: true, duplicates: true, ..PLAIN },
     Setting { name: "operator", operator: true, duplicates: true, ..PLAIN },
     Setting { name: "run again", handler: Handler::RunsAgain, ..PLAIN },
+    Setting { name: "no queue", queue: false, store_faults: false, provider_lies: true, rows: true, ..PLAIN },
     Setting { name: "another answer", own_words: true, ..PLAIN },
 ];
 

@@ -163,10 +163,14 @@ impl Steps<'_, Plain> {
         if !self.setting.store_faults {
             return;
         }
-        let Command::Marks(id) = self.command(before, worker, report, progress) else { return };
+        let (Command::Marks(id) | Command::Alarms(id)) = self.command(before, worker, report, progress)
+        else {
+            return;
+        };
         let mut lost = *before;
         lost.worker_mut(worker).own.reported = Some(report);
         let mut applied = lost;
+        self.alarms(&mut applied, id);
         applied.write(id);
         let unanswered = Progress { write: Progress::UNANSWERED.write, ..progress };
         let Command::Tells(says) = self.command(&applied, worker, report, unanswered) else { return };

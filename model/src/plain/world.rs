@@ -120,7 +120,7 @@ impl Kind for Plain {
 
     fn follows(
         world: &mut World,
-        (_, protocol): (&Setting, &Protocol),
+        (setting, protocol): (&Setting, &Protocol),
         (worker, report, said): (u8, Report, &Progress),
         command: Command,
     ) -> Option<Violation> {
@@ -129,7 +129,7 @@ impl Kind for Plain {
         }
         match command {
             // It marks the record next. If the store does not answer, it can only go on.
-            Command::Defers if said.write.is_none() => {
+            Command::Defers if said.write.is_none() && setting.queue => {
                 world.worker_mut(worker).at = At::Marks(report, said.instead);
                 None
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{meaning::Meaning, wrong_kind::WrongKind};
 use crate::{
-    record::{Alarm, KeptAnswer, Phase, Record, Verdict},
+    record::{AlarmKind, KeptAnswer, Phase, Record, Verdict},
     time::Timestamp,
 };
 
@@ -65,7 +65,7 @@ impl Learned {
         seen: &Record,
         current: &Record,
         now: Timestamp,
-    ) -> Option<(Verdict<u16>, Option<Alarm>, &'static str)> {
+    ) -> Option<(Verdict<u16>, Option<AlarmKind>, &'static str)> {
         let effect = self.effect()?;
         if current.fingerprint != seen.fingerprint {
             let reason = "it reports an effect whose key is another request's now";

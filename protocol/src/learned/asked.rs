@@ -310,7 +310,7 @@ mod tests {
         backoff::Backoff,
         learned::{WrongKind, tests::phase},
         record::{
-            Alarm, Effects, Head, KeptAnswer, ReservationRequest,
+            AlarmKind, Effects, Head, KeptAnswer, ReservationRequest,
             tests::{answer, reservation, reservation_for, resuming},
         },
         time::CLOCK_SKEW,
@@ -681,7 +681,7 @@ mod tests {
         let completed = next(&seen, &seen, Asks::IfDue, &Learned::Executed(answer())).unwrap();
         for learned in [Learned::Unwritable(402), Learned::Denied(402), Learned::Executed(refusal())] {
             let (effect, alarm, _) = learned.contradicted_by(&seen, &completed, NOW).unwrap();
-            assert_eq!(alarm, Some(Alarm::Contradicted));
+            assert_eq!(alarm, Some(AlarmKind::Contradicted));
             assert_eq!(effect, Verdict::Executed(402));
         }
         assert_eq!(Learned::Unwritable(202).contradicted_by(&seen, &completed, NOW), None);

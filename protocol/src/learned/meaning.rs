@@ -18,9 +18,12 @@
 use std::time::Duration;
 
 use crate::{
-    record::{Alarm, NotTaken, Note, Phase, PhaseResult, Record, State, Verdict, is_effect},
+    record::{AlarmKind, MAX_ALARMS, NotTaken, Note, Phase, PhaseResult, Record, State, Verdict, is_effect},
     time::{CLOCK_SKEW, OLD_EFFECT, Timestamp},
 };
+
+/// Why another effect than the one that the record knows is an alarm.
+const SECOND_EFFECT: &str = "it reports a second effect under its key";
 
 /// What a provider reports unprompted about one operation, and what proves which request it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub struct Reported<'a> {
     pub result: Option<PhaseResult>,
     /// When the effect was made, by the provider's clock.
     pub made_at: Option<Timestamp>,
-    /// The provider's own id of the effect.
+    /// The provider's own id of the effect. It counts only if a key proves what the report is about.
     pub id: Option<&'a str>,
 }
 
@@ -53,7 +56,7 @@ pub enum Meaning<'a> {
     /// This record does not know yet which effect it has: it is named after this id of the provider.
     Names(&'a Record, Note),
     /// This record and the report contradict each other, for this reason.
-    Alarms(&'a Record, Alarm, &'static str),
+    Alarms(&'a Record, AlarmKind, &'static str),
     /// The same, and there is no record of this request that could say so.
     Contradicts(&'static str),
 }
@@ -90,7 +93,9 @@ impl Reported<'_> {
             None => self.effect.meaning_for(current, now),
         };
         let is_older = self.made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at);
-        let id = self.id.filter(|_| self.effect.is_effect() && current.phases().is_none()).map(Note::new);
+        // Only a report whose key proves what it is about names the effect. Of phases, the results tell two effects apart.
+        let names = self.effect.is_effect() && self.under.is_some() && current.phases().is_none();
+        let id = self.id.filter(|_| names).map(Note::new);
         match meaning {
             Meaning::Settles(_) | Meaning::Later(..) | Meaning::Notes(_)
                 if self.effect.is_effect() && is_older =>
@@ -100,16 +105,36 @@ impl Reported<'_> {
             Meaning::Settles(_) | Meaning::Later(..) | Meaning::Nothing if !is_older => {
                 match (&current.effect_id, id) {
                     (None, Some(id)) => Meaning::Names(current, id),
-                    (Some(known), Some(id)) if *known != id => Meaning::Alarms(
-                        current,
-                        Alarm::SecondEffect,
-                        "it reports a second effect under its key",
-                    ),
+                    // Then it claims and settles the record as any effect does.
+                    (Some(known), Some(id)) if *known != id && self.is_news(current) => {
+                        Meaning::Alarms(current, AlarmKind::SecondEffect, SECOND_EFFECT)
+                    }
                     _ => meaning,
                 }
             }
             meaning => meaning,
         }
+    }
+
+    /// Whether its alarm of a second effect is still to be raised.
+    fn is_news(&self, current: &Record) -> bool {
+        !self.stands_in(current, AlarmKind::SecondEffect, SECOND_EFFECT) && current.alarms.len() < MAX_ALARMS
+    }
+
+    /// Why an alarm is raised, with the effect that it is about, so that each is told of once: the provider's own id of it, or a phase and
+    /// the digest of its result.
+    pub fn because(&self, reason: &str) -> String {
+        let of_phase = |(phase, _): (&str, &str)| {
+            format!("{phase} {}", self.result.as_ref().map_or("", PhaseResult::digest))
+        };
+        let about = self.id.map(str::to_owned).or_else(|| self.under.map(of_phase));
+        about.map_or_else(|| reason.to_owned(), |about| format!("{}: {reason}", about.trim_end()))
+    }
+
+    /// Whether the record has this alarm of it.
+    pub fn stands_in(&self, record: &Record, kind: AlarmKind, reason: &str) -> bool {
+        let because = Note::new(&self.because(reason));
+        record.alarms.iter().any(|alarm| alarm.kind == kind && alarm.because == because)
     }
 
     /// What this means for a record with phases. A refusal proves nothing: it is about one call, and only the handler knows what it
@@ -118,7 +143,7 @@ impl Reported<'_> {
         if !self.effect.is_effect() {
             return Meaning::Nothing;
         }
-        let contradicts = |reason| Meaning::Alarms(current, Alarm::Contradicted, reason);
+        let contradicts = |reason| Meaning::Alarms(current, AlarmKind::Contradicted, reason);
         let Some((name, _)) = self.under else {
             if matches!(current.state, State::Completed { .. }) {
                 return self.effect.meaning_for(current, now);
@@ -144,7 +169,7 @@ impl Verdict<u16> {
 
     /// What this means for the record of the same request.
     pub fn meaning_for(self, current: &Record, now: Timestamp) -> Meaning<'_> {
-        let contradicts = |reason| Meaning::Alarms(current, Alarm::Contradicted, reason);
+        let contradicts = |reason| Meaning::Alarms(current, AlarmKind::Contradicted, reason);
         match (&current.state, self) {
             (State::InProgress { lease_until }, _) if now < *lease_until => {
                 Meaning::Later(current, *lease_until)
@@ -296,7 +321,7 @@ mod tests {
         assert_means(&completed(KeptAnswer::abandoned()), START, "contradicts", "nothing");
         assert!(matches!(
             Verdict::NotExecuted.meaning_for(&with_status(201), START),
-            Meaning::Alarms(_, Alarm::Contradicted, _)
+            Meaning::Alarms(_, AlarmKind::Contradicted, _)
         ));
         assert_eq!(Verdict::NotExecuted.meaning_for(&with_status(402), START), Meaning::Nothing);
     }
@@ -304,35 +329,57 @@ mod tests {
     // T83
     #[test]
     fn a_second_effect_under_one_key_is_an_alarm_in_every_state() {
-        let reported = |id| Reported { id: Some(id), ..report(Verdict::Executed(201)) };
         let begun = begun();
+        let ours = begun.key.downstream_key(&begun.fingerprint, "charge");
+        let reported =
+            |id| Reported { id: Some(id), under: Some(("charge", &ours)), ..report(Verdict::Executed(201)) };
         let late = reservation("k").lease_until;
-        let released = |by| begun.settled(Verdict::NotExecuted, by, Revision::mint(), START);
-        for record in [
-            begun.clone(),
-            begun.expire(Revision::mint(), late).unwrap().into(),
-            released(SettledBy::Assumption),
-            with_status(201),
+        let means = |report: &Reported<'_>, record: &Record| {
+            let meaning = report.meaning_for(Some(record), Duration::ZERO, late);
+            match meaning {
+                Meaning::Names(_, id) => format!("names {id}"),
+                Meaning::Alarms(_, kind, _) => kind.name().to_owned(),
+                Meaning::Settles(_) => "settles".to_owned(),
+                Meaning::Nothing => "nothing".to_owned(),
+                Meaning::Contradicts(_) => "has no record".to_owned(),
+                other => panic!("{other:?}"),
+            }
+        };
+        for (record, otherwise) in [
+            (begun.expire(Revision::mint(), late).unwrap().into(), "settles"),
+            (begun.settled(Verdict::NotExecuted, SettledBy::Assumption, Revision::mint(), START), "settles"),
+            (with_status(201), "nothing"),
         ] {
-            let effect = reported("ch_1");
-            let meaning = effect.meaning_for(Some(&record), Duration::ZERO, late);
-            let Meaning::Names(unnamed, id) = meaning else { panic!("{meaning:?}") };
-            let named: Record = unnamed.name_effect(id, Revision::mint()).into();
-            assert_eq!(named.state, record.state);
-            // It comes again.
-            let again = effect.meaning_for(Some(&named), Duration::ZERO, late);
-            assert!(!matches!(again, Meaning::Names(..) | Meaning::Alarms(..)), "{again:?}");
-            let second = reported("ch_2");
-            let second = second.meaning_for(Some(&named), Duration::ZERO, late);
-            assert!(matches!(second, Meaning::Alarms(_, Alarm::SecondEffect, _)), "{second:?}");
-            // A refusal has no effect, and an effect of an earlier life of the key is another one.
+            assert_eq!(means(&reported("ch_1"), &record), "names ch_1");
+            let named: Record = record.name_effect(Note::new("ch_1"), Revision::mint()).into();
+            assert_eq!((&named.state, means(&reported("ch_1"), &named)), (&record.state, otherwise.into()));
+            assert_eq!(means(&reported("ch_2"), &named), "second_effect");
+            // Operators know of it: it claims and settles the record as any other.
+            let because = reported("ch_2").because(SECOND_EFFECT);
+            let alarmed = named.alarm(AlarmKind::SecondEffect, &because, None, Revision::mint(), START);
+            let alarmed: Record = alarmed.unwrap().into();
+            assert_eq!(means(&reported("ch_2"), &alarmed), otherwise);
+            assert_eq!(means(&reported("ch_3"), &alarmed), "second_effect");
+            // A refusal is no effect, and one of an earlier life of the key is not of this record.
             let refused = Reported { effect: Verdict::Executed(402), ..reported("ch_2") };
-            let refused = refused.meaning_for(Some(&named), Duration::ZERO, late);
-            assert!(!matches!(refused, Meaning::Alarms(_, Alarm::SecondEffect, _)), "{refused:?}");
+            assert_ne!(means(&refused, &named), "second_effect");
             let older = Reported { made_at: Some(Timestamp::default()), ..reported("ch_0") };
-            let older = older.meaning_for(Some(&record), Duration::ZERO, late);
-            assert!(matches!(older, Meaning::Contradicts(_) | Meaning::Nothing), "{older:?}");
+            let means_older = if otherwise == "settles" { "has no record" } else { "nothing" };
+            assert_eq!(means(&older, &record), means_older);
+            // Anybody may have set the metadata that led here.
+            let unproven = Reported { under: None, ..reported("ch_2") };
+            assert_eq!(means(&unproven, &named), otherwise);
+            assert_eq!(means(&unproven, &record), otherwise);
         }
+    }
+
+    // T83: what was done before was undone, or was not done.
+    #[test]
+    fn a_release_forgets_which_effect_its_record_had() {
+        let named: Record = begun().name_effect(Note::new("ch_1"), Revision::mint()).into();
+        let settled = |verdict| named.settled(verdict, SettledBy::Operator, Revision::mint(), START);
+        assert_eq!(settled(Verdict::NotExecuted).effect_id, None);
+        assert_eq!(settled(Verdict::Executed(answer())).effect_id, named.effect_id);
     }
 
     // T46
@@ -357,7 +404,7 @@ mod tests {
             let meaning = effect.meaning_for(current, Duration::ZERO, lease_until);
             let means = match meaning {
                 Meaning::Contradicts(_) => "has no record",
-                Meaning::Alarms(_, Alarm::Contradicted, _) => "an alarm",
+                Meaning::Alarms(_, AlarmKind::Contradicted, _) => "an alarm",
                 _ => "none",
             };
             assert_eq!(means, contradicts, "{effect:?}");
@@ -391,7 +438,9 @@ mod tests {
                 format!("notes {} {:?}", phase.name, phase.result.as_ref().map(PhaseResult::text))
             }
             Meaning::Nothing => "nothing".to_owned(),
-            Meaning::Alarms(_, Alarm::Contradicted, _) | Meaning::Contradicts(_) => "contradicts".to_owned(),
+            Meaning::Alarms(_, AlarmKind::Contradicted, _) | Meaning::Contradicts(_) => {
+                "contradicts".to_owned()
+            }
             other => panic!("{other:?}"),
         };
         let without_result =

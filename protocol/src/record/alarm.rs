@@ -4,19 +4,17 @@
 //!    two writes.
 //! 2. A report that its record does not take lies beside it, as a body item that the alarm names: answer, phases and domain writes.
 //! 3. It stands until an operator clears it. A record with an alarm has no time to live, and never counts as absent.
-//! 4. The poll tells operators of it, once.
+//! 4. The poll tells operators of each, once.
 
-use std::collections::BTreeSet;
-
-use super::{BodyId, Note, named_enum::names};
+use super::{AttemptId, BodyId, Note, named_enum::names};
 use crate::time::Timestamp;
 
-/// How many reports lie beside one record. With more, something is wrong that no single report explains.
-pub const MAX_REPORTS: usize = 16;
+/// How many alarms a record has at most. With more, something is wrong that no single report explains.
+pub const MAX_ALARMS: usize = 16;
 
 /// Why operators must look at a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Alarm {
+pub enum AlarmKind {
     /// Two executions certainly or possibly ran the operation.
     SecondExecution,
     /// A caller may have got another answer than the record has.
@@ -34,7 +32,7 @@ pub enum Alarm {
 }
 
 names! {
-    pub Alarm {
+    pub AlarmKind {
         SecondExecution: "second_execution",
         SecondAnswer: "second_answer",
         SecondEffect: "second_effect",
@@ -45,19 +43,43 @@ names! {
     }
 }
 
-/// The alarms of one record, since an operator last cleared them.
+/// One alarm of a record. An operator clears all of them at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alarms {
-    /// Which: at least one.
-    pub kinds: BTreeSet<Alarm>,
-    /// Why the last one was raised, for operators.
+pub struct Alarm {
+    /// What it is.
+    pub kind: AlarmKind,
+    /// Why it was raised, for operators.
     pub because: Note,
     /// When it was.
     pub raised_at: Timestamp,
-    /// Whether operators have been told of all.
+    /// The report that lies beside the record, if the record does not have it.
+    pub report: Option<BodyId>,
+    /// Whether operators have been told.
     pub is_told: bool,
-    /// The reports that lie beside the record, the last one last.
-    pub reports: Vec<BodyId>,
+}
+
+impl Alarm {
+    /// Whether both are of one report, or of one fact if they have none: it is raised once.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let same_fact = self.report.is_some() || self.because == other.because;
+        self.kind == other.kind && self.report == other.report && same_fact
+    }
+}
+
+/// The alarm of this kind, raised now.
+pub(super) fn raised(kind: AlarmKind, because: &str, report: Option<BodyId>, now: Timestamp) -> Alarm {
+    Alarm { kind, because: Note::new(because), raised_at: now, report, is_told: false }
+}
+
+impl BodyId {
+    /// Under which the report of this execution lies beside a record; or its report of the phase in this place. It is always the same, so
+    /// that a report that is delivered twice lies there once.
+    pub fn of_report(attempt: AttemptId, phase: Option<usize>) -> Self {
+        let mut bytes = *attempt.as_bytes();
+        let place = phase.map_or(0, |place| u8::try_from(place + 1).unwrap_or(u8::MAX));
+        bytes[15] ^= place;
+        Self::from(bytes)
+    }
 }
 
 #[cfg(test)]
@@ -76,7 +98,7 @@ mod tests {
             "forgotten_phase",
             "held_report",
         ];
-        assert!(Alarm::EACH.iter().map(|alarm| alarm.name()).eq(names));
-        assert!(names.map(Alarm::parse).into_iter().flatten().eq(Alarm::EACH.iter().copied()));
+        assert!(AlarmKind::EACH.iter().map(|alarm| alarm.name()).eq(names));
+        assert!(names.map(AlarmKind::parse).into_iter().flatten().eq(AlarmKind::EACH.iter().copied()));
     }
 }

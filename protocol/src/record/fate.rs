@@ -1,6 +1,6 @@
 //! Who wins: what a worker's report does to the current record, and what it needs if that does not take it.
 
-use super::{Alarm, Record, Report, Revision, SettledBy, State, Transition, UnknownCause};
+use super::{AlarmKind, BodyId, Record, Report, Revision, SettledBy, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
 /// A worker's report, with all that decides what it does to the record.
@@ -57,7 +57,7 @@ pub(super) enum Overtaken {
     /// Its record will never have its result: there is none, or it is another request's.
     Gone,
     /// It is put beside the record, which gets this alarm, for this reason.
-    Alarms(Alarm, &'static str),
+    Alarms(AlarmKind, &'static str),
     /// The same, if its answer is another one than the record's.
     Compared,
 }
@@ -107,8 +107,9 @@ impl WorkerReport<'_> {
         }
         let next = self.report.of(seen, base, revision, now);
         // What the other execution left is overwritten, and the alarm keeps its trace.
+        let because = format!("{DOUBLE}: {}", seen.attempt);
         let alarms = |next: Transition| match is_double {
-            true => next.alarms(Alarm::SecondExecution, DOUBLE, now),
+            true => next.raises(AlarmKind::SecondExecution, &because, None, now),
             false => next,
         };
         next.map_or(Fate::Fenced, |next| Fate::Written(alarms(next)))
@@ -121,12 +122,22 @@ impl WorkerReport<'_> {
         match self.queued {
             Queued::No => Fate::Fenced,
             Queued::Perhaps if is_double => {
-                let next = marks().or_else(|| seen.alarm(Alarm::SecondExecution, DOUBLE, revision, now));
-                let next = next.map(|next| next.alarms(Alarm::SecondExecution, DOUBLE, now));
-                next.and_then(Transition::keeps_report).map_or(Fate::Fenced, Fate::Alarmed)
+                let (kind, id) = (AlarmKind::SecondExecution, Some(self.report_id()));
+                let next = marks().map(|next| next.raises(kind, DOUBLE, id, now));
+                let next = next.or_else(|| seen.alarm(kind, DOUBLE, id, revision, now));
+                next.map_or(Fate::Fenced, |next| match next.has_report(self.report_id()) {
+                    true => Fate::Alarmed(next),
+                    // There are too many.
+                    false => Fate::Marked(next),
+                })
             }
             Queued::Perhaps | Queued::Yes => marks().map_or(Fate::Fenced, Fate::Marked),
         }
+    }
+
+    /// Under which it lies beside a record that does not take it.
+    pub(super) fn report_id(&self) -> BodyId {
+        BodyId::of_report(self.base.attempt, None)
     }
 
     /// Whether it would be a loss to drop this report: it tells of an effect, or its record knows of phases or of a call.
@@ -188,7 +199,7 @@ impl WorkerReport<'_> {
         let refused = self.report.is_refusal() && self.base.is_same_request(current);
         if (self.tells_of_an_effect() || refused) && current.is_held() {
             return Overtaken::Alarms(
-                Alarm::HeldReport,
+                AlarmKind::HeldReport,
                 "an operator holds its record: no part of it is written",
             );
         }
@@ -196,7 +207,7 @@ impl WorkerReport<'_> {
             // The table was restored, or a deployment that does not resume has taken the record over.
             return match current.has_forgotten_a_phase_of(self.base) {
                 true => Overtaken::Alarms(
-                    Alarm::ForgottenPhase,
+                    AlarmKind::ForgottenPhase,
                     "its record has forgotten a phase of it: no part of it is written",
                 ),
                 false => Overtaken::Nothing,
@@ -207,25 +218,26 @@ impl WorkerReport<'_> {
                 Overtaken::Waits
             }
             State::Unknown { .. } if refused => Overtaken::Waits,
-            _ if double => Overtaken::Alarms(Alarm::SecondExecution, DOUBLE),
+            _ if double => Overtaken::Alarms(AlarmKind::SecondExecution, DOUBLE),
             State::Completed { answer, by, .. } => {
                 let own = current.attempt == self.base.attempt;
                 // Its writes were refused, and it has the answer for that.
                 let is_its_own = own && *by == SettledBy::Worker;
                 let (ours, theirs) = (self.report.reports_an_effect(), answer.head.is_effect());
-                if !is_its_own && self.has_rows && !current.with_writes {
+                let has_rows = self.has_rows || matches!(self.report, Report::Uncommitted);
+                if !is_its_own && has_rows && !current.with_writes {
                     Overtaken::Alarms(
-                        Alarm::RefusedRows,
+                        AlarmKind::RefusedRows,
                         "the domain writes of its worker are not made: it was completed without them",
                     )
                 } else if !is_its_own && ours && !theirs {
                     Overtaken::Alarms(
-                        Alarm::SecondAnswer,
+                        AlarmKind::SecondAnswer,
                         "its worker reports an effect that the record says was refused",
                     )
                 } else if refused && theirs {
                     Overtaken::Alarms(
-                        Alarm::SecondAnswer,
+                        AlarmKind::SecondAnswer,
                         "its worker was refused, and the record has an effect",
                     )
                 } else if own && !is_its_own && matches!(self.report, Report::Completed(_)) {
@@ -274,7 +286,7 @@ pub(super) mod tests {
     const PERHAPS: Report = Report::PerhapsExecuted(None);
 
     impl Overtaken {
-        pub(in crate::record) fn alarm(self) -> Option<Alarm> {
+        pub(in crate::record) fn alarm(self) -> Option<AlarmKind> {
             if let Self::Alarms(alarm, _) = self { Some(alarm) } else { None }
         }
     }
@@ -350,13 +362,13 @@ pub(super) mod tests {
         let held: Record = first.hold(fresh(), first.lease_end()).unwrap().into();
         for base in [&first, &second] {
             for (ended, expected) in [
-                (effect(), Some(Alarm::HeldReport)),
-                (PERHAPS, Some(Alarm::HeldReport)),
-                (Report::Uncommitted, Some(Alarm::HeldReport)),
-                (refusal(), Some(Alarm::HeldReport)),
+                (effect(), Some(AlarmKind::HeldReport)),
+                (PERHAPS, Some(AlarmKind::HeldReport)),
+                (Report::Uncommitted, Some(AlarmKind::HeldReport)),
+                (refusal(), Some(AlarmKind::HeldReport)),
                 (Report::NotExecuted(None), None),
                 (Report::NotBegun, None),
-                (Report::Interrupted(None), Some(Alarm::HeldReport)),
+                (Report::Interrupted(None), Some(AlarmKind::HeldReport)),
             ] {
                 for queued in [Queued::No, Queued::Perhaps, Queued::Yes] {
                     let report =
@@ -391,11 +403,14 @@ pub(super) mod tests {
         assert_eq!(fate(Queued::No), Fate::Fenced);
         let Fate::Marked(marked) = fate(Queued::Yes) else { panic!("it is queued") };
         assert_eq!((marked.attempt, marked.reported), (second.attempt, Some(Evidence::Effect)));
-        assert_eq!(marked.alarms, None, "the other one may do nothing");
+        assert_eq!(marked.alarms, [], "the other one may do nothing");
         // Perhaps nothing brings it again.
         let Fate::Alarmed(alarmed) = fate(Queued::Perhaps) else { panic!("it is not queued") };
         assert_eq!((alarmed.attempt, alarmed.reported), (second.attempt, Some(Evidence::Effect)));
-        assert!(alarmed.has_alarm(Alarm::SecondExecution) && alarmed.own_report().is_some());
+        assert!(
+            alarmed.has_alarm(AlarmKind::SecondExecution)
+                && alarmed.has_report(BodyId::of_report(first.attempt, None))
+        );
     }
 
     // T5, T54: what it left is overwritten, and no process can die before that is told.
@@ -406,10 +421,10 @@ pub(super) mod tests {
         for (ended, state) in [(effect(), "completed"), (PERHAPS, "unknown")] {
             let Fate::Written(next) = fate(&first, &ended, &unknown, NOW) else { panic!("{ended:?}") };
             assert_eq!((next.attempt, next.state.name()), (first.attempt, state));
-            assert!(next.has_alarm(Alarm::SecondExecution));
+            assert!(next.has_alarm(AlarmKind::SecondExecution));
         }
         // Its own is none.
-        assert_eq!(becomes(&second, &effect(), &unknown).alarms, None);
+        assert_eq!(becomes(&second, &effect(), &unknown).alarms, []);
     }
 
     // T55
@@ -510,8 +525,8 @@ pub(super) mod tests {
         let Report::Completed(refused) = refusal() else { panic!("it is an answer") };
         let completed = |answer| second.complete(&second, fresh(), answer, NOW).unwrap();
         for (base, kept, has_rows, alarm) in [
-            (&first, refused.clone(), false, Some(Alarm::SecondAnswer)),
-            (&first, answer(), true, Some(Alarm::RefusedRows)),
+            (&first, refused.clone(), false, Some(AlarmKind::SecondAnswer)),
+            (&first, answer(), true, Some(AlarmKind::RefusedRows)),
             (&first, answer(), false, None),
             (&second, refused, true, None),
         ] {

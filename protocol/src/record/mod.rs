@@ -52,7 +52,7 @@ use crate::{fingerprint::Fingerprint, key::RecordKey, time::Timestamp};
 
 pub use accepted::{Accepted, Work};
 pub use admission::{Admission, Refusal};
-pub use alarm::{Alarm, Alarms, MAX_REPORTS};
+pub use alarm::{Alarm, AlarmKind, MAX_ALARMS};
 pub(crate) use answer::is_effect;
 pub use answer::{AnswerKind, BodyId, Encoding, Head, KeptAnswer, KeptBody, Place};
 pub use decide::{ReservationRequest, decide};
@@ -113,8 +113,8 @@ pub struct Record {
     pub settled_note: Option<Note>,
     /// The provider's own id of its effect, if it was reported.
     pub effect_id: Option<Note>,
-    /// What operators must look at; `None` if that is nothing.
-    pub alarms: Option<Box<Alarms>>,
+    /// What operators must look at.
+    pub alarms: Vec<Alarm>,
     /// Its state.
     pub state: State,
 }
@@ -182,8 +182,8 @@ impl Record {
             }
             _ => None,
         };
-        let told = |alarms: &Alarms| if alarms.is_told { Timestamp::MAX } else { alarms.raised_at };
-        asked.into_iter().chain(self.alarms.as_deref().map(told)).min()
+        let told = |alarm: &Alarm| if alarm.is_told { Timestamp::MAX } else { alarm.raised_at };
+        asked.into_iter().chain(self.alarms.iter().map(told)).min()
     }
 
     /// Whether an operator has to settle it.

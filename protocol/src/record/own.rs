@@ -40,7 +40,7 @@ impl Record {
             last_failure: None,
             settled_note: None,
             effect_id: None,
-            alarms: None,
+            alarms: Vec::new(),
             state: State::InProgress { lease_until: reservation.lease_until },
         }
     }
@@ -195,7 +195,7 @@ impl Record {
         if is_known {
             return before.released(revision, now);
         }
-        let is_absent = attempts == 0 && self.alarms.is_none();
+        let is_absent = attempts == 0 && self.alarms.is_empty();
         let by = if is_absent { SettledBy::NotBegun } else { self.by_its_worker() };
         let next = match self.accepted {
             // Nothing ends here: an execution was due.
@@ -211,7 +211,7 @@ impl Record {
     /// Only a first execution frees the key. After an earlier one, the key belongs to its request: it may have done something.
     pub(super) fn not_begun(&self, revision: Revision, now: Timestamp) -> Transition {
         // What was accepted waits for its worker: its client has its answer.
-        let is_first = self.attempts <= 1 && self.accepted.is_none() && self.alarms.is_none();
+        let is_first = self.attempts <= 1 && self.accepted.is_none() && self.alarms.is_empty();
         if !is_first || !self.may_end_without_effect() || self.is_resumed() {
             return self.released(revision, now);
         }
@@ -320,7 +320,7 @@ impl Record {
     /// it has an alarm.
     pub fn expired(&self, now: Timestamp) -> bool {
         let is_over = |expires_at: Timestamp| expires_at.plus(CLOCK_SKEW) <= now;
-        self.is_not_begun() || self.alarms.is_none() && self.state.expires_at().is_some_and(is_over)
+        self.is_not_begun() || self.alarms.is_empty() && self.state.expires_at().is_some_and(is_over)
     }
 }
 
@@ -376,7 +376,7 @@ mod tests {
             last_failure: None,
             settled_note: None,
             effect_id: None,
-            alarms: None,
+            alarms: Vec::new(),
             state: State::InProgress { lease_until: reservation.lease_until },
         };
         assert_eq!(Record::reserve(&reservation, revision, NOW), expected);

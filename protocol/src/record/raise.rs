@@ -1,80 +1,61 @@
 //! How a record gets alarms, and loses them. `alarm` says what they are.
 
-use super::{Alarm, Alarms, BodyId, Note, Record, Revision, Transition};
+use super::{Alarm, AlarmKind, BodyId, Record, Revision, Transition};
 use crate::time::Timestamp;
 
 impl Record {
-    /// Raises an alarm, and changes nothing else. `None` if the record counts as absent.
+    /// Raises an alarm, and changes nothing else. `None` if it has this one, or too many, or if the record counts as absent.
     pub fn alarm(
         &self,
-        alarm: Alarm,
+        kind: AlarmKind,
         because: &str,
+        report: Option<BodyId>,
         revision: Revision,
         now: Timestamp,
     ) -> Option<Transition> {
-        let same = Transition::to(Self { revision, ..self.clone() });
-        (!self.is_not_begun()).then(|| same.alarms(alarm, because, now))
+        let next = Transition::to(Self { revision, ..self.clone() }).raises(kind, because, report, now);
+        (!self.is_not_begun() && next.alarms.len() > self.alarms.len()).then_some(next)
     }
 
-    /// The same, with a report that its write puts beside the record. `None` if there are too many too.
-    pub fn alarm_with_report(
-        &self,
-        alarm: Alarm,
-        because: &str,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        self.alarm(alarm, because, revision, now)?.keeps_report()
+    /// Whether it has an alarm of this kind.
+    pub fn has_alarm(&self, kind: AlarmKind) -> bool {
+        self.alarms.iter().any(|alarm| alarm.kind == kind)
     }
 
-    /// Raises an alarm of which operators have been told, with the reason. `None` if the record says so already, or counts as absent.
-    pub fn told_alarm(
-        &self,
-        alarm: Alarm,
-        because: &str,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        let known = self.alarms.as_deref();
-        if known.is_some_and(|known| known.kinds.contains(&alarm) && known.because == Note::new(because)) {
-            return None;
-        }
-        // Of others they may not have been told.
-        let next = self.alarm(alarm, because, revision, now)?;
-        if self.untold().is_some() { Some(next) } else { next.told(revision) }
-    }
-
-    /// Whether it has this alarm.
-    pub fn has_alarm(&self, alarm: Alarm) -> bool {
-        self.alarms.as_ref().is_some_and(|alarms| alarms.kinds.contains(&alarm))
-    }
-
-    /// The report that the write of this revision has put beside it, if it has.
-    pub fn own_report(&self) -> Option<BodyId> {
-        let id = BodyId::from(*self.revision.as_bytes());
-        self.alarms.as_ref()?.reports.last().copied().filter(|last| *last == id)
+    /// Whether the report of this id lies beside it.
+    pub fn has_report(&self, id: BodyId) -> bool {
+        self.alarms.iter().any(|alarm| alarm.report == Some(id))
     }
 
     /// Whether this body item is needed: it has the accepted request, or a report that an alarm names.
     pub fn needs_body(&self, id: BodyId) -> bool {
-        self.needs_request(id) || self.alarms.as_ref().is_some_and(|alarms| alarms.reports.contains(&id))
+        self.needs_request(id) || self.has_report(id)
     }
 
-    /// The alarms of which operators have not been told.
-    pub fn untold(&self) -> Option<&Alarms> {
-        self.alarms.as_deref().filter(|alarms| !alarms.is_told)
+    /// The first alarm of which operators have not been told.
+    pub fn untold(&self) -> Option<&Alarm> {
+        self.alarms.iter().find(|alarm| !alarm.is_told)
     }
 
-    /// Operators have been told of its alarms.
-    pub fn told(&self, revision: Revision) -> Option<Transition> {
-        let alarms = Alarms { is_told: true, ..self.untold()?.clone() };
-        Some(Transition::to(Self { revision, alarms: Some(Box::new(alarms)), ..self.clone() }))
+    /// Operators have been told of this alarm. `None` if it has it no more, or they had been.
+    pub fn told(&self, alarm: &Alarm, revision: Revision) -> Option<Transition> {
+        let mut alarms = self.alarms.clone();
+        alarms.iter_mut().find(|one| *one == alarm && !one.is_told)?.is_told = true;
+        Some(Transition::to(Self { revision, alarms, ..self.clone() }))
     }
 
     /// An operator has looked at its alarms. A record that is settled lives on as if there had been none.
     pub fn clear_alarms(&self, revision: Revision) -> Option<Transition> {
-        self.alarms.as_ref()?;
-        Some(Transition::to(Self { revision, alarms: None, ..self.clone() }))
+        let cleared = Self { revision, alarms: Vec::new(), ..self.clone() };
+        (!self.alarms.is_empty()).then(|| Transition::to(cleared))
+    }
+}
+
+impl Record {
+    /// The same without the reports that lie beside it. The alarms stand.
+    pub(super) fn without_reports(&self) -> Self {
+        let alarms = self.alarms.iter().map(|alarm| Alarm { report: None, ..alarm.clone() });
+        Self { alarms: alarms.collect(), ..self.clone() }
     }
 }
 
@@ -82,7 +63,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        MAX_REPORTS,
+        AttemptId, MAX_ALARMS, Report,
         tests::{answer, reservation},
     };
 
@@ -92,9 +73,17 @@ mod tests {
         Revision::mint()
     }
 
+    fn reserved() -> Record {
+        Record::reserve(&reservation("k"), fresh(), NOW)
+    }
+
     fn completed() -> Record {
-        let reserved = Record::reserve(&reservation("k"), fresh(), NOW);
+        let reserved = reserved();
         reserved.complete(&reserved, fresh(), answer(), NOW).unwrap().into()
+    }
+
+    fn alarmed(record: &Record, kind: AlarmKind, because: &str) -> Record {
+        record.alarm(kind, because, None, fresh(), NOW).expect("it is new").into()
     }
 
     // T54: it is what operators have of it.
@@ -102,39 +91,69 @@ mod tests {
     fn a_record_with_an_alarm_never_expires_until_an_operator_clears_it() {
         let completed = completed();
         assert!(completed.expired(Timestamp::MAX));
-        let alarmed: Record =
-            completed.alarm(Alarm::SecondAnswer, "another one", fresh(), NOW).unwrap().into();
-        assert!(!alarmed.expired(Timestamp::MAX) && alarmed.has_alarm(Alarm::SecondAnswer));
+        let alarmed = alarmed(&completed, AlarmKind::SecondAnswer, "another one");
+        assert!(!alarmed.expired(Timestamp::MAX) && alarmed.has_alarm(AlarmKind::SecondAnswer));
         assert_eq!(alarmed.state, completed.state);
-        let told: Record = alarmed.told(fresh()).unwrap().into();
-        assert!(!told.expired(Timestamp::MAX) && told.untold().is_none() && told.told(fresh()).is_none());
+        let told: Record = alarmed.told(&alarmed.alarms[0], fresh()).unwrap().into();
+        assert!(!told.expired(Timestamp::MAX) && told.untold().is_none());
+        assert!(told.told(&told.alarms[0], fresh()).is_none());
         let cleared: Record = told.clear_alarms(fresh()).unwrap().into();
         assert!(cleared.expired(Timestamp::MAX));
         assert_eq!(cleared, Record { revision: cleared.revision, ..completed });
         assert!(cleared.clear_alarms(fresh()).is_none());
     }
 
+    // T54: the key is told to be free, but its record is not.
     #[test]
-    fn operators_are_told_of_each_new_alarm() {
-        let first = completed().alarm(Alarm::SecondAnswer, "one", fresh(), NOW).unwrap();
-        let told = first.told(fresh()).unwrap();
-        let revision = fresh();
-        let second = told.alarm_with_report(Alarm::RefusedRows, "two", revision, NOW).unwrap();
-        let alarms = second.untold().expect("it is new");
-        assert!(alarms.kinds.iter().eq(&[Alarm::SecondAnswer, Alarm::RefusedRows]));
-        assert_eq!((alarms.because.as_str(), second.own_report()), ("two", alarms.reports.last().copied()));
-        assert_eq!(second.own_report(), Some(BodyId::from(*revision.as_bytes())));
-        let told = second.told(fresh()).unwrap();
-        assert_eq!(told.own_report(), None, "it is another write's");
+    fn a_request_that_did_not_begin_takes_no_alarm_with_it() {
+        let open = alarmed(&reserved(), AlarmKind::SecondExecution, "of an earlier life");
+        for report in [Report::NotBegun, Report::NotStarted] {
+            let released: Record = report.of(&open, &open, fresh(), NOW).unwrap().into();
+            assert_eq!((released.state.name(), released.is_not_begun()), ("failed_retryable", false));
+            assert!(!released.expired(Timestamp::MAX) && released.alarms == open.alarms, "{report:?}");
+        }
+    }
+
+    // T54: another one may be raised meanwhile.
+    #[test]
+    fn operators_are_told_of_each_alarm_once() {
+        let first = alarmed(&completed(), AlarmKind::SecondAnswer, "one");
+        let seen = first.untold().cloned().expect("it is new");
+        let second = alarmed(&first, AlarmKind::Contradicted, "two");
+        let told: Record = second.told(&seen, fresh()).unwrap().into();
+        assert_eq!(told.untold().map(|alarm| alarm.because.as_str()), Some("two"));
+        assert!(told.told(&seen, fresh()).is_none(), "once");
+        let told: Record = told.told(told.untold().unwrap(), fresh()).unwrap().into();
+        assert_eq!(told.untold(), None);
+        let cleared: Record = told.clear_alarms(fresh()).unwrap().into();
+        assert!(cleared.told(&seen, fresh()).is_none());
+    }
+
+    // T54: a queue delivers twice.
+    #[test]
+    fn one_report_raises_one_alarm() {
+        let id = |attempt| Some(BodyId::of_report(attempt, None));
+        let (one, other) = (AttemptId::mint(), AttemptId::mint());
+        let raises = |record: &Record, attempt, because: &str| {
+            record.alarm(AlarmKind::SecondAnswer, because, id(attempt), fresh(), NOW).map(Record::from)
+        };
+        let first = raises(&completed(), one, "its answer").unwrap();
+        assert_eq!(raises(&first, one, "again, in other words"), None);
+        assert_eq!(raises(&first, other, "its answer").map(|second| second.alarms.len()), Some(2));
+        // Without a report, the fact counts.
+        let said = alarmed(&first, AlarmKind::Contradicted, "ch_2");
+        assert_eq!(said.alarm(AlarmKind::Contradicted, "ch_2", None, fresh(), NOW), None);
+        assert_eq!(alarmed(&said, AlarmKind::Contradicted, "ch_3").alarms.len(), 3);
+        let phases: Vec<_> = (0..3).map(|place| BodyId::of_report(one, Some(place))).collect();
+        assert!(!phases.contains(&id(one).unwrap()) && phases[0] != phases[1]);
     }
 
     #[test]
-    fn a_record_names_a_bounded_number_of_reports() {
+    fn a_record_has_a_bounded_number_of_alarms() {
         let mut record = completed();
-        for _ in 0..MAX_REPORTS {
-            record = record.alarm_with_report(Alarm::SecondAnswer, "", fresh(), NOW).unwrap().into();
+        for number in 0..MAX_ALARMS {
+            record = alarmed(&record, AlarmKind::Contradicted, &number.to_string());
         }
-        assert!(record.alarm_with_report(Alarm::SecondAnswer, "", fresh(), NOW).is_none());
-        assert!(record.alarm(Alarm::SecondAnswer, "", fresh(), NOW).is_some());
+        assert!(record.alarm(AlarmKind::SecondAnswer, "one more", None, fresh(), NOW).is_none());
     }
 }

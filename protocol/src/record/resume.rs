@@ -239,8 +239,8 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        Alarm, AttemptId, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest, SettleError,
-        SettledBy, UnknownCause, Verdict,
+        AlarmKind, AttemptId, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest,
+        SettleError, SettledBy, UnknownCause, Verdict,
         fate::{
             Fate, Queued, WorkerReport,
             tests::{name, table},
@@ -381,14 +381,14 @@ mod tests {
         let base = charged();
         let held: Record = base.hold(fresh(), LATER).unwrap().into();
         for (ended, alarm) in
-            [(Report::NotExecuted(None), None), (Report::Interrupted(None), Some(Alarm::HeldReport))]
+            [(Report::NotExecuted(None), None), (Report::Interrupted(None), Some(AlarmKind::HeldReport))]
         {
             assert_eq!(reports(&base, &ended).overtaken_by(&held, LATER).alarm(), alarm);
         }
         let not_executed = Report::NotExecuted(None);
         let forgotten =
             reports(&base, &not_executed).overtaken_by(&Record { effects: Effects::Anywhere, ..held }, LATER);
-        assert_eq!(forgotten.alarm(), Some(Alarm::ForgottenPhase));
+        assert_eq!(forgotten.alarm(), Some(AlarmKind::ForgottenPhase));
     }
 
     #[test]
@@ -593,9 +593,9 @@ mod tests {
         let restored = Record { attempt: worker.attempt, ..between() };
         let restored = Record { effects: reserved().effects, ..restored };
         for (current, expected) in [
-            (restored, Some(Alarm::ForgottenPhase)),
-            (another(reserved()), Some(Alarm::ForgottenPhase)),
-            (without, Some(Alarm::ForgottenPhase)),
+            (restored, Some(AlarmKind::ForgottenPhase)),
+            (another(reserved()), Some(AlarmKind::ForgottenPhase)),
+            (without, Some(AlarmKind::ForgottenPhase)),
             (another(charged()), None),
             (another(noted()), None),
             (another(completed()), None),

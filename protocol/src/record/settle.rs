@@ -171,10 +171,10 @@ impl Record {
         Transition::to(Self { revision, effect_id: Some(id), ..self.clone() })
     }
 
-    /// Drops the headers and the body of a completed record. It keeps its status and stays completed, so that nothing runs
+    /// Drops the headers and the body of a completed record, and the reports that lie beside it. It keeps its status and stays completed, so that nothing runs
     /// again. `None` if the record is not completed.
     pub fn forget_answer(&self, revision: Revision) -> Option<Transition> {
-        let mut forgotten = Self { revision, ..self.clone() };
+        let mut forgotten = Self { revision, ..self.without_reports() };
         let State::Completed { answer, .. } = &mut forgotten.state else { return None };
         answer.body = KeptBody::Omitted { length: answer.body.length() };
         answer.head = answer.head.without_headers();
@@ -202,9 +202,12 @@ impl Record {
             },
         };
         let effects = self.effects.clone().map(Phases::digested);
+        // What the next execution does is another effect.
+        let effect_id = self.effect_id.clone().filter(|_| matches!(state, State::Completed { .. }));
         Self {
             revision,
             reported: None,
+            effect_id,
             with_writes: false,
             settled_note: None,
             effects,

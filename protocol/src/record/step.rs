@@ -10,8 +10,8 @@
 //!    puts it beside the record. What has no record to stand in is escalated at once.
 
 use super::{
-    Alarm, Deferred, Ending, Instead, Moment, Record, Report, Revision, Rows, Says, SoFar, State, Transition,
-    Written,
+    Alarm, AlarmKind, BodyId, Deferred, Ending, Instead, Moment, Record, Report, Revision, Rows, Says, SoFar,
+    State, Transition, Written,
     fate::{Fate, Overtaken, Queued, WorkerReport},
     told::Stands,
 };
@@ -85,6 +85,16 @@ pub enum MessageNext {
     Escalate(&'static str),
 }
 
+/// Whether a report can lie beside a record.
+enum Beside {
+    /// By this write.
+    Alarm(Transition),
+    /// It lies there.
+    Already,
+    /// There is no record, or it has too many alarms.
+    Full,
+}
+
 impl Ending {
     /// The next command of the worker itself. Its caller is waiting.
     pub fn step(
@@ -130,12 +140,16 @@ impl Ending {
                 if defers {
                     return Step::Next(WorkerNext::Defer);
                 }
-                let is_double =
-                    seen.has_alarm(Alarm::SecondExecution) && !self.base.has_alarm(Alarm::SecondExecution);
+                // Raised by this write, or by others since: then it is as unknown.
+                let doubles = |record: &Record| {
+                    let is_double = |alarm: &&Alarm| alarm.kind == AlarmKind::SecondExecution;
+                    record.alarms.iter().filter(is_double).count()
+                };
+                let is_double = doubles(seen) > doubles(&self.base);
                 let says = match () {
                     // The record that was to be written has moved on without it, or is another execution's: what that one answers counts,
                     // written or not.
-                    () if seen.attempt != self.base.attempt || seen.own_report().is_some() => {
+                    () if seen.attempt != self.base.attempt || seen.has_report(self.report_id()) => {
                         says(Stands::Lost(seen))
                     }
                     // Or it was another's: one of the two answers counts.
@@ -154,18 +168,8 @@ impl Ending {
         };
         let told = self.told(instead.as_ref(), queued);
         match told.fate(current, revision, now) {
-            Fate::Written(next) => match so_far.instead {
-                // Nobody has its domain writes, or the record alone.
-                Instead::Uncomputed if *report == Report::Uncommitted => {
-                    Step::Write { next: next.alarms(Alarm::RefusedRows, UNCOMPUTED, now), commits: false }
-                }
-                Instead::Refused if is_whole && queued == Queued::Perhaps => {
-                    let next = next.alarms(Alarm::RefusedRows, REFUSED, now).keeps_report();
-                    let deferred = || defer_or(Counts::ContradictionUnsent, Stands::Lost(seen));
-                    next.map_or_else(deferred, Step::Alarm)
-                }
-                _ => Step::Write { next, commits: told.has_rows },
-            },
+            Fate::Written(next) if is_whole && queued == Queued::Perhaps => self.rows_beside(next, now),
+            Fate::Written(next) => self.writes(next, report, is_whole, told.has_rows, now),
             Fate::Marked(next) => Step::Mark(next),
             Fate::Alarmed(next) => Step::Alarm(next),
             // An earlier try may have committed, and the record been deleted since.
@@ -188,14 +192,15 @@ impl Ending {
                 // The key is another request's, or of a later generation, now. That answer is not for this caller.
                 Overtaken::Gone => defer_or(Counts::ContradictionUnsent, Stands::Nowhere),
                 // Its caller gets the record's answer, and no other.
-                Overtaken::Alarms(Alarm::SecondAnswer, _) if !report.reports_an_effect() => {
+                Overtaken::Alarms(AlarmKind::SecondAnswer, _) if !report.reports_an_effect() => {
                     end(Stands::Lost(seen))
                 }
-                Overtaken::Alarms(alarm, because) => {
-                    let alarmed =
-                        current.and_then(|current| current.alarm_with_report(alarm, because, revision, now));
-                    let deferred = || defer_or(Counts::ContradictionUnsent, Stands::Lost(seen));
-                    alarmed.map_or_else(deferred, Step::Alarm)
+                Overtaken::Alarms(kind, because) => {
+                    match self.alarm(current, kind, because, Moment { revision, now }) {
+                        Beside::Alarm(next) => Step::Alarm(next),
+                        Beside::Already => end(Stands::Lost(seen)),
+                        Beside::Full => defer_or(Counts::ContradictionUnsent, Stands::Lost(seen)),
+                    }
                 }
                 // Once the other execution is over, it is applied from the queue.
                 Overtaken::Waits if told.meets_another(seen, now) => {
@@ -214,9 +219,10 @@ impl Ending {
         Moment { revision, now }: Moment,
     ) -> Step<MessageNext> {
         let escalate = |reason| Step::Next(MessageNext::Escalate(reason));
-        let alarm = |alarm, because| {
-            let next = current.and_then(|current| current.alarm_with_report(alarm, because, revision, now));
-            next.map_or_else(|| escalate(because), Step::Alarm)
+        let alarm = |kind, because| match self.alarm(current, kind, because, Moment { revision, now }) {
+            Beside::Alarm(next) => Step::Alarm(next),
+            Beside::Already => Step::Next(MessageNext::Done),
+            Beside::Full => escalate(because),
         };
         match so_far.write {
             Some(Written::Applied | Written::Beside) => return Step::Next(MessageNext::Done),
@@ -224,12 +230,10 @@ impl Ending {
             Some(Written::Marked) | None => {}
         }
         if so_far.instead == Instead::Refused && self.base.phases().is_none() {
-            let mark = self.mark(current, revision, now);
-            let mark = mark.map(|mark| mark.alarms(Alarm::RefusedRows, REFUSED, now));
-            return match mark.and_then(Transition::keeps_report) {
-                Some(mark) => Step::Alarm(mark),
+            return match self.mark(current, revision, now) {
+                Some(mark) => self.rows_beside(mark, now),
                 None if current.is_some_and(|current| self.base.is_same_request(current)) => {
-                    alarm(Alarm::RefusedRows, REFUSED)
+                    alarm(AlarmKind::RefusedRows, REFUSED)
                 }
                 None => escalate(REFUSED),
             };
@@ -237,7 +241,7 @@ impl Ending {
         let instead = self.instead(&so_far.instead);
         let told = self.told(instead.as_ref(), Queued::Yes);
         match told.fate(current, revision, now) {
-            Fate::Written(next) => return Step::Write { next, commits: told.has_rows },
+            Fate::Written(next) => return self.writes(next, told.report, false, told.has_rows, now),
             Fate::Marked(next) => return Step::Mark(next),
             Fate::Alarmed(next) => return Step::Alarm(next),
             // Nothing was done: a retry may run.
@@ -256,7 +260,7 @@ impl Ending {
             // If its domain writes could be refused, its caller got no answer.
             Overtaken::Compared if self.rows != Rows::Conditional => match so_far.differs {
                 None => Step::Next(MessageNext::Compare),
-                Some(true) => alarm(Alarm::SecondAnswer, TWO_ANSWERS),
+                Some(true) => alarm(AlarmKind::SecondAnswer, TWO_ANSWERS),
                 Some(false) => Step::Next(MessageNext::TooLate),
             },
             Overtaken::Nothing | Overtaken::Compared => Step::Next(MessageNext::TooLate),
@@ -272,6 +276,51 @@ impl Ending {
     ) -> Step<MessageNext> {
         let mark = if so_far.write.is_none() { self.mark(current, revision, now) } else { None };
         mark.map_or(Step::Next(MessageNext::ComesAgain), Step::Mark)
+    }
+
+    /// The write of its report. If nobody has the domain writes of its effect, that is an alarm.
+    fn writes<N>(
+        &self,
+        next: Transition,
+        report: &Report,
+        is_whole: bool,
+        commits: bool,
+        now: Timestamp,
+    ) -> Step<N> {
+        let next = match *report == Report::Uncommitted && !is_whole {
+            true => next.raises(AlarmKind::RefusedRows, UNCOMPUTED, None, now),
+            false => next,
+        };
+        Step::Write { next, commits }
+    }
+
+    /// The record that lacks the domain writes of its effect, with the report that has them beside it.
+    fn rows_beside<N>(&self, next: Transition, now: Timestamp) -> Step<N> {
+        let next = next.raises(AlarmKind::RefusedRows, REFUSED, Some(self.report_id()), now);
+        // If there are too many alarms, it is at least marked.
+        if next.has_report(self.report_id()) { Step::Alarm(next) } else { Step::Mark(next) }
+    }
+
+    /// The alarm of this kind, with the report beside the record.
+    fn alarm(
+        &self,
+        current: Option<&Record>,
+        kind: AlarmKind,
+        because: &str,
+        Moment { revision, now }: Moment,
+    ) -> Beside {
+        let id = self.report_id();
+        let Some(current) = current else { return Beside::Full };
+        match current.alarm(kind, because, Some(id), revision, now) {
+            Some(next) => Beside::Alarm(next),
+            None if current.has_report(id) => Beside::Already,
+            None => Beside::Full,
+        }
+    }
+
+    /// Under which the report lies beside a record that does not take it.
+    pub fn report_id(&self) -> BodyId {
+        BodyId::of_report(self.base.attempt, None)
     }
 
     /// The mark of its effect, if it reports one that the record does not show: until the report can be applied, no retry runs. `None` for
@@ -305,7 +354,7 @@ impl Ending {
 mod tests {
     use super::*;
     use crate::record::{
-        Effects, Evidence, Head, KeptAnswer, MAX_REPORTS, SettledBy, Verdict,
+        Effects, Evidence, Head, KeptAnswer, MAX_ALARMS, Note, SettledBy, Verdict,
         fate::tests::table,
         tests::{answer, reservation, reservation_for},
     };
@@ -340,7 +389,7 @@ mod tests {
             let (word, next) = match ending.step(current.as_ref(), &so_far, at()) {
                 Step::Write { next, .. } => {
                     so_far.write = Some(Written::Applied);
-                    let word = if next.alarms.is_some() { "written with alarm" } else { "written" };
+                    let word = if !next.alarms.is_empty() { "written with alarm" } else { "written" };
                     (word, Some(next.into()))
                 }
                 Step::Mark(next) => {
@@ -491,7 +540,7 @@ mod tests {
         let so_far = SoFar { deferred: Deferred::NoQueue, ..SoFar::default() };
         let (done, alarmed) = story(&ending, Some(&second), so_far);
         assert_eq!(done, "alarm; answered elsewhere");
-        assert!(alarmed.is_some_and(|alarmed| alarmed.has_alarm(Alarm::SecondExecution)));
+        assert!(alarmed.is_some_and(|alarmed| alarmed.has_alarm(AlarmKind::SecondExecution)));
     }
 
     // T55: the other execution did nothing, and its record is marked at once; but no answer came.
@@ -517,8 +566,8 @@ mod tests {
         let (first, second) = two();
         let held: Record = first.hold(fresh(), Timestamp::from_secs(1_030)).unwrap().into();
         let (done, alarmed) = story(&ending(&second, effect()), Some(&held), SoFar::default());
-        let alarms = alarmed.and_then(|alarmed| alarmed.alarms).expect("there is one");
-        assert!(alarms.kinds.iter().eq(&[Alarm::HeldReport]));
+        let alarms = alarmed.map(|alarmed| alarmed.alarms).unwrap_or_default();
+        assert!(alarms.iter().map(|alarm| alarm.kind).eq([AlarmKind::HeldReport]));
         assert_eq!(done, "alarm; unknown");
     }
 
@@ -541,13 +590,13 @@ mod tests {
         let uncomputed = SoFar { instead: Instead::Uncomputed, ..SoFar::default() };
         let (done, record) = story(&ending, Some(&first), uncomputed);
         assert_eq!(done, "written with alarm; unknown");
-        assert!(record.is_some_and(|record| record.has_alarm(Alarm::RefusedRows)));
+        assert!(record.is_some_and(|record| record.has_alarm(AlarmKind::RefusedRows)));
         let unsent = SoFar { instead: Instead::Refused, deferred: Deferred::NoQueue, ..SoFar::default() };
         let (done, record) = story(&ending, Some(&first), unsent);
         assert_eq!(done, "alarm; unknown");
         let record = record.expect("it is written");
         assert_eq!((record.state.name(), record.reported), ("unknown", Some(Evidence::Effect)));
-        assert!(record.has_alarm(Alarm::RefusedRows) && record.own_report().is_some());
+        assert!(record.has_alarm(AlarmKind::RefusedRows) && record.has_report(ending.report_id()));
     }
 
     // T55
@@ -566,7 +615,7 @@ mod tests {
                 panic!("{current:?}")
             };
             assert_eq!((next.state.name(), next.reported), (state, reported));
-            assert!(next.has_alarm(Alarm::RefusedRows) && next.own_report().is_some());
+            assert!(next.has_alarm(AlarmKind::RefusedRows) && next.has_report(ending.report_id()));
             let beside = SoFar { write: Some(Written::Beside), ..refused.clone() };
             let ended = ending.deliver(Some(&next), &beside, at());
             assert_eq!(ended, Step::Next(MessageNext::Done));
@@ -578,17 +627,23 @@ mod tests {
         }
     }
 
+    /// With as many alarms as can be.
+    fn full(record: &Record) -> Record {
+        let alarm = |number: usize| Alarm {
+            kind: AlarmKind::Contradicted,
+            because: Note::new(&number.to_string()),
+            raised_at: NOW,
+            report: None,
+            is_told: true,
+        };
+        Record { alarms: (0..MAX_ALARMS).map(alarm).collect(), ..record.clone() }
+    }
+
     #[test]
-    fn a_report_beside_too_many_others_is_escalated() {
+    fn a_report_beside_too_many_alarms_is_escalated() {
         let (first, second) = two();
-        let mut done = becomes(&second, &effect());
+        let done = full(&becomes(&second, &effect()));
         let ending = ending(&first, effect());
-        for _ in 0..MAX_REPORTS {
-            let Step::Alarm(next) = ending.deliver(Some(&done), &SoFar::default(), at()) else {
-                panic!("it is an alarm")
-            };
-            done = next.into();
-        }
         let step = ending.deliver(Some(&done), &SoFar::default(), at());
         assert!(matches!(step, Step::Next(MessageNext::Escalate(_))), "{step:?}");
         let step = ending.step(Some(&done), &SoFar::default(), at());
@@ -598,6 +653,89 @@ mod tests {
             panic!("it is not over")
         };
         assert_eq!(counts, Some(Counts::ContradictionUnsent));
+    }
+
+    // T54: no retry may run.
+    #[test]
+    fn an_effect_is_marked_however_many_alarms_there_are() {
+        let (first, second) = two();
+        let effect = |rows| Ending { rows, ..ending(&first, effect()) };
+        let unsent = SoFar { deferred: Deferred::NoQueue, ..SoFar::default() };
+        let refused = SoFar { instead: Instead::Refused, ..unsent.clone() };
+        for (step, state) in [
+            (effect(Rows::None).step(Some(&full(&second)), &unsent, at()), "in_progress"),
+            (effect(Rows::Conditional).step(Some(&full(&first)), &refused, at()), "unknown"),
+        ] {
+            let Step::Mark(next) = step else { panic!("{step:?}") };
+            assert_eq!((next.state.name(), next.reported), (state, Some(Evidence::Effect)));
+        }
+        let refused = SoFar { instead: Instead::Refused, ..SoFar::default() };
+        let step = effect(Rows::Conditional).deliver(Some(&full(&second)), &refused, at());
+        let Step::Mark(next) = step else { panic!("{step:?}") };
+        let marked = SoFar { write: Some(Written::Marked), ..refused };
+        let step = effect(Rows::Conditional).deliver(Some(&next), &marked, at());
+        assert_eq!(step, Step::Next(MessageNext::Escalate(REFUSED)));
+    }
+
+    // T54: a queue delivers twice.
+    #[test]
+    fn a_report_that_comes_twice_raises_one_alarm() {
+        let (first, second) = two();
+        let done = becomes(&second, &effect());
+        let ending = ending(&first, effect());
+        let Step::Alarm(alarmed) = ending.deliver(Some(&done), &SoFar::default(), at()) else {
+            panic!("it is an alarm")
+        };
+        let again = ending.deliver(Some(&alarmed), &SoFar::default(), at());
+        assert_eq!(again, Step::Next(MessageNext::Done));
+        let Step::Next(WorkerNext::Tell { says, .. }) = ending.step(Some(&alarmed), &SoFar::default(), at())
+        else {
+            panic!("it is over")
+        };
+        assert_eq!(says.name(), "replay");
+    }
+
+    // T5: it began with the alarm of others.
+    #[test]
+    fn an_earlier_alarm_hides_no_second_execution() {
+        let (first, _) = two();
+        let unknown = becomes(&first, &Report::PerhapsExecuted(None));
+        let third = unknown.again(&reservation("k"), fresh(), NOW);
+        let alarm = |record: &Record, of: &str| {
+            let because = format!("of {of}");
+            let alarmed = record.alarm(AlarmKind::SecondExecution, &because, None, fresh(), NOW);
+            Record::from(alarmed.unwrap())
+        };
+        let third = alarm(&third, "the first two");
+        let fourth = becomes(&third.again(&reservation("k"), fresh(), NOW), &Report::PerhapsExecuted(None));
+        let fourth = Record { state: fourth.state.clone(), ..fourth };
+        let ending = ending(&third, effect());
+        let Step::Write { next, .. } = ending.step(Some(&fourth), &SoFar::default(), at()) else {
+            panic!("it is written")
+        };
+        assert_eq!(next.alarms.len(), 2);
+        let write = Some(Written::Perhaps { passing: true });
+        let unanswered = SoFar { write, deferred: Deferred::Sent, ..SoFar::default() };
+        let told = ending.step(Some(&next), &unanswered, at());
+        assert_eq!(told, Step::Next(WorkerNext::Tell { says: Says::UNKNOWN, counts: None }));
+    }
+
+    // T55: its worker got no answer of the store.
+    #[test]
+    fn rows_that_nobody_has_are_an_alarm_from_the_queue_too() {
+        let (first, second) = two();
+        let of = |base: &Record| ending(base, Report::Uncommitted);
+        let Step::Write { next, .. } = of(&first).deliver(Some(&first), &SoFar::default(), at()) else {
+            panic!("it is written")
+        };
+        assert!(next.has_alarm(AlarmKind::RefusedRows));
+        let unknown = becomes(&second, &Report::PerhapsExecuted(None));
+        let settled = unknown.settle(Verdict::Executed(answer()), SettledBy::Provider, fresh(), NOW);
+        let settled: Record = settled.unwrap().into();
+        let Step::Alarm(next) = of(&second).deliver(Some(&settled), &SoFar::default(), at()) else {
+            panic!("it was completed without them")
+        };
+        assert!(next.has_alarm(AlarmKind::RefusedRows));
     }
 
     // T53
@@ -614,6 +752,6 @@ mod tests {
         assert_eq!(deliver(Rows::None, None), Step::Next(MessageNext::Compare));
         assert_eq!(deliver(Rows::None, Some(false)), Step::Next(MessageNext::TooLate));
         let Step::Alarm(next) = deliver(Rows::None, Some(true)) else { panic!("it is an alarm") };
-        assert!(next.has_alarm(Alarm::SecondAnswer));
+        assert!(next.has_alarm(AlarmKind::SecondAnswer));
     }
 }

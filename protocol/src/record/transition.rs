@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Alarm, Alarms, BodyId, MAX_REPORTS, Note, Record, State};
+use super::{AlarmKind, BodyId, MAX_ALARMS, Note, Record, State, alarm::raised};
 use crate::time::Timestamp;
 
 /// The record that a step makes of another one. Only the steps of [`record`](super) can make it, and the engine writes nothing
@@ -61,23 +61,30 @@ impl Transition {
 }
 
 impl Transition {
-    /// Raises an alarm with this write.
-    pub fn alarms(mut self, alarm: Alarm, because: &str, now: Timestamp) -> Self {
-        let before = self.alarms.clone();
-        let (mut kinds, reports) =
-            before.map_or_else(Default::default, |before| (before.kinds, before.reports));
-        kinds.insert(alarm);
-        let because = Note::new(because);
-        self.0.alarms = Some(Box::new(Alarms { kinds, because, raised_at: now, is_told: false, reports }));
+    /// Raises an alarm with this write, unless the record has it, or too many.
+    pub fn raises(mut self, kind: AlarmKind, because: &str, report: Option<BodyId>, now: Timestamp) -> Self {
+        let alarm = raised(kind, because, report, now);
+        let is_new = !self.alarms.iter().any(|known| known.is_same(&alarm));
+        if is_new && self.alarms.len() < MAX_ALARMS {
+            self.0.alarms.push(alarm);
+        }
         self
     }
 
-    /// Names a report that this write puts beside the record. `None` if there are too many.
-    pub(super) fn keeps_report(mut self) -> Option<Self> {
-        let id = BodyId::from(*self.revision.as_bytes());
-        let alarms = self.0.alarms.as_mut().filter(|alarms| alarms.reports.len() < MAX_REPORTS)?;
-        alarms.reports.push(id);
-        Some(self)
+    /// The same, of an alarm of which operators have been told.
+    pub fn told(mut self) -> Self {
+        if let Some(last) = self.0.alarms.last_mut() {
+            last.is_told = true;
+        }
+        self
+    }
+
+    /// The same, if this report does not lie beside the record after all.
+    pub fn without_report(mut self, id: BodyId) -> Self {
+        for alarm in self.0.alarms.iter_mut().filter(|alarm| alarm.report == Some(id)) {
+            alarm.report = None;
+        }
+        self
     }
 }
 

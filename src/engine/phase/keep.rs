@@ -14,7 +14,7 @@ use crate::{
         deferred_report::{beside, phase_report},
     },
     json::{self, JsonError},
-    record::{Alarm, Next, NotTaken, Phase, Record, phase_of},
+    record::{AlarmKind, BodyId, Next, NotTaken, Phase, Record, phase_of},
     telemetry::Count,
     time_budget::{TimeBudget, WRITE_BACKOFF},
 };
@@ -210,12 +210,15 @@ impl Opened<'_> {
         // A message would be about the last phase that is kept.
         let is_reported = is_call && !has_asked;
         let report = || phase_report(&worker, place, &phase);
+        let id = is_reported.then(|| BodyId::of_report(worker.attempt, Some(place)));
         let alarm = |current: &Record, revision, now| {
-            let (alarm, because) = (Alarm::ForgottenPhase, "a result of a phase is not that of its record");
+            let (kind, because) =
+                (AlarmKind::ForgottenPhase, "a result of a phase is not that of its record");
             let current = Some(current).filter(|current| worker.is_same_request(current))?;
-            Some(match is_reported {
-                true => beside(current.alarm_with_report(alarm, because, revision, now)?, report(), now),
-                false => current.alarm(alarm, because, revision, now)?.into(),
+            let alarm = current.alarm(kind, because, id, revision, now)?;
+            Some(match id {
+                Some(id) => beside(alarm, id, report(), now),
+                None => alarm.into(),
             })
         };
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
@@ -229,9 +232,10 @@ impl Opened<'_> {
             }
             let next = current.keep(&worker, place, &phase, revision, now).map(|next| {
                 match current.has_noted_otherwise(&phase) {
-                    true => next.alarms(
-                        Alarm::ForgottenPhase,
+                    true => next.raises(
+                        AlarmKind::ForgottenPhase,
                         "others report another result of a phase than its handler has",
+                        None,
                         now,
                     ),
                     false => next,

@@ -283,7 +283,7 @@ impl Unsettled for MemoryStore {
                 | State::BetweenWorkers { since, reconcile_at } => (Some(since), Some(reconcile_at)),
                 _ => (None, None),
             };
-            survey.count(record.state.name(), since, reconcile_at, record.alarms.is_some());
+            survey.count(record.state.name(), since, reconcile_at, !record.alarms.is_empty());
         }
         Ok(survey)
     }

@@ -11,7 +11,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Alarm, Answer, Evidence, Record, SettledBy, State},
+    record::{AlarmKind, Answer, Evidence, Record, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::{CONTRADICTION_UNSENT, RECONCILE_CONTRADICTED},
 };
@@ -140,7 +140,10 @@ async fn an_effect_that_its_record_does_not_take_lies_beside_it(endpoint: &str) 
         assert!(matches!(ended, Says::Replay(_)), "{ended:?}");
         assert_eq!(counted.get(CONTRADICTION_UNSENT), None, "{counted:?}");
         let record = guarded.record(&request.key).await.expect("a record");
-        assert!(record.has_alarm(Alarm::SecondAnswer) && record.own_report().is_some());
+        assert!(
+            record.has_alarm(AlarmKind::SecondAnswer)
+                && record.alarms.iter().any(|alarm| alarm.report.is_some())
+        );
         let [dead_letter] = &deliver(&guarded, &MemoryQueue::new()).await[..] else { panic!("not one") };
         assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
     }
@@ -292,7 +295,7 @@ async fn a_double_execution_is_counted_and_escalated_with_the_late_report(endpoi
     let (dead_letters, counted) = counting(deliver(&guarded, &queue)).await;
     let [dead_letter] = &dead_letters[..] else { panic!("{dead_letters:?}") };
     assert_eq!(counted.get(DOUBLE), None, "once");
-    assert_eq!(dead_letter["alarms"], json!(["second_execution"]));
+    assert_eq!(dead_letter["alarm"], "second_execution");
     assert_eq!(
         (&dead_letter["kind"], &dead_letter["key"]),
         (&json!("contradiction"), &json!(request.key.partition_key()))
@@ -381,7 +384,7 @@ async fn a_workers_effect_overrides_the_next_executions_unknown_and_is_escalated
     // The same write raises the alarm.
     let dead_letters = deliver(&guarded, &queue).await;
     assert_eq!((dead_letters.len(), &dead_letters[0]["state"]), (1, &json!("completed")));
-    assert_eq!(dead_letters[0]["alarms"], json!(["second_execution"]));
+    assert_eq!(dead_letters[0]["alarm"], "second_execution");
     assert_eq!(replayed_text(executor.reserve(&request).await), "late");
 }
 
@@ -573,7 +576,10 @@ async fn a_late_worker_whose_record_was_deleted_still_reports_its_effect(endpoin
     (contested.revision, contested.began_at) = (current.revision, began_at);
     contested.reported = Some(Evidence::Effect);
     // There is no queue, so the report lies beside it.
-    assert!(current.has_alarm(Alarm::SecondExecution) && current.own_report().is_some());
+    assert!(
+        current.has_alarm(AlarmKind::SecondExecution)
+            && current.alarms.iter().any(|alarm| alarm.report.is_some())
+    );
     contested.alarms = current.alarms.clone();
     assert_eq!(current, contested);
     assert_eq!(finish_outcome(&executor.finish(next, Report::NotExecuted(None)).await), "unknown");

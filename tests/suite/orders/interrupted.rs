@@ -8,7 +8,7 @@ use lambda_idempotency::{
     lambda::webhook_service,
     queue::MemoryQueue,
     reconcile::{ReconcileOutcome, Reconciliation},
-    record::{Alarm, Record, UnknownCause},
+    record::{AlarmKind, Record, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -237,7 +237,7 @@ async fn another_charge_or_refund_under_an_orders_key_is_escalated(endpoint: &st
             assert_eq!(order.report(&other).await, "escalated");
             assert_eq!(order.dead_letters.take().len(), dead_letters);
             let after = order.record().await;
-            assert!(after.has_alarm(Alarm::Contradicted));
+            assert!(after.has_alarm(AlarmKind::Contradicted));
             assert_eq!((&after.state, &after.effects), (&seen.state, &seen.effects));
         };
         is_escalated(1).await;

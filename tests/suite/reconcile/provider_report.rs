@@ -15,7 +15,7 @@ use lambda_idempotency::{
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Alarm, Answer, Evidence, State},
+    record::{AlarmKind, Answer, Evidence, Note, State},
     store::Store,
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -579,7 +579,7 @@ async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endp
         assert_eq!(listening.report(&request, reported).await, ReconcileOutcome::Escalated);
         assert_eq!(listening.reasons().len(), 1);
         let after = listening.guarded.record(&request.key).await;
-        assert!(after.as_ref().is_some_and(|after| after.has_alarm(Alarm::Contradicted)));
+        assert!(after.as_ref().is_some_and(|after| after.has_alarm(AlarmKind::Contradicted)));
         assert_eq!(after.map(|after| after.state), before.map(|before| before.state));
     }
 }
@@ -590,25 +590,61 @@ async fn a_second_effect_is_escalated_once_and_stays_in_the_record(endpoint: &st
     for is_completed in [true, false] {
         let listening = Listening::on(endpoint, charged()).await;
         let report = || if is_completed { completed("mine") } else { Report::perhaps("handler_failed") };
-        let request = listening.ended(report()).await;
-        let reported = async |id| {
-            let effect = ProviderReport::executed(201, charged()).effect_id(id);
+        let request = request();
+        let ours = owned(listening.reserve(&request).await);
+        let key = ours.execution().downstream_key(PHASE);
+        written(listening.guarded.executor().finish(ours, report()).await);
+        let reported = async |id: &str| {
+            let effect = ProviderReport::executed(201, charged()).under(PHASE, &key).effect_id(id);
             listening.report(&request, effect).await
         };
         for _ in 0..2 {
             reported("ch_1").await;
         }
         assert_eq!((listening.state(&request).await, listening.reasons().len()), ("completed", 0));
-        for (id, dead_letters) in [("ch_2", 1), ("ch_2", 0), ("ch_1", 0), ("ch_3", 1)] {
-            let outcome = reported(id).await;
-            assert_eq!(outcome == ReconcileOutcome::Escalated, id != "ch_1", "{id}: {outcome:?}");
+        let long = "x".repeat(10_000);
+        let events = [
+            ("ch_2", 1),
+            ("ch_3", 1),
+            ("ch_2", 0),
+            ("ch_1", 0),
+            ("ch_3", 0),
+            ("", 0),
+            (&*long, 1),
+            (&*long, 0),
+        ];
+        for (id, dead_letters) in events {
+            reported(id).await;
             assert_eq!(listening.reasons().len(), dead_letters, "{id}");
         }
         let record = listening.guarded.record(&request.key).await.expect("a record");
-        assert!(record.has_alarm(Alarm::SecondEffect) && record.untold().is_none());
+        assert!(record.has_alarm(AlarmKind::SecondEffect) && record.untold().is_none());
         assert_eq!(record.effect_id.as_ref().map(ToString::to_string).as_deref(), Some("ch_1"));
         assert_eq!(replayed(listening.reserve(&request).await).answer.head.status(), Some(201));
     }
+}
+
+// T83, T46: otherwise its worker, or "not found", would release it, and a third execution would begin.
+#[apply(on_each_store)]
+async fn a_second_effect_claims_its_record_as_any_effect(endpoint: &str) {
+    let listening = Listening::on(endpoint, Fixed::new(Ok(Finding::NotFound))).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    let key = ours.execution().downstream_key(PHASE);
+    let reported = async |id: &str| {
+        let effect = ProviderReport::executed(201, charged()).under(PHASE, &key).effect_id(id);
+        listening.report(&request, effect).await
+    };
+    let mut record = listening.guarded.record(&request.key).await.expect("a record");
+    record.effect_id = Some(Note::new("ch_1"));
+    let before = std::mem::replace(&mut record.revision, fresh());
+    listening.guarded.store().put(Some(before), &record, &[]).await.expect("the store answers");
+    assert!(matches!(reported("ch_2").await, ReconcileOutcome::Scheduled(_)));
+    let claimed = listening.guarded.record(&request.key).await.expect("a record");
+    assert_eq!(claimed.reported, Some(Evidence::Effect));
+    assert!(claimed.has_alarm(AlarmKind::SecondEffect));
+    let ended = listening.guarded.executor().finish(ours, Report::NotExecuted(None)).await;
+    assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
 }
 
 #[apply(on_each_store)]

@@ -6,7 +6,7 @@ use lambda_idempotency::{
     internal::{Correction, Operator, Report, Request, Says, Stale},
     queue::MemoryQueue,
     reconcile::{ReconcileOutcome, Reconciliation},
-    record::{Alarm, Answer, Place, Record},
+    record::{AlarmKind, Answer, Place, Record},
     store::{Store, Unsettled},
     time_budget::CLOCK_SKEW,
 };
@@ -94,7 +94,7 @@ async fn the_poll_tells_of_an_alarm_once(endpoint: &str) {
     let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
     let dead_letter: Value = serde_json::from_str(dead_letter).expect("JSON");
     assert_eq!(dead_letter["key"], request.key.partition_key());
-    assert_eq!(dead_letter["alarms"], json!(["second_execution"]));
+    assert_eq!(dead_letter["alarm"], "second_execution");
     assert_eq!(dead_letter["report"]["item"]["status"], json!({ "N": "201" }));
     let polled = reconciliation.poll(Duration::from_secs(30)).await.expect("the store answers");
     assert_eq!((polled.due, dead_letters.take().len()), (0, 0));
@@ -137,7 +137,7 @@ async fn a_cleared_alarm_leaves_the_record_its_time(endpoint: &str) {
 async fn a_sweep_keeps_reports_until_their_alarm_is_cleared(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let request = completed_twice(&guarded).await;
-    let report = record(&guarded, &request).await.own_report().expect("there is no queue");
+    let report = record(&guarded, &request).await.alarms[0].report.expect("there is no queue");
     let store = guarded.undisturbed_store();
     let is_there = async || {
         let body = store.load_body(&request.key, report, Place::BodyItem).await;
@@ -168,7 +168,7 @@ async fn the_report_beside_a_record_has_its_rows(endpoint: &str) {
     let answer = Answer::json(201, "{}");
     correct(&guarded, &request, Correction::Executed { answer, retain: None, messages: Vec::new() }).await;
     executor.finish(late, completed("late")).await;
-    assert!(record(&guarded, &request).await.has_alarm(Alarm::RefusedRows));
+    assert!(record(&guarded, &request).await.has_alarm(AlarmKind::RefusedRows));
     let (reconciliation, dead_letters) = reconciliation(&guarded);
     reconciliation.ask_if_due(&request.key).await.expect("it is told of");
     let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };

@@ -314,7 +314,10 @@ async fn items_are_written_as_in_the_fixtures() {
     for execution in [second, late] {
         writer.executor_of(operation()).finish(execution, completed("{}")).await;
     }
-    let reported = ProviderReport::executed(201, Fixed(Finding::NotFound)).effect_id("ch_1");
+    let request = request("completed_with_alarm");
+    let key = request.key.downstream_key(&fingerprints(BODY).current(), "charge");
+    let reported = ProviderReport::executed(201, Fixed(Finding::NotFound)).under("charge", &key);
+    let reported = reported.effect_id("ch_1");
     let reconciliation = writer.reconciliation(Finding::NotFound);
     reconciliation.reported(&keyed("completed_with_alarm"), &reported).await.expect("it is named");
     writer.told("completed_with_alarm").await;

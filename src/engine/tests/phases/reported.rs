@@ -1,7 +1,7 @@
 //! What others report of a phase, and what is lost on the way.
 
 use super::*;
-use crate::record::{Alarm, tests::Mint};
+use crate::record::{AlarmKind, tests::Mint};
 
 #[tokio::test]
 async fn another_result_of_a_kept_phase_is_an_alarm() {
@@ -18,8 +18,8 @@ async fn another_result_of_a_kept_phase_is_an_alarm() {
     });
     assert!(matches!(late.await, Err(PhaseError::Lost)));
     let record = store.record().await.unwrap();
-    assert!(record.has_alarm(Alarm::ForgottenPhase));
-    let report = executor.engine.report_beside(&record.key, record.own_report().unwrap()).await.unwrap();
+    assert!(record.has_alarm(AlarmKind::ForgottenPhase));
+    let report = executor.engine.report_beside(&record.key, record.alarms[0].report.unwrap()).await.unwrap();
     let (seen, ended) = report.expect("it lies beside the record").read().unwrap();
     assert_eq!((seen.kept_phase(0).unwrap().result.as_ref().unwrap().text(), ended), ("1", None));
     assert_eq!(queue.take().len(), 0);
@@ -82,7 +82,10 @@ async fn a_call_whose_record_is_gone_was_made_nevertheless() {
         Ok(1)
     });
     assert!(matches!(charge.await, Err(PhaseError::Lost)));
-    assert!(store.record().await.unwrap().own_report().is_some(), "its result lies beside what began anew");
+    assert!(
+        store.record().await.unwrap().alarms[0].report.is_some(),
+        "its result lies beside what began anew"
+    );
     assert_eq!(queue.take().len(), 0);
     executor.finish(ours, charged()).await;
     assert_eq!((store.state().await, phases(&store).await.begun), ("between_workers", Some(NOW)));
