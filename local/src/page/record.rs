@@ -61,6 +61,7 @@ impl Shown {
             ("settled_by", "settled by"),
             ("status", "answer"),
             ("last_failure", "last failure"),
+            ("effect_id", "effect at the provider"),
         ] {
             fields.extend(text(attribute).map(|value| (spoken, Field::Text(value))));
         }
@@ -78,8 +79,13 @@ impl Shown {
                 time => (spoken, Field::Until(time)),
             }));
         }
-        let expires = text("expires_at").and_then(|value| value.parse::<u64>().ok());
-        fields.extend(expires.map(|seconds| ("expires", Field::Until(seconds * 1000))));
+        fields.extend(alarms(&item["alarms"]));
+        for (attribute, spoken) in
+            [("expires_at", "expires"), ("expires_once_cleared", "would expire, were its alarms cleared")]
+        {
+            let expires = text(attribute).and_then(|value| value.parse::<u64>().ok());
+            fields.extend(expires.map(|seconds| (spoken, Field::Until(seconds * 1000))));
+        }
         Self {
             name: name.to_owned(),
             says: says(&state, text("settled_by").as_deref()),
@@ -94,6 +100,28 @@ impl Shown {
             item: serde_json::to_string_pretty(item).unwrap_or_default(),
         }
     }
+}
+
+/// What operators must look at, whatever the state.
+fn alarms(alarms: &Value) -> Vec<(&'static str, Field)> {
+    let list = |name: &str| alarms[name].as_array().map(Vec::as_slice).unwrap_or_default();
+    let kinds: Vec<_> =
+        list("kinds").iter().filter_map(Value::as_str).map(|kind| kind.replace('_', " ")).collect();
+    if kinds.is_empty() {
+        return Vec::new();
+    }
+    let because = alarms["because"].as_str().unwrap_or_default();
+    let told = match alarms["told"].as_bool() {
+        Some(true) => "operators are told, and must clear it: `idempotency clear-alarms`",
+        _ => "the next poll tells operators",
+    };
+    let mut fields = vec![
+        ("alarm", Field::Text(format!("{}: {because}", kinds.join(", ")))),
+        ("of which", Field::Text(told.to_owned())),
+    ];
+    let reports = list("reports").len();
+    fields.extend((reports > 0).then(|| ("reports beside it", Field::Text(reports.to_string()))));
+    fields
 }
 
 /// An attribute as it is read. Numbers and bytes are text.
