@@ -62,7 +62,7 @@ fn fields(record: &Record, reports: &[ReportBeside], now: Timestamp) -> Vec<(&'s
     fields.extend(alarms::fields(record, now));
     fields.extend(alarms::report_fields(reports));
     if !reports.is_empty() {
-        fields.push(("then", cell("the reports beside it are deleted: `show --reports` prints them whole")));
+        fields.push(("then deleted", cell("the reports beside it: `show --reports` prints them whole")));
     }
     fields.push(("then expires", cell(expires(&record.state, now))));
     fields

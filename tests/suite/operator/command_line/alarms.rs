@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    record::{Alarm, Alarms, Note, Record},
+    record::{Alarm, Alarms, Note, Record, State},
     store::Store,
 };
 use serde_json::{Value, json};
@@ -79,7 +79,7 @@ async fn an_operator_sees_the_report_beside_a_record_and_clears_its_alarm() {
     let clear = ["clear-alarms", &name, "--as", "kim"];
     let ran = table.cli.run(&[&clear[..], &WHY].concat()).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{ran:?}");
-    for text in ["refused_rows", &id, "are deleted", "then expires", "1 cleared"] {
+    for text in ["refused_rows", &id, "then deleted", "then expires", "1 cleared"] {
         assert!(ran.stdout.contains(text), "{text}: {ran:?}");
     }
     let cleared = table.record("k-1").await;
@@ -92,6 +92,20 @@ async fn an_operator_sees_the_report_beside_a_record_and_clears_its_alarm() {
         (&line["what"], &line["who"], &line["reason"]),
         (&json!("clear-alarms"), &json!("kim"), &json!(WHY[2]))
     );
+}
+
+// T29
+#[tokio::test]
+async fn the_plan_says_that_a_cleared_record_expires_at_once() {
+    let table = table().await;
+    let mut record = table.alarmed("k-1").await;
+    let State::Completed { expires_at, .. } = &mut record.state else { panic!("{record:?}") };
+    *expires_at = record.created_at.minus(HOUR);
+    table.replace(record).await;
+    assert_eq!(table.retry("k-1").await, "replay", "it has an alarm");
+    let ran = table.cli.run(&[&["clear-alarms", &table.name("k-1")][..], &WHY].concat()).await;
+    assert!(ran.code == Some(0) && ran.stdout.contains("a retry with its key runs again"), "{ran:?}");
+    assert_eq!(table.retry("k-1").await, "owned");
 }
 
 #[tokio::test]
