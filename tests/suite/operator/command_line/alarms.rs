@@ -265,3 +265,14 @@ async fn a_forgotten_response_says_that_reports_may_still_hold_answers() {
     let record = table.store.load(&own("k-2")).await.unwrap().expect("a record");
     assert!(record.has_alarm(Alarm::SecondEffect) && record.state.name() == "failed_retryable");
 }
+
+#[tokio::test]
+async fn an_alarm_alone_makes_no_operation_escalated() {
+    let table = table().await;
+    let waiting = table.between_workers(own("k-1"), HOUR, false).await;
+    raise(&table, waiting, true).await;
+    let resumed = table.cli.json(&[&["resume", "--escalated"][..], &WHY].concat()).await;
+    assert_eq!(resumed["resumed"], 0, "{resumed}");
+    let line = table.cli.run(&["list"]).await.stdout;
+    assert!(line.contains("interrupted, status 503, second_effect, contradicted"), "{line}");
+}
