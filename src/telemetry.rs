@@ -121,8 +121,8 @@ pub(crate) fn took(name: &'static str, operation: &OperationName, elapsed: Durat
     metrics::histogram!(name, "operation" => operation.shared()).record(millis);
 }
 
-/// Records a survey of all unknown outcomes and operations between workers: how many there are, how old the oldest unknown outcome
-/// is, and how many need an operator.
+/// Records a survey of all unknown outcomes, operations between workers and records with an alarm: how many there are, how old the oldest
+/// unknown outcome is, and how many need an operator.
 ///
 /// They are samples, not gauges. A gauge keeps its value until it is set again, so a process that no longer polls would go on
 /// reporting outcomes that were settled long ago.
@@ -132,6 +132,7 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
     metrics::histogram!(UNKNOWN_COUNT).record(number(survey.unknown));
     metrics::histogram!(UNKNOWN_OLDEST).record(oldest);
     metrics::histogram!(BETWEEN_WORKERS_COUNT).record(number(survey.between_workers));
+    metrics::histogram!(ALARMED_COUNT).record(number(survey.alarmed));
     metrics::histogram!(UNKNOWN_ESCALATED).record(number(survey.escalated));
     if survey.escalated > 0 {
         // At each poll until they are settled, because their dead letters are deleted in the end.
@@ -372,7 +373,10 @@ pub const UNKNOWN_COUNT: &str = "api.idempotency.unknown.outcomes";
 /// How many operations wait between workers for a retry. Without label.
 pub const BETWEEN_WORKERS_COUNT: &str = "api.idempotency.between_workers.operations";
 
-/// How many unknown outcomes and operations between workers need an operator. Without label.
+/// How many records have an alarm, whatever their state. Without label.
+pub const ALARMED_COUNT: &str = "api.idempotency.alarmed.records";
+
+/// How many records need an operator: those that are escalated, and those with an alarm. Without label.
 pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";
 
 /// Requests to a webhook without a signature (401). Without label.

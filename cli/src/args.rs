@@ -83,9 +83,9 @@ pub enum Output {
 pub enum Command {
     /// Show a record with its audit lines: named, or by its hash in logs or the first digits of that
     Show(Show),
-    /// List records that are not settled: escalated ones first, then the oldest
+    /// List records that are not settled, or have an alarm: those that wait for an operator first, then the oldest
     List(List),
-    /// Show the records that are not settled, and refresh them until Ctrl-C
+    /// Show the records that are not settled or have an alarm, and refresh them until Ctrl-C
     Watch(Watch),
     /// Make the reconcile function ask the provider about a record now, or about all unknown outcomes
     Ask(Ask),
@@ -95,6 +95,8 @@ pub enum Command {
     Hold(Hold),
     /// Let retries resume escalated operations between workers, for as long again as their operation allows
     Resume(Resume),
+    /// Clear the alarms of records that were looked at, and delete the reports beside them
+    ClearAlarms(ClearAlarms),
     /// Delete the headers and the body that a completed record keeps; it stays completed, and nothing runs again
     ForgetResponse(Forget),
     /// Find records of dead workers now, and mark their outcome unknown
@@ -207,7 +209,7 @@ pub struct ChangeArgs {
 pub struct Show {
     #[command(flatten)]
     pub record: RecordArgs,
-    /// Look for the hash in the whole table, not only among unknown outcomes and operations between workers
+    /// Look for the hash in the whole table, not only among what `list` shows without options
     #[arg(long)]
     pub scan: bool,
     #[command(flatten)]
@@ -215,6 +217,9 @@ pub struct Show {
     /// Show the kept body too
     #[arg(long)]
     pub body: bool,
+    /// Show the reports beside the record whole, with their answers and domain writes
+    #[arg(long)]
+    pub reports: bool,
     /// Show also the downstream key that `downstream_key` derives from this name; may be repeated. It is not looked up: the
     /// record does not say whether its handler ever used that name
     #[arg(long, value_name = "PHASE")]
@@ -223,7 +228,7 @@ pub struct Show {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Listed {
-    /// Unknown outcomes, and operations between workers. Read from an index.
+    /// Unknown outcomes, operations between workers, and records with an alarm in any state. Read from an index.
     Unresolved,
     /// Perhaps executed: reconciliation, or an operator, must find out. Read from an index.
     Unknown,
@@ -253,9 +258,12 @@ pub struct List {
     /// Only records of this tenant
     #[arg(short, long)]
     pub tenant: Option<String>,
-    /// Only escalated records: they wait for an operator, and the provider is not asked any more
+    /// Only what waits for an operator: escalated records, about which the provider is not asked any more, and those with an alarm
     #[arg(long)]
     pub escalated: bool,
+    /// Only records with an alarm, in any state, or in that of --state
+    #[arg(long, conflicts_with_all = ["escalated", "undelivered", "released", "pending"])]
+    pub alarmed: bool,
     /// How many records to list at most; 1 or more
     #[arg(long, default_value_t = 1000, value_parser = count)]
     pub limit: usize,
@@ -402,6 +410,15 @@ pub struct Resume {
     /// Of those, only this tenant's
     #[arg(short, long, conflicts_with = "name")]
     pub tenant: Option<String>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+pub struct ClearAlarms {
+    /// The records, as `list` prints them
+    #[arg(value_name = "RECORD", value_parser = record, required = true)]
+    pub names: Vec<RecordKey>,
     #[command(flatten)]
     pub change: ChangeArgs,
 }

@@ -73,6 +73,7 @@ impl From<CorrectionError> for Failure {
             | CorrectionError::NoAnswer(_)
             | CorrectionError::NothingKept
             | CorrectionError::NotDead
+            | CorrectionError::NoAlarm
             | CorrectionError::Changed(_)
             | CorrectionError::Deleted => Self::NotAsExpected(unchanged(&error.to_string())),
             CorrectionError::WrongKind(_) => Self::Usage(unchanged(&error.to_string())),
@@ -104,6 +105,7 @@ mod tests {
             (CorrectionError::Changed("completed"), true, "nothing was changed: "),
             (CorrectionError::Deleted, true, "nothing was changed: "),
             (CorrectionError::NoAnswer("unknown"), true, "nothing was changed: "),
+            (CorrectionError::NoAlarm, true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::InFlight), true, "nothing was changed: "),
             (CorrectionError::Unsettled(SettleError::NothingCommitted), true, "nothing was changed: "),
             (CorrectionError::NotHeld(HoldError("completed")), true, "nothing was changed: "),

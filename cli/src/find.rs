@@ -28,7 +28,7 @@ impl Search<'_> {
     }
 }
 
-/// The one record whose hash begins with `hash`: an unknown outcome, or, with `--scan`, any record.
+/// The one record whose hash begins with `hash`: one of the index, or, with `--scan`, any record.
 pub async fn by_hash(context: &Context, hash: &str, args: &Show) -> Result<RecordKey, Failure> {
     let mut search = Search { hash, found: BTreeSet::new() };
     match args.scan {
@@ -42,7 +42,7 @@ pub async fn by_hash(context: &Context, hash: &str, args: &Show) -> Result<Recor
             "no record in the whole table has a hash that begins with {hash}"
         ))),
         ([], false) => Err(Failure::NotAsExpected(format!(
-            "no unknown outcome has a hash that begins with {hash}: --scan reads the whole table"
+            "no unsettled record, and none with an alarm, has a hash that begins with {hash}: --scan reads the whole table"
         ))),
         (several, _) => {
             let hashes: Vec<_> = several.iter().take(10).map(|key| key.hash().to_string()).collect();

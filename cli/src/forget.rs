@@ -23,9 +23,14 @@ pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
         .await
 }
 
-/// The change deletes a body item, but not an object in S3.
+/// The change deletes a body item and the reports beside the record, but no object in S3.
 fn remark(seen: &Record, _: Timestamp) -> Option<String> {
     let State::Completed { answer, .. } = &seen.state else { return None };
-    let id = answer.body_id().filter(|_| answer.body_place() == Place::S3.name())?;
-    Some(format!("the object `…/{id}` stays in S3 until you, or a lifecycle rule, delete it"))
+    let id = answer.body_id().filter(|_| answer.body_place() == Place::S3.name());
+    let stays =
+        id.map(|id| format!("the object `…/{id}` stays in S3 until you, or a lifecycle rule, delete it"));
+    let number = seen.alarms.iter().filter(|alarm| alarm.report.is_some()).count();
+    let beside = (number > 0).then(|| format!("the reports beside the record ({number}) are deleted too"));
+    let remarks: Vec<_> = stays.into_iter().chain(beside).collect();
+    (!remarks.is_empty()).then(|| remarks.join("; "))
 }

@@ -1,6 +1,6 @@
 //! `hold`: holds what a deployment released although it perhaps had its effect, so that no retry runs it.
 
-use lambda_idempotency::{internal::Correction, key::RecordKey, record::Record};
+use lambda_idempotency::{internal::Correction, record::Record};
 use serde_json::json;
 
 use crate::{
@@ -8,10 +8,8 @@ use crate::{
     change::{self, BUSY},
     context::Context,
     failure::{Failure, unreadable},
-    list,
-    output::cell,
-    record::RecordJson,
-    released,
+    list, released,
+    several::{self, Refused},
 };
 
 pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
@@ -27,30 +25,9 @@ pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
             let rate = args.pace.units_per_second;
             released::find(&context, tenant.as_ref(), &args.which, rate).await?
         }
-        false => {
-            let mut named = Vec::new();
-            for key in &args.names {
-                match context.load(key).await {
-                    Ok(record) => named.push(record),
-                    Err(Failure::NotAsExpected(why)) => {
-                        refused.push(NotHeld { key: key.clone(), why, record: None })
-                    }
-                    Err(failure) => return Err(failure),
-                }
-            }
-            (named, 0)
-        }
+        false => (several::named(&context, &args.names, &mut refused).await?, 0),
     };
-    let mut held = Vec::new();
-    for record in found {
-        match context.operator.preview(&record, &Correction::Hold) {
-            Ok(_) => held.push(record),
-            Err(error) => {
-                let (key, why) = (record.key.clone(), error.to_string());
-                refused.push(NotHeld { key, why, record: Some(record) });
-            }
-        }
-    }
+    let held = several::allowed(&context, found, &Correction::Hold, &mut refused);
     show(&context, args, &held, &refused)?;
     if !held.is_empty() {
         change::confirm(&args.change, &format!("Hold these {}? No retry runs them then.", held.len()))?;
@@ -59,59 +36,25 @@ pub async fn run(global: &Global, args: &Hold) -> Result<(), Failure> {
     // What was done is printed even if not all were held.
     print(&context, &done, &refused)?;
     failed.map_or(Ok(()), Err)?;
-    // Of those that were named, each was meant.
-    if let Some((record, _)) = done.iter().find(|(_, is)| *is == BUSY && !args.released) {
-        let name = change::name(&record.key);
-        return Err(Failure::NotAsExpected(format!("{name} has changed meanwhile, and is not held")));
-    }
-    match refused.first() {
-        Some(NotHeld { key, why, .. }) if !args.released => {
-            let name = change::name(key);
-            Err(Failure::NotAsExpected(format!("{} not held: {name}: {why}", refused.len())))
-        }
-        _ => unreadable(unread),
-    }
+    if args.released { unreadable(unread) } else { several::each_was_meant(&done, &refused, "held") }
 }
 
-/// A record that is not held, and why; or a name without a record.
-struct NotHeld {
-    key: RecordKey,
-    why: String,
-    record: Option<Record>,
-}
-
-fn show(context: &Context, args: &Hold, held: &[Record], refused: &[NotHeld]) -> Result<(), Failure> {
+fn show(context: &Context, args: &Hold, held: &[Record], refused: &[Refused]) -> Result<(), Failure> {
     let screen = &context.screen;
-    let mut tables = Vec::new();
-    if !held.is_empty() {
-        tables.push(released::table(screen, held, context.now()).trim_fmt());
-    }
-    if !refused.is_empty() {
-        let mut table = screen.table(["not held", "why"]);
-        for NotHeld { key, why, .. } in refused {
-            table.add_row([cell(key.partition_key()), cell(why)]);
-        }
-        tables.push(table.trim_fmt());
-    }
+    let table = || released::table(screen, held, context.now()).trim_fmt();
+    let held = (!held.is_empty()).then(table);
+    let tables: Vec<_> = held.into_iter().chain(several::table(screen, "not held", refused)).collect();
     if !tables.is_empty() {
         screen.print_plan(&tables.join("\n\n"), args.change.yes)?;
     }
     Ok(())
 }
 
-fn print(context: &Context, done: &[(Record, &'static str)], refused: &[NotHeld]) -> Result<(), Failure> {
+fn print(context: &Context, done: &[(Record, &'static str)], refused: &[Refused]) -> Result<(), Failure> {
     let held = done.iter().filter(|(_, is)| *is != BUSY).count();
     if context.screen.is_json() {
-        let records = done.iter().map(|(record, is)| json!({ "was": RecordJson::from(record), "is": is }));
-        let not_held = refused.iter().map(|NotHeld { key, why, record }| {
-            let record = record.as_ref().map(RecordJson::from);
-            json!({ "name": key.partition_key(), "record": record, "why": why })
-        });
-        let document = json!({
-            "held": held,
-            "records": records.collect::<Vec<_>>(),
-            "not_held": not_held.collect::<Vec<_>>(),
-        });
+        let (records, not_held) = (several::done_json(done), several::refused_json(refused));
+        let document = json!({ "held": held, "records": records, "not_held": not_held });
         return context.screen.print_json(&document, false);
     }
     context.screen.print(&format!(

@@ -4,9 +4,11 @@
 
 #![deny(clippy::disallowed_methods)]
 
+mod alarms;
 mod args;
 mod ask;
 mod change;
+mod clear_alarms;
 mod clock;
 mod compare;
 mod context;
@@ -26,6 +28,7 @@ mod response;
 mod resume;
 mod scan;
 mod settle;
+mod several;
 mod show;
 mod sweep;
 mod undelivered;
@@ -87,6 +90,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Settle(args) => settle::run(&global, &args).await,
         Command::Hold(args) => hold::run(&global, &args).await,
         Command::Resume(args) => resume::run(&global, &args).await,
+        Command::ClearAlarms(args) => clear_alarms::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,
         Command::Sweep(args) => sweep::run(&global, &args).await,
         Command::Compare(args) => compare::run(&Screen::new(global.output), &args).await,

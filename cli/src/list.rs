@@ -1,4 +1,4 @@
-//! `list`: lists records that are not settled.
+//! `list`: lists records that are not settled, or have an alarm.
 
 use std::time::Duration;
 
@@ -14,11 +14,12 @@ use lambda_idempotency::{
 use serde_json::json;
 
 use crate::{
+    alarms::{is_alarmed, kinds, needs_operator},
     args::{List, Listed},
     context::Context,
     failure::{Failure, unreadable},
     output::{Screen, cell, span, state_cell},
-    record::{RecordJson, asks_next, attempts, claims, escalates, is_escalated},
+    record::{RecordJson, asks_next, attempts, claims, escalates},
     released, scan, undelivered,
 };
 
@@ -26,10 +27,9 @@ use crate::{
 const STEP: u32 = 1000;
 
 pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
-    if args.escalated && args.state == Listed::Stale {
+    if (args.escalated || args.alarmed) && args.state == Listed::Stale {
         return Err(Failure::Usage(
-            "--escalated is for unknown outcomes and operations between workers: leave --state stale out"
-                .into(),
+            "--escalated and --alarmed are for records in the index: leave --state stale out".into(),
         ));
     }
     let tenant = tenant(args.tenant.as_deref())?;
@@ -38,7 +38,10 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
         return undelivered::list(context, tenant, limit, rate).await;
     }
     let indexed = async |kind: fn(&Record) -> bool| {
-        let wanted = |record: &Record| kind(record) && (!args.escalated || is_escalated(record));
+        let wanted = |record: &Record| {
+            let is_meant = !args.escalated || needs_operator(record);
+            kind(record) && is_meant && (!args.alarmed || is_alarmed(record))
+        };
         let ([records], unreadable) = unresolved(context, tenant, [&wanted], limit).await?;
         Ok::<_, Failure>((records, unreadable))
     };
@@ -87,7 +90,7 @@ const fn is_pending(record: &Record) -> bool {
     matches!(record.state, State::Pending { .. })
 }
 
-/// The unknown outcomes and operations between workers of each of these kinds: escalated ones first, then by age, oldest first. One
+/// The records of the index of each of these kinds: those that wait for an operator first, then by age, oldest first. One
 /// more than `limit` of a kind if there are more. And how many records cannot be read, of whatever kind.
 ///
 /// The index is not ordered by age, so all of it is read, however small the limit.
@@ -106,7 +109,7 @@ pub async fn unresolved<const KINDS: usize>(
             context.store.unresolved(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
         for (records, is_wanted) in found.iter_mut().zip(kinds) {
             records.extend(page.records.iter().filter(|record| is_wanted(record)).cloned());
-            records.sort_by_key(|record| (!is_escalated(record), since(record)));
+            records.sort_by_key(|record| (!needs_operator(record), since(record)));
             records.truncate(limit.saturating_add(1));
         }
         scanned += page.scanned;
@@ -157,12 +160,14 @@ pub fn is_stale(context: &Context, record: &Record) -> bool {
     context.operator.preview(record, &Correction::ExpireLease).is_ok()
 }
 
-/// When a record entered the state for which it is listed.
+/// When a record entered the state for which it is listed, or its last alarm was raised.
 fn since(record: &Record) -> Timestamp {
+    let raised_at = record.alarms.iter().map(|alarm| alarm.raised_at).max();
     match record.state {
         State::Unknown { since, .. } | State::BetweenWorkers { since, .. } => since,
-        State::InProgress { lease_until } => lease_until,
-        _ => record.created_at,
+        // A live worker's lease is over later.
+        State::InProgress { lease_until } => raised_at.map_or(lease_until, |at| at.min(lease_until)),
+        _ => raised_at.unwrap_or(record.created_at),
     }
 }
 
@@ -185,14 +190,19 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
                 let failure = record.last_failure.as_ref().map_or("no worker yet", Note::as_str);
                 (failure, String::new(), claims(record, now))
             }
-            _ => ("lease expired", String::new(), cell("")),
+            State::InProgress { lease_until } if lease_until <= now => {
+                ("lease expired", String::new(), cell(""))
+            }
+            _ => ("", String::new(), cell("never: an operator must clear its alarms")),
         };
+        let causes: Vec<_> =
+            Some(cause).filter(|cause| !cause.is_empty()).into_iter().chain(kinds(record)).collect();
         table.add_row([
             cell(record.key.partition_key()),
             cell(record.key.hash()),
             state_cell(record.state.name()),
             cell(span(now.since(since(record)))),
-            cell(cause),
+            cell(causes.join(", ")),
             cell(attempts(record)),
             cell(asked),
             next,

@@ -8,7 +8,10 @@ use lambda_idempotency::{
 };
 use serde::Serialize;
 
-use crate::output::{cell, cell_of_lines, iso, span, state_cell, when};
+use crate::{
+    alarms::{self, AlarmJson},
+    output::{cell, cell_of_lines, iso, span, state_cell, when},
+};
 
 /// A record's key in JSON, with the names of the table's attributes.
 #[derive(Debug, Serialize)]
@@ -82,6 +85,15 @@ pub struct RecordJson {
     failed_at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_at: Option<String>,
+    /// In place of `expires_at`, if it has an alarm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_once_cleared: Option<String>,
+    /// The provider's own id of the effect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    effect_id: Option<String>,
+    /// What operators must look at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    alarms: Vec<AlarmJson>,
     /// Of an operation that is executed later.
     #[serde(skip_serializing_if = "Option::is_none")]
     accepted: Option<AcceptedJson>,
@@ -179,6 +191,7 @@ struct ResponseJson {
 
 impl From<&Record> for RecordJson {
     fn from(record: &Record) -> Self {
+        let (expires_at, is_alarmed) = (record.state.expires_at(), alarms::is_alarmed(record));
         let mut json = Self {
             key: (&record.key).into(),
             state: record.state.name(),
@@ -200,7 +213,10 @@ impl From<&Record> for RecordJson {
             lease_until: None,
             completed_at: None,
             failed_at: None,
-            expires_at: record.state.expires_at().and_then(iso),
+            expires_at: expires_at.filter(|_| !is_alarmed).and_then(iso),
+            expires_once_cleared: expires_at.filter(|_| is_alarmed).and_then(iso),
+            effect_id: record.effect_id.as_ref().map(ToString::to_string),
+            alarms: record.alarms.iter().map(AlarmJson::from).collect(),
             accepted: record.accepted.map(|accepted| AcceptedJson {
                 request: accepted.request.to_string(),
                 claim_by: iso(accepted.claim_by),
@@ -324,19 +340,13 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
         fields.push(("settled by", cell(by.name())));
     }
     fields.extend(record.settled_note.iter().map(|note| ("settled as", cell(note))));
+    fields.extend(record.effect_id.iter().map(|id| ("effect id", cell(id))));
+    fields.extend(alarms::fields(record, now));
     if let Some(expires_at) = record.state.expires_at().filter(|_| !record.is_not_begun()) {
-        fields.push(("expires", at(expires_at)));
+        let once_cleared = if alarms::is_alarmed(record) { ", once its alarms are cleared" } else { "" };
+        fields.push(("expires", cell(format!("{}{once_cleared}", when(expires_at, now)))));
     }
     fields
-}
-
-/// Whether it is escalated: an operator must settle it.
-pub fn is_escalated(record: &Record) -> bool {
-    matches!(
-        record.state,
-        State::Unknown { reconcile_at: Timestamp::MAX, .. }
-            | State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. }
-    )
 }
 
 /// A line for each phase that is kept or noted, and what is known of the call that follows.

@@ -9,7 +9,7 @@ use crate::{
     context::Context,
     failure::{Failure, unreadable},
     list,
-    record::{RecordJson, is_escalated},
+    record::RecordJson,
 };
 
 pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
@@ -22,7 +22,7 @@ pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
             .make(&context, &args.change)
             .await;
     }
-    let is_wanted = |record: &Record| list::is_between_workers(record) && is_escalated(record);
+    let is_wanted = |record: &Record| list::is_between_workers(record) && record.is_escalated();
     let ([found], unread) = list::unresolved(&context, tenant.as_ref(), [&is_wanted], usize::MAX).await?;
     if !found.is_empty() {
         let table = list::table(&context.screen, &found, context.now());

@@ -2,7 +2,7 @@
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_idempotency::{
-    internal::{error_chain, terminal::harmless_text},
+    internal::{ReportSummary, error_chain, terminal::harmless_text},
     key::RecordKey,
     record::{Answer, Place, Record, State},
     store::{AuditLine, Outbox, OutboxMessage, Store, StoreErrorKind},
@@ -11,6 +11,7 @@ use lambda_idempotency::{
 use serde_json::{Value, json};
 
 use crate::{
+    alarms::{self, ReportJson},
     args,
     context::Context,
     failure::Failure,
@@ -32,6 +33,7 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     let lines = context.store.audit_lines(&key).await?;
     let (messages, unreadable) = messages(context, &key).await?;
     let has_request = has_request(context, &record).await?;
+    let reports = context.operator.reports(&record).await?;
     let (answer, without) = match args.body {
         true => match answer(context, &record).await {
             Ok(answer) => (Some(answer), Ok(())),
@@ -48,6 +50,10 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
         }
         if let Some(why) = unreadable {
             document["undelivered_unreadable"] = json!(why);
+        }
+        if !reports.is_empty() {
+            let reports = reports.iter().map(|report| ReportJson::of(report, args.reports));
+            document["reports"] = json!(reports.collect::<Vec<_>>());
         }
         if let Some(has_request) = has_request {
             document["has_request"] = json!(has_request);
@@ -68,11 +74,17 @@ pub async fn run(context: &Context, args: &args::Show) -> Result<(), Failure> {
     let labels: Vec<_> = args.phase.iter().map(|phase| format!("downstream key of `{phase}`")).collect();
     let mut fields = fields(&record, now);
     fields.extend(labels.iter().zip(&args.phase).map(|(label, phase)| (label.as_str(), derived(phase))));
+    fields.extend(alarms::report_fields(&reports));
     fields.extend(has_request.map(|is_there| ("request", cell(request(&record, is_there)))));
     fields.extend(messages.iter().map(|message| ("undelivered", cell(line(message, now)))));
     fields.extend(unreadable.map(|why| ("undelivered", cell(why))));
     fields.extend(lines.iter().map(|line| ("audit", cell_of_lines(line_text(line, now)))));
     context.screen.print_table(&context.screen.fields(fields))?;
+    if args.reports {
+        for ReportSummary { whole, .. } in reports.iter().filter_map(|report| report.says.as_ref()) {
+            context.screen.print(&format!("\n{}", harmless_text(whole)))?;
+        }
+    }
     match answer {
         Some(Answer { body, .. }) if context.screen.is_terminal() => {
             context.screen.print(&format!("\n{}", harmless_text(&String::from_utf8_lossy(&body))))

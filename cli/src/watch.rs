@@ -1,4 +1,4 @@
-//! `watch`: shows the records that are not settled, and refreshes them until Ctrl-C.
+//! `watch`: shows the records that are not settled, or have an alarm, and refreshes them until Ctrl-C.
 
 use std::cell::RefCell;
 
@@ -6,6 +6,7 @@ use lambda_idempotency::{record::Record, time::Timestamp};
 use serde_json::json;
 
 use crate::{
+    alarms::is_alarmed,
     args::Watch,
     context::Context,
     failure::Failure,
@@ -45,7 +46,8 @@ async fn scan(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), 
 async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(), Failure> {
     let tenant = list::tenant(args.tenant.as_deref())?;
     loop {
-        let kinds: [&dyn Fn(&Record) -> bool; 2] = [&list::is_unknown, &list::is_between_workers];
+        let kinds: [&dyn Fn(&Record) -> bool; 3] =
+            [&list::is_unknown, &list::is_between_workers, &is_alarmed];
         let (unresolved, unreadable) = list::unresolved(context, tenant.as_ref(), kinds, MAX_COUNTED).await?;
         let now = context.now();
         // A copy, so that nothing is borrowed across an await.
@@ -60,7 +62,7 @@ async fn paint(context: &Context, args: &Watch, scanned: &Scanned) -> Result<(),
 
 fn print_line(
     context: &Context,
-    [unknown, between_workers]: &[Vec<Record>; 2],
+    unresolved: &[Vec<Record>; 3],
     unreadable: usize,
     stale: Option<(Timestamp, Vec<Record>)>,
     now: Timestamp,
@@ -72,16 +74,17 @@ fn print_line(
     };
     // Null until the first scan has ended.
     let stale = stale.map(|(at, records)| kind(at, &records));
-    let (unknown, between_workers) = (kind(now, unknown), kind(now, between_workers));
+    let [unknown, between_workers, alarmed] = unresolved.each_ref().map(|records| kind(now, records));
     let line = json!({
-        "unknown": unknown, "between_workers": between_workers, "unreadable": unreadable, "stale": stale
+        "unknown": unknown, "between_workers": between_workers, "alarmed": alarmed, "unreadable": unreadable,
+        "stale": stale
     });
     context.screen.print_json(&line, true)
 }
 
 fn print_picture(
     context: &Context,
-    [unknown, between_workers]: &[Vec<Record>; 2],
+    [unknown, between_workers, alarmed]: &[Vec<Record>; 3],
     unreadable: usize,
     stale: Option<(Timestamp, Vec<Record>)>,
     now: Timestamp,
@@ -98,6 +101,7 @@ fn print_picture(
     screen.clear()?;
     part(format!("{}  unknown", iso(now).unwrap_or_default()), unknown)?;
     part("between workers".to_owned(), between_workers)?;
+    part("with an alarm".to_owned(), alarmed)?;
     if unreadable > 0 {
         screen.print(&format!("unreadable: {unreadable}"))?;
     }

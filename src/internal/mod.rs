@@ -22,7 +22,10 @@ pub use crate::{
         single_transaction::Computed,
     },
     error_chain::error_chain,
-    operator::{Correction, CorrectionError, Message, MessageSummary, Operator, PhaseCorrectionError},
+    operator::{
+        Correction, CorrectionError, Message, MessageSummary, Operator, PhaseCorrectionError, ReportBeside,
+        ReportSummary,
+    },
     stale::{CheckOutcome, Stale},
 };
 pub use protocol::{

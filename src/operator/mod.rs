@@ -12,6 +12,7 @@
 mod dead_letter;
 mod error;
 mod phase;
+mod report;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -35,6 +36,7 @@ use crate::{
 
 pub use dead_letter::MessageSummary;
 pub use error::{CorrectionError, PhaseCorrectionError};
+pub use report::{ReportBeside, ReportSummary};
 
 /// A change to a record.
 #[derive(Clone, Debug)]
@@ -165,6 +167,19 @@ impl Operator {
         let replay = self.engine.replay(record, None);
         let replay = replay.instrument(telemetry::record_span(&record.key)).await?;
         Ok(replay.filter(|replay| !replay.body_omitted).map(|replay| replay.answer))
+    }
+
+    /// The reports that lie beside a record, the last one last: what its alarms are about.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn reports(&self, record: &Record) -> Result<Vec<ReportBeside>, StoreError> {
+        let (key, mut reports) = (&record.key, Vec::new());
+        for id in record.alarms.iter().filter_map(|alarm| alarm.report) {
+            let report = self.engine.report_beside(key, id).instrument(telemetry::record_span(key)).await?;
+            reports.push(ReportBeside { id, says: report.and_then(|report| ReportSummary::of(&report)) });
+        }
+        Ok(reports)
     }
 
     /// Writes an audit line about an action that does not change the record, such as moving a message about it. `what` is one

@@ -11,7 +11,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{AlarmKind, Evidence, Note, Record, Reference},
+    record::{AlarmKind, Evidence, Note, Record, Reference, State},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::Timestamp,
@@ -105,8 +105,10 @@ impl Reconciliation {
             }
             Meaning::Alarms(current, kind, reason) => {
                 let outcome = self.contradicts(current, kind, queued, reason).await?;
-                // A second effect may settle the record all the same.
-                return Ok((kind != AlarmKind::SecondEffect).then_some(outcome));
+                // A second effect settles what is open all the same.
+                let settles =
+                    kind == AlarmKind::SecondEffect && !matches!(current.state, State::Completed { .. });
+                return Ok((!settles).then_some(outcome));
             }
             Meaning::Names(current, id) => return self.name(current, id).await,
             Meaning::Notes(_) => return self.note(reported, current).await,

@@ -160,8 +160,10 @@ impl PaymentEvents {
             }
             // The next execution hears it from the provider.
             (CREATE_ORDER, Reported::Declined) => return Notice::Ignored,
+            // Another charge under the same key is an alarm.
             (_, Reported::Charged(charge)) => {
-                self.of_payment(201, Found::Charged(charge)).under(CHARGE_PHASE, &key)
+                let id = charge.id.clone();
+                self.of_payment(201, Found::Charged(charge)).under(CHARGE_PHASE, &key).effect_id(&id)
             }
             (_, Reported::Declined) => self.of_payment(402, Found::Declined).under(CHARGE_PHASE, &key),
             (_, Reported::Refunded(_)) => return unclaimed(key, "its operation gives nothing back"),

@@ -165,7 +165,20 @@ fn change(before: &Value, after: &Value) -> String {
     } else {
         before["state"]["S"].as_str().unwrap_or_default()
     };
-    match (was, after["state"]["S"].as_str().unwrap_or_default()) {
+    let is = after["state"]["S"].as_str().unwrap_or_default();
+    let alarm = alarm(&before["alarms"]["L"], &after["alarms"]["L"]);
+    let is_all =
+        was == is && !["cause", "reported", "lease_until", "phases", "effect_id"].into_iter().any(differs);
+    if let Some(alarm) = alarm.as_ref().filter(|_| is_all) {
+        return alarm.clone();
+    }
+    let change = match (was, is) {
+        (was, is) if was == is && differs("effect_id") => {
+            format!(
+                "names its effect at the provider: {}",
+                after["effect_id"]["S"].as_str().unwrap_or_default()
+            )
+        }
         ("in_progress", "in_progress") if differs("phases") => "keeps a recovery point".to_owned(),
         ("in_progress", "in_progress") if differs("lease_until") => "extends the lease".to_owned(),
         ("unknown", "unknown") if differs("cause") => format!("unknown: {}", text(after, "cause")),
@@ -193,6 +206,24 @@ fn change(before: &Value, after: &Value) -> String {
         (_, "failed_retryable") => format!("release{by}: the next retry runs it"),
         (_, "unknown") => format!("unknown: {}", text(after, "cause")),
         (_, other) => spoken(other),
+    };
+    alarm.into_iter().fold(change, |change, alarm| format!("{change}; {alarm}"))
+}
+
+/// What a write makes of a record's alarms, if it changes them.
+fn alarm(before: &Value, after: &Value) -> Option<String> {
+    let alarms = |all: &Value| all.as_array().cloned().unwrap_or_default();
+    let (before, after) = (alarms(before), alarms(after));
+    let raised = after.iter().skip(before.len());
+    let kinds: Vec<_> = raised.filter_map(|alarm| alarm["M"]["kind"]["S"].as_str()).map(spoken).collect();
+    if before == after {
+        None
+    } else if !kinds.is_empty() {
+        Some(format!("raises an alarm: {}", kinds.join(", ")))
+    } else if after.is_empty() {
+        Some("its alarms are cleared".to_owned())
+    } else {
+        Some("operators are told of its alarm".to_owned())
     }
 }
 
@@ -275,6 +306,33 @@ mod tests {
                 &with(item("failed_retryable", "a", "1"), "settled_by", text("not_begun")),
                 "refused before it began: the key is free",
             ),
+        ] {
+            assert_eq!(said(before, after), expected);
+        }
+    }
+
+    // T54
+    #[test]
+    fn a_write_says_what_it_makes_of_alarms() {
+        let alarms = |kind: &str, told: bool| json!({ "L": [{ "M": { "kind": { "S": kind }, "told": { "BOOL": told } } }] });
+        let alarmed = |item: &Value, kind, told| with(item.clone(), "alarms", alarms(kind, told));
+        let (first, completed) = (item("in_progress", "a", "1"), item("completed", "a", "1"));
+        let untold = alarmed(&completed, "second_answer", false);
+        let told = alarmed(&completed, "second_answer", true);
+        let named = with(completed.clone(), "effect_id", json!({ "S": "ch_1" }));
+        let reported = with(alarmed(&first, "second_execution", false), "reported", json!({ "S": "effect" }));
+        for (before, after, expected) in [
+            (&completed, &untold, "raises an alarm: second answer"),
+            (&untold, &told, "operators are told of its alarm"),
+            (&told, &completed, "its alarms are cleared"),
+            (&told, &named, "names its effect at the provider: ch_1; its alarms are cleared"),
+            (&completed, &named, "names its effect at the provider: ch_1"),
+            (
+                &item("unknown", "b", "2"),
+                &alarmed(&item("completed", "b", "2"), "second_execution", false),
+                "complete; raises an alarm: second execution",
+            ),
+            (&first, &reported, "notes what was reported besides; raises an alarm: second execution"),
         ] {
             assert_eq!(said(before, after), expected);
         }

@@ -61,6 +61,7 @@ impl Shown {
             ("settled_by", "settled by"),
             ("status", "answer"),
             ("last_failure", "last failure"),
+            ("effect_id", "effect at the provider"),
         ] {
             fields.extend(text(attribute).map(|value| (spoken, Field::Text(value))));
         }
@@ -78,8 +79,13 @@ impl Shown {
                 time => (spoken, Field::Until(time)),
             }));
         }
-        let expires = text("expires_at").and_then(|value| value.parse::<u64>().ok());
-        fields.extend(expires.map(|seconds| ("expires", Field::Until(seconds * 1000))));
+        fields.extend(alarms(&item["alarms"]));
+        for (attribute, spoken) in
+            [("expires_at", "expires"), ("expires_once_cleared", "would expire, were its alarms cleared")]
+        {
+            let expires = text(attribute).and_then(|value| value.parse::<u64>().ok());
+            fields.extend(expires.map(|seconds| (spoken, Field::Until(seconds * 1000))));
+        }
         Self {
             name: name.to_owned(),
             says: says(&state, text("settled_by").as_deref()),
@@ -94,6 +100,26 @@ impl Shown {
             item: serde_json::to_string_pretty(item).unwrap_or_default(),
         }
     }
+}
+
+/// What operators must look at, whatever the state.
+fn alarms(alarms: &Value) -> Vec<(&'static str, Field)> {
+    let alarms = alarms.as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |alarm: &Value, name: &str| alarm[name].as_str().unwrap_or_default().to_owned();
+    let mut fields: Vec<_> = alarms
+        .iter()
+        .map(|alarm| {
+            let told = match alarm["told"].as_bool() {
+                Some(true) => "operators are told, and must clear it: `idempotency clear-alarms`",
+                _ => "the next poll tells operators",
+            };
+            let kind = text(alarm, "kind").replace('_', " ");
+            ("alarm", Field::Text(format!("{kind}: {}; {told}", text(alarm, "because"))))
+        })
+        .collect();
+    let reports = alarms.iter().filter(|alarm| alarm["report"].is_string()).count();
+    fields.extend((reports > 0).then(|| ("reports beside it", Field::Text(reports.to_string()))));
+    fields
 }
 
 /// An attribute as it is read. Numbers and bytes are text.

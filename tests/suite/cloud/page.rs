@@ -6,13 +6,14 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     DynamoDbStore, Failure, Guard, Operation, RunError, Store,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    record::{Alarm, AlarmKind, Note, Record},
 };
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{client::client, embedded, local_cloud::LocalCloud};
+use crate::support::{client::client, embedded, guarded::fresh, local_cloud::LocalCloud};
 
 const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_ok"}"#;
 
@@ -242,6 +243,42 @@ async fn a_functions_outcome_is_settled_with_its_result() {
     }
     assert_eq!(settle("\"label 7\"").await.0, 200);
     assert_eq!(call().await.expect("a result"), "label 7");
+}
+
+#[tokio::test]
+async fn a_records_alarm_is_shown_and_cannot_mark_up_the_page() {
+    let cloud = LocalCloud::start(&[]).await;
+    let (_, sent) = answer(send(&cloud, &[])).await;
+    page_with(&cloud, &sent["timeline"], &[">complete<"]).await;
+    let printed = cloud.printed();
+    let (_, endpoint) = printed.split_once("dynamodb    ").expect("its address is printed");
+    let endpoint = endpoint.split_whitespace().next().expect("an address");
+    let store = DynamoDbStore::from_client(client(endpoint), "local-idempotency");
+    let key = RecordKey::from_partition_key("acme#create-payment#k-1").expect("a key");
+    let seen = store.load(&key).await.expect("the store answers").expect("a record");
+    let alarm = |kind| Alarm {
+        kind,
+        because: Note::new("<script>alert(1)</script>"),
+        raised_at: seen.created_at,
+        report: Some(fresh()),
+        is_told: true,
+    };
+    let alarms = [AlarmKind::SecondExecution, AlarmKind::RefusedRows].map(alarm).to_vec();
+    let alarmed = Record { revision: fresh(), effect_id: Some(Note::new("ch_<b>1")), alarms, ..seen.clone() };
+    store.put(Some(seen.revision), &alarmed, &[]).await.expect("the store answers");
+    let shown = [
+        "second execution: &#60;script&#62;alert(1)",
+        "refused rows: &#60;script&#62;alert(1)",
+        "idempotency clear-alarms",
+        "<dt>reports beside it</dt><dd>2</dd>",
+        "<dt>would expire, were its alarms cleared</dt>",
+        "ch_&#60;b&#62;1",
+    ];
+    let page = page_with(&cloud, &sent["timeline"], &shown).await;
+    assert!(!page.contains("<script>alert") && !page.contains("<dt>expires</dt>"), "{page}");
+    store.put(Some(alarmed.revision), &seen, &[]).await.expect("the store answers");
+    let page = page_with(&cloud, &sent["timeline"], &["<dt>expires</dt>"]).await;
+    assert!(!page.contains("clear-alarms"), "{page}");
 }
 
 #[tokio::test]

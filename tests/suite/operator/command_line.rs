@@ -1,5 +1,6 @@
 //! The operators' command line: what it shows, what it changes, and what happens if an operator makes a mistake.
 
+mod alarms;
 mod asking;
 mod clocks;
 mod creating;

@@ -1,4 +1,5 @@
 //! What an operator sees and changes: the command line, and its audit lines.
 
+mod alarms;
 mod audit;
 mod command_line;

@@ -19,9 +19,12 @@ use lambda_idempotency::{
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Answer, Evidence, State},
+    record::{Alarm, AlarmKind, Answer, Evidence, Note, Record, State},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
-    telemetry::{BETWEEN_WORKERS_COUNT, RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
+    telemetry::{
+        ALARMED_COUNT, BETWEEN_WORKERS_COUNT, RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED,
+        UNKNOWN_OLDEST,
+    },
     time::Timestamp,
     time_budget::DEFAULT_MAX_UNKNOWN_AGE,
 };
@@ -986,4 +989,37 @@ async fn each_poll_reports_escalated_outcomes_until_they_are_settled(endpoint: &
     let poll = reconciling.reconciliation.poll(Duration::from_secs(50));
     let (_, figures) = recording(poll).await;
     assert_eq!((&figures[BETWEEN_WORKERS_COUNT][..], &figures[UNKNOWN_COUNT][..]), (&[1.0][..], &[0.0][..]));
+}
+
+// T57: one dead letter is sent, and deleted in the end.
+#[apply(on_each_store)]
+async fn each_poll_counts_records_with_an_alarm_until_it_is_cleared(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, []).await;
+    let (guarded, now) = (&reconciling.guarded, reconciling.guarded.now());
+    let began = samples::in_progress(record_key("acme", "k-1"), fingerprints("{}"), now, now);
+    let alarm = Alarm {
+        kind: AlarmKind::SecondEffect,
+        because: Note::new("two effects"),
+        raised_at: now,
+        report: None,
+        is_told: false,
+    };
+    let completed = samples::completed(&began, Answer::json(201, "{}"), now, RETENTION);
+    let completed = Record { alarms: vec![alarm], ..completed };
+    guarded.store().put(None, &completed, &[]).await.expect("the store answers");
+    let polled = async || {
+        let (polled, figures) = recording(reconciling.reconciliation.poll(Duration::from_secs(50))).await;
+        polled.expect("the store answers");
+        let last = |name: &str| figures.get(name).and_then(|values| values.last().copied());
+        (last(ALARMED_COUNT), last(UNKNOWN_ESCALATED), last(UNKNOWN_COUNT))
+    };
+    for _ in 0..3 {
+        assert_eq!(polled().await, (Some(1.0), Some(1.0), Some(0.0)));
+        guarded.clock.advance(RETENTION);
+    }
+    let told = guarded.record(&completed.key).await.expect("it never expires");
+    assert!(told.untold().is_none() && told.has_alarm(AlarmKind::SecondEffect));
+    let operator = Operator::new(guarded.store()).world(guarded.clock.clone());
+    operator.correct(&told, &Correction::ClearAlarms, "alex", "ch_2 is refunded").await.unwrap();
+    assert_eq!(polled().await, (Some(0.0), Some(0.0), Some(0.0)));
 }

@@ -8,7 +8,7 @@ use lambda_idempotency::{
     key::signature::Secrets,
     queue::MemoryQueue,
     reconcile::Reconciliation,
-    record::Evidence,
+    record::{AlarmKind, Evidence},
     store::{Store, conformance::samples},
     telemetry::{WEBHOOK_AGAIN, WEBHOOK_EARLY, WEBHOOK_REFUSED, WEBHOOK_UNREADABLE, WEBHOOK_UNSIGNED},
     time::Timestamp,
@@ -140,6 +140,32 @@ async fn an_event_that_is_duplicated_or_replayed_settles_once() {
     assert!(hook.dead_letters.take().is_empty());
     let payments = hook.api.get(TENANT, "/payments").await.json()["payments"].clone();
     assert_eq!(payments.as_array().expect("payments").len(), 1);
+}
+
+// T83: the provider has forgotten the key, or never heeded it.
+#[tokio::test]
+async fn a_second_charge_under_one_key_is_an_alarm_told_once() {
+    let hook = Hook::new().await;
+    let event = hook.event();
+    assert_eq!(hook.send(&event).await, returned(200, "settled"));
+    let key = record_key(TENANT, CREATE_PAYMENT, "order-1");
+    let loaded = async || hook.api.store().load(&key).await.unwrap().expect("a record");
+    let record = loaded().await;
+    assert_eq!(record.effect_id.as_ref().map(ToString::to_string).as_deref(), Some("ch_1"));
+    let mut second = event.clone();
+    second["charge"]["id"] = json!("ch_2");
+    assert_eq!(hook.send(&second).await, returned(200, "escalated"));
+    assert_eq!(hook.send(&second).await, returned(200, "nothing to settle"));
+    let [(dead_letter, _)] = &hook.dead_letters.take()[..] else { panic!("not one dead letter") };
+    let dead_letter: Value = serde_json::from_str(dead_letter).unwrap();
+    assert_eq!((&dead_letter["kind"], &dead_letter["effect_id"]), (&json!("contradiction"), &json!("ch_2")));
+    let alarmed = loaded().await;
+    assert!(alarmed.has_alarm(AlarmKind::SecondEffect) && alarmed.untold().is_none());
+    assert_eq!((alarmed.state, alarmed.effect_id), (record.state, record.effect_id));
+    // The first charge is no second effect, and its client gets its answer.
+    assert_eq!(hook.send(&event).await, returned(200, "nothing to settle"));
+    let retry = hook.api.pay(TENANT, "order-1", order("500")).await;
+    assert_eq!((retry.status, retry.header("idempotent-replayed")), (201, Some("true")));
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
 use lambda_idempotency::{
     record::{State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples},
-    telemetry::{UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
+    telemetry::{ALARMED_COUNT, UNKNOWN_COUNT, UNKNOWN_ESCALATED, UNKNOWN_OLDEST},
     time::Timestamp,
 };
 use serde_json::{Value, json};
@@ -202,6 +202,7 @@ async fn every_function_writes_its_counts() {
         for name in [UNKNOWN_ESCALATED, UNKNOWN_COUNT] {
             assert_eq!(polled.metrics[name], (json!([f64::from(number)]), None));
         }
+        assert_eq!(polled.metrics[ALARMED_COUNT], (json!([0.0]), None));
         let (oldest, unit) = &polled.metrics[UNKNOWN_OLDEST];
         let unknown = 3600.0 * f64::from(number);
         let oldest = oldest[0].as_f64().expect("a number");

@@ -5,8 +5,8 @@ use std::time::Duration;
 use lambda_idempotency::{
     internal::Operator,
     key::RecordKey,
-    record::{Answer, SettledBy},
-    store::{Store, conformance::samples},
+    record::{Alarm, AlarmKind, Answer, Note, Record, SettledBy},
+    store::{Companion, Store, conformance::samples},
     world::{SystemWorld, World},
 };
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use super::{
     queues::{DEAD, Queues, RECONCILE},
     table,
 };
-use crate::support::guarded::{RETENTION, record_key};
+use crate::support::guarded::{RETENTION, fresh, record_key};
 
 /// Without control characters: keys and tenants cannot contain any.
 const HOSTILE: &str = "evil\u{202e}\u{2066}\u{200b}key";
@@ -35,8 +35,8 @@ fn assert_harmless(what: &[&str], printed: &str) {
 async fn no_command_prints_text_that_controls_a_terminal() {
     let table = table().await;
     let own = |key: &str| -> RecordKey { record_key(HOSTILE, &format!("{HOSTILE}{key}")) };
-    let names = ["", "2", "dead", "done", "released"].map(|key| own(key).partition_key());
-    let [unknown, second, dead, done, released] = &names;
+    let names = ["", "2", "dead", "done", "released", "alarmed"].map(|key| own(key).partition_key());
+    let [unknown, second, dead, done, released, alarmed] = &names;
     for key in ["", "2"] {
         table.unknown_since(own(key), Duration::from_secs(60), true).await;
     }
@@ -45,7 +45,7 @@ async fn no_command_prints_text_that_controls_a_terminal() {
     let fingerprints = crate::support::guarded::fingerprints("{}");
     let of_dead = samples::in_progress(own("dead"), fingerprints.clone(), before, before);
     table.store.put(None, &of_dead, &[]).await.unwrap();
-    let reserved = samples::in_progress(own("done"), fingerprints, before, before);
+    let reserved = samples::in_progress(own("done"), fingerprints.clone(), before, before);
     let headers = vec![("link".to_owned(), WORSE.to_owned())];
     let completed = samples::completed(&reserved, Answer::http(201, headers, WORSE), now, RETENTION);
     table.store.put(None, &completed, &[]).await.unwrap();
@@ -53,6 +53,20 @@ async fn no_command_prints_text_that_controls_a_terminal() {
         table.released(own(key), SettledBy::Worker, Duration::from_secs(60)).await;
     }
     table.returned(own("returned"), Duration::from_secs(60)).await;
+    let alarm = Note::new(WORSE);
+    let id = fresh();
+    let raised = Alarm {
+        kind: AlarmKind::SecondEffect,
+        because: alarm.clone(),
+        raised_at: before,
+        report: Some(id),
+        is_told: true,
+    };
+    let with_alarm = samples::in_progress(own("alarmed"), fingerprints.clone(), before, now);
+    let with_alarm = Record { effect_id: Some(alarm), alarms: vec![raised], ..with_alarm };
+    let report = json!({ "version": 1, "kind": "deferred_report", "key": WORSE }).to_string();
+    let report = Companion::KeepBody(id, report.into(), now);
+    table.store.put(None, &with_alarm, &[report]).await.unwrap();
     let operator = Operator::new(table.store.clone());
     operator.note(&own("done"), WORSE, WORSE, WORSE).await.unwrap();
 
@@ -70,7 +84,7 @@ async fn no_command_prints_text_that_controls_a_terminal() {
     let (_other, file) = answer(&json!({ "status": 200, "text": WORSE }).to_string());
     let ask = ["ask", unknown, "--queue", RECONCILE, "--sqs-endpoint-url", &address];
     let (nothing, theirs) = answer("");
-    let commands: [&[&str]; 28] = [
+    let commands: [&[&str]; 32] = [
         &["list"],
         &["list", "--state", "stale"],
         &["show", unknown],
@@ -97,6 +111,10 @@ async fn no_command_prints_text_that_controls_a_terminal() {
         &["compare", &ours, &theirs],
         &["compare", WORSE, &theirs],
         &[&["sweep"][..], &WHY].concat(),
+        &["show", alarmed, "--reports"],
+        &["list", "--alarmed"],
+        &["clear-alarms", WORSE],
+        &[&["clear-alarms", alarmed][..], &WHY].concat(),
         &[&["settle", unknown, "--executed", "--response", &file][..], &WHY].concat(),
         &[&["forget-response", done][..], &WHY].concat(),
     ];

@@ -101,6 +101,7 @@ async fn watch_prints_open_records_line_by_line_until_it_is_interrupted() {
     let table = table().await;
     table.unknown("unknown").await;
     table.dead("dead").await;
+    table.alarmed("alarmed").await;
     let mut watch = table.cli.command(&["watch", "--every", "1s", "--output", "json"]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().expect("watch can be run");
     let mut lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
@@ -116,6 +117,10 @@ async fn watch_prints_open_records_line_by_line_until_it_is_interrupted() {
     .await;
     assert_eq!((&seen["unknown"]["count"], &seen["stale"]["count"]), (&json!(1), &json!(1)));
     assert_eq!(seen["stale"]["records"][0]["key"], "dead");
+    assert_eq!(
+        (&seen["alarmed"]["count"], &seen["alarmed"]["records"][0]["key"]),
+        (&json!(1), &json!("alarmed"))
+    );
     let id = watch.id().expect("watch runs").to_string();
     assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
     assert_eq!(watch.wait().await.unwrap().code(), Some(0));

@@ -11,18 +11,25 @@ use lambda_idempotency::{
     time::Timestamp,
     world::{SystemWorld, World},
 };
+use serde_json::json;
 
 use crate::support::{
     client::client,
     command::CommandLine,
-    guarded::{BODY, Item, OPERATION, RETENTION, fingerprints, operation, outcome_of, owned, record_key},
-    tables::idempotency_table,
+    guarded::{
+        BODY, Item, OPERATION, RETENTION, completed, fingerprints, operation, outcome_of, owned, record_key,
+        told,
+    },
+    tables::{domain_table, idempotency_table},
 };
 
 pub const TENANT: &str = "shop-a";
 
 /// The kept result of a charge.
 pub const CHARGE: &str = r#"{"id":"ch_1","card":"4242"}"#;
+
+/// The body of a late worker's answer.
+pub const SECRET: &str = r#"{"id":"ch_late"}"#;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -135,6 +142,21 @@ impl OperatorsTable {
         let reserved = reserved(key, now().plus(MINUTE));
         let answer = Answer::http(201, Vec::new(), body);
         self.insert(samples::completed(&reserved, answer, now(), RETENTION)).await
+    }
+
+    /// A record that an operator completed with 402, whose worker reports 201 and a row later: the report lies beside it.
+    pub async fn alarmed(&self, key: &str) -> Record {
+        let executor = Executor::new(self.store.clone(), operation());
+        let late = owned(executor.reserve(&request(key)).await);
+        let row = domain_table(&self.client).await.put(json!({ "id": key }));
+        late.execution().write(row).expect("it has a place");
+        let refused = Answer::json(402, r#"{"declined":true}"#);
+        let settled = samples::completed(&self.record(key).await, refused, now(), RETENTION);
+        self.replace(settled).await;
+        assert_eq!(told(&executor.finish(late, completed(SECRET)).await), "replay");
+        let alarmed = self.record(key).await;
+        assert!(alarmed.alarms[0].report.is_some(), "{alarmed:?}");
+        alarmed
     }
 
     async fn insert(&self, record: Record) -> Record {
