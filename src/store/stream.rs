@@ -174,10 +174,12 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
         reconcile_at: Option<AttributeValue>,
         tries: AttributeValue,
         max_attempts: AttributeValue,
+        alarms: Option<AttributeValue>,
     }
     #[derive(Deserialize)]
     struct Before {
         state: AttributeValue,
+        alarms: Option<AttributeValue>,
     }
     let change = member(record, "dynamodb")?;
     let is = |state: &AttributeValue, name: &str| *state == AttributeValue::S(name.to_owned());
@@ -187,6 +189,11 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     let before = member(change, "OldImage").and_then(|old| serde_json::from_str::<Before>(old).ok());
     let AttributeValue::B(request) = &pending.request_id else { return None };
     let is_dead = pending.last_failure.is_some_and(|why| is(&why, UnknownCause::LeaseExpired.name()));
+    // A write of alarms brings no worker.
+    if before.as_ref().is_some_and(|before| before.state == pending.state && before.alarms != pending.alarms)
+    {
+        return None;
+    }
     let worked = before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
     let is_pending = is(&pending.state, State::PENDING);
     let is_escalated = pending.reconcile_at.as_ref().and_then(millis) == Some(Timestamp::MAX);
@@ -263,4 +270,39 @@ pub(crate) fn text_member(object: &str, name: &str) -> Option<String> {
 fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let members: HashMap<String, &RawValue> = serde_json::from_str(object).ok()?;
     members.get(name).map(|member| member.get())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    // T54, T68: an interrupted operation whose record gets an alarm, of which operators are told, and which they clear.
+    #[test]
+    fn a_write_of_alarms_brings_no_worker() {
+        let image = |state: &str, alarms: Value| {
+            let image = json!({
+                "state": { "S": state }, "request_id": { "B": "AAAA" }, "tries": { "N": "1" }, "max_attempts": { "N": "1" },
+            });
+            let mut image = image.as_object().expect("an object").clone();
+            image.extend((!alarms.is_null()).then(|| ("alarms".to_owned(), alarms)));
+            Value::from(image)
+        };
+        let waits = |before: Value, after: Value| {
+            let keys = json!({ "pk": { "S": "acme#pay#k" }, "sk": { "S": "record" } });
+            let change = json!({ "Keys": keys, "NewImage": after, "OldImage": before });
+            waiting(&json!({ "dynamodb": change }).to_string()).is_some()
+        };
+        let (raised, told) = (json!({ "L": [{ "BOOL": false }] }), json!({ "L": [{ "BOOL": true }] }));
+        for state in ["between_workers", "pending"] {
+            for (before, after) in
+                [(Value::Null, raised.clone()), (raised.clone(), told.clone()), (told.clone(), Value::Null)]
+            {
+                assert!(!waits(image(state, before.clone()), image(state, after)), "{state}, {before}");
+            }
+            assert!(waits(image("unknown", Value::Null), image(state, raised.clone())), "{state}");
+            assert!(waits(image(state, raised.clone()), image(state, raised.clone())), "{state}, resumed");
+        }
+    }
 }

@@ -74,7 +74,7 @@ async fn the_index_has_an_alarm_until_it_is_cleared(endpoint: &str) {
         let seen = store.survey().await.expect("the store answers");
         (seen.alarmed, seen.escalated, seen.unknown, seen.whole)
     };
-    assert_eq!(all_due(&store, guarded.now()).await, [request.key.clone()]);
+    assert_eq!(all_due(&store, guarded.now()).await, std::slice::from_ref(&request.key));
     assert_eq!(counted().await, (1, 1, 0, true));
     reconciliation(&guarded).0.ask_if_due(&request.key).await.expect("it is told of");
     assert_eq!(all_due(&store, guarded.now()).await, []);
