@@ -123,7 +123,7 @@ pub(super) fn beside(
     match report {
         Ok(report) => {
             let report = Message::DeferredReport(Box::new(report)).to_json();
-            Change::from(next).and(Companion::KeepBody(id, report.into(), now))
+            Change::from(next).and(Companion::KeepReport(id, report.into(), now))
         }
         Err(cause) => {
             tracing::error!(cause, "a report cannot lie beside its record: only its alarm is written");

@@ -59,6 +59,8 @@ impl Executor {
         };
         let mut reporting = Reporting::new(self, base, ended, stop_at);
         reporting.commits(writes);
+        // A report beside its record has its body, wherever that is stored.
+        reporting.answer = inline(&reporting.ending.report);
         let Some(kept) = kept else {
             // Until it comes again, the record shows its effect, so that no retry runs meanwhile. If this fails, it comes again all the same.
             let key = reporting.ending.base.key.clone();
@@ -198,4 +200,12 @@ impl Executor {
         let body = codec::decode(bytes, encoding, length).map_err(|_| WorkError::Malformed("body"))?;
         Ok(self.engine.keep_since(kept_at, record, &Answer { head, body }, keeps).await)
     }
+}
+
+/// The answer that came in a message, if its body did.
+fn inline(report: &Report) -> Option<Answer> {
+    let Report::Completed(KeptAnswer { head, body }) = report else { return None };
+    let KeptBody::Inline { bytes, encoding, length } = body.clone() else { return None };
+    let body = codec::decode(bytes, encoding, length).ok()?;
+    Some(Answer { head: head.clone(), body })
 }

@@ -174,8 +174,11 @@ impl Operator {
     /// # Errors
     /// If the store fails.
     pub async fn reports(&self, record: &Record) -> Result<Vec<ReportBeside>, StoreError> {
-        let (key, mut reports) = (&record.key, Vec::new());
+        let (key, mut reports) = (&record.key, Vec::<ReportBeside>::new());
         for id in record.alarms.iter().filter_map(|alarm| alarm.report) {
+            if reports.iter().any(|report| report.id == id) {
+                continue;
+            }
             let report = self.engine.report_beside(key, id).instrument(telemetry::record_span(key)).await?;
             reports.push(ReportBeside { id, says: report.and_then(|report| ReportSummary::of(&report)) });
         }
@@ -352,8 +355,14 @@ fn with_line(
 ) -> Change {
     let line = Companion::Audit(AuditLine::new(note, now, Some(seen), Some(&next)));
     let left = body_item(seen).filter(|_| body_item(&next) != body_item(seen));
-    let reports = seen.alarms.iter().filter_map(|alarm| alarm.report).filter(|id| !next.has_report(*id));
-    let left: Vec<_> = left.into_iter().chain(reports).map(Companion::DeleteBody).collect();
+    let mut left: Vec<_> = left.into_iter().collect();
+    for id in seen.alarms.iter().filter_map(|alarm| alarm.report).filter(|id| !next.has_report(*id)) {
+        // Several alarms may be about one report, and a transaction takes each item once.
+        if !left.contains(&id) {
+            left.push(id);
+        }
+    }
+    let left: Vec<_> = left.into_iter().map(Companion::DeleteBody).collect();
     // Not as `completing` does: the record must not say that the operation's rows are committed.
     left.into_iter().fold(with_writes(next, messages, now).and(line), Change::and)
 }

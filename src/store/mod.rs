@@ -71,6 +71,8 @@ pub enum Companion {
     DeleteBody(BodyId),
     /// Keeps a body until it is deleted, since this time: the request of accepted work.
     KeepBody(BodyId, Bytes, Timestamp),
+    /// Keeps a report beside the record until it is deleted, since this time, over the one that lies there under this id.
+    KeepReport(BodyId, Bytes, Timestamp),
     /// Writes an item of a table of the user's, under its own condition.
     Domain(DomainWrite),
     /// Puts a message into the outbox, if it has none of this number yet.

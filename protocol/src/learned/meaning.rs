@@ -118,7 +118,10 @@ impl Reported<'_> {
 
     /// Whether its alarm of a second effect is still to be raised.
     fn is_news(&self, current: &Record) -> bool {
-        !self.stands_in(current, AlarmKind::SecondEffect, SECOND_EFFECT) && current.alarms.len() < MAX_ALARMS
+        // If there are too many, it is first claimed and settled, and then escalated.
+        let is_open = !matches!(current.state, State::Completed { .. });
+        let has_room = current.alarms.len() < MAX_ALARMS || !is_open;
+        has_room && !self.stands_in(current, AlarmKind::SecondEffect, SECOND_EFFECT)
     }
 
     /// Why an alarm is raised, with the effect that it is about, so that each is told of once: the provider's own id of it, or a phase and

@@ -1,6 +1,8 @@
 //! Who wins: what a worker's report does to the current record, and what it needs if that does not take it.
 
-use super::{AlarmKind, BodyId, Record, Report, Revision, SettledBy, State, Transition, UnknownCause};
+use super::{
+    AlarmKind, BodyId, MAX_ALARMS, Record, Report, Revision, SettledBy, State, Transition, UnknownCause,
+};
 use crate::time::Timestamp;
 
 /// A worker's report, with all that decides what it does to the record.
@@ -104,6 +106,10 @@ impl WorkerReport<'_> {
         }
         if self.belongs_to_earlier_generation(seen) {
             return Fate::Gone;
+        }
+        // Its trace would be lost.
+        if is_double && seen.alarms.len() >= MAX_ALARMS {
+            return Fate::Fenced;
         }
         let next = self.report.of(seen, base, revision, now);
         // What the other execution left is overwritten, and the alarm keeps its trace.
@@ -219,6 +225,10 @@ impl WorkerReport<'_> {
             }
             State::Unknown { .. } if refused => Overtaken::Waits,
             _ if double => Overtaken::Alarms(AlarmKind::SecondExecution, DOUBLE),
+            // Its effect is known already, and its rows are not there.
+            State::Unknown { .. } if matches!(self.report, Report::Uncommitted) => {
+                Overtaken::Alarms(AlarmKind::RefusedRows, "the domain writes of its effect are not made")
+            }
             State::Completed { answer, by, .. } => {
                 let own = current.attempt == self.base.attempt;
                 // Its writes were refused, and it has the answer for that.

@@ -73,10 +73,10 @@ impl Record {
         worker.phases().into_iter().flat_map(|phases| &phases.kept).any(|kept| !is_known(kept))
     }
 
-    /// Whether a phase is noted with another result. What its handler got itself counts.
-    pub fn has_noted_otherwise(&self, phase: &Phase) -> bool {
+    /// The phase as it is noted, if that is with another result. What its handler got itself counts.
+    pub fn noted_otherwise(&self, phase: &Phase) -> Option<&Phase> {
         let mut noted = self.phases().into_iter().flat_map(|phases| &phases.noted);
-        noted.any(|noted| noted.name == phase.name && noted.differs(phase))
+        noted.find(|noted| noted.name == phase.name && noted.differs(phase))
     }
 
     /// Its effects, after an execution that may have begun the call that follows.
@@ -411,7 +411,7 @@ mod tests {
             assert_eq!(known(&kept).0, ["charge", "ship"]);
             // What it got itself counts.
             let other = noted.keep(&record, 1, &phase("ship", "2"), fresh(), NOW).unwrap();
-            assert!(noted.has_noted_otherwise(&phase("ship", "2")) && known(&other).1.is_empty());
+            assert!(noted.noted_otherwise(&phase("ship", "2")).is_some() && known(&other).1.is_empty());
         }
         let completed = completed();
         assert_eq!(report(&completed, "charge", "7"), Err(NotTaken::Known));

@@ -195,6 +195,10 @@ impl Ending {
                 Overtaken::Alarms(AlarmKind::SecondAnswer, _) if !report.reports_an_effect() => {
                     end(Stands::Lost(seen))
                 }
+                // The queue has them, and they are tried once more.
+                Overtaken::Alarms(AlarmKind::RefusedRows, _) if is_whole && queued == Queued::Yes => {
+                    end(Stands::Lost(seen))
+                }
                 Overtaken::Alarms(kind, because) => {
                     match self.alarm(current, kind, because, Moment { revision, now }) {
                         Beside::Alarm(next) => Step::Alarm(next),
@@ -718,6 +722,37 @@ mod tests {
         let unanswered = SoFar { write, deferred: Deferred::Sent, ..SoFar::default() };
         let told = ending.step(Some(&next), &unanswered, at());
         assert_eq!(told, Step::Next(WorkerNext::Tell { says: Says::UNKNOWN, counts: None }));
+    }
+
+    // T55: a webhook has claimed it, so its effect is no news.
+    #[test]
+    fn rows_that_nobody_has_are_an_alarm_over_a_known_effect() {
+        let (first, _) = two();
+        let dead: Record = first.expire(fresh(), Timestamp::from_secs(1_030)).unwrap().into();
+        let claimed: Record = dead.claim(fresh(), NOW, NOW).unwrap().into();
+        let ending = Ending { rows: Rows::Conditional, ..ending(&first, effect()) };
+        let with = |instead, deferred| SoFar { instead, deferred, ..SoFar::default() };
+        for so_far in [with(Instead::Uncomputed, Deferred::NotYet), with(Instead::Refused, Deferred::NoQueue)]
+        {
+            let (done, record) = story(&ending, Some(&claimed), so_far);
+            assert_eq!(done, "alarm; unknown");
+            assert!(record.is_some_and(|record| record.has_alarm(AlarmKind::RefusedRows)));
+        }
+        // The queue has them, and they are tried once more.
+        let (done, _) = story(&ending, Some(&claimed), with(Instead::Refused, Deferred::NotYet));
+        assert_eq!(done, "queued; unknown");
+    }
+
+    // T54: its trace would be lost.
+    #[test]
+    fn nothing_is_overwritten_for_which_there_is_no_alarm_left() {
+        let (first, second) = two();
+        let unknown = full(&becomes(&second, &Report::PerhapsExecuted(None)));
+        let ending = ending(&first, effect());
+        let step = ending.step(Some(&unknown), &SoFar::default(), at());
+        assert_eq!(step, Step::Next(WorkerNext::Defer));
+        let step = ending.deliver(Some(&unknown), &SoFar::default(), at());
+        assert!(matches!(step, Step::Next(MessageNext::Escalate(_))), "{step:?}");
     }
 
     // T55: its worker got no answer of the store.

@@ -231,14 +231,12 @@ impl Opened<'_> {
                 return Write::Stop(Kept::Left);
             }
             let next = current.keep(&worker, place, &phase, revision, now).map(|next| {
-                match current.has_noted_otherwise(&phase) {
-                    true => next.raises(
-                        AlarmKind::ForgottenPhase,
-                        "others report another result of a phase than its handler has",
-                        None,
-                        now,
-                    ),
-                    false => next,
+                match current.noted_otherwise(&phase) {
+                    Some(noted) => {
+                        let because = format!("{}: its handler has another result", said(noted));
+                        next.raises(AlarmKind::ForgottenPhase, &because, None, now)
+                    }
+                    None => next,
                 }
             });
             match next {
@@ -279,4 +277,9 @@ impl Opened<'_> {
         }
         kept
     }
+}
+
+/// A phase and the digest of its result, for operators.
+fn said(phase: &Phase) -> String {
+    format!("{} {}", phase.name, phase.digest().unwrap_or("without a result"))
 }

@@ -69,6 +69,7 @@ pub async fn all(store: &dyn Store) {
     a_body_is_kept_as_it_was_and_never_changed(store).await;
     a_body_of_any_size_is_kept_whole_or_not_at_all(store).await;
     companions_are_written_with_their_record_or_not_at_all(store).await;
+    a_report_is_written_over_the_one_that_lies_there(store).await;
     audit_lines_come_back_in_the_order_of_their_time(store).await;
 }
 
@@ -254,6 +255,24 @@ async fn a_body_of_any_size_is_kept_whole_or_not_at_all(store: &dyn Store) {
         if let Some(place) = place {
             assert_eq!(store.load_body(&key, id, place).await.expect("read"), Some(body), "{size}");
         }
+    }
+}
+
+/// Several alarms of a record may be about one report.
+async fn a_report_is_written_over_the_one_that_lies_there(store: &dyn Store) {
+    let (mut record, id): (_, BodyId) = (reserved("key"), fresh());
+    put(store, None, &record).await;
+    for report in [&b"first"[..], b"second"] {
+        let next = Record { revision: fresh(), ..record.clone() };
+        let with = [Companion::KeepReport(id, Bytes::copy_from_slice(report), NOW)];
+        // Not over another record.
+        assert_eq!(store.put(Some(fresh()), &next, &with).await.expect("an answer"), refused(&record));
+        let outcome = store.put(Some(record.revision), &next, &with).await.expect("an answer to a write");
+        assert_eq!(outcome, WriteOutcome::Written);
+        assert_eq!(load(store, &record.key).await, Some(next.clone()));
+        let kept = store.load_body(&record.key, id, Place::BodyItem).await.expect("read");
+        assert_eq!(kept.as_deref(), Some(report));
+        record = next;
     }
 }
 

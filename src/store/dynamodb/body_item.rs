@@ -28,7 +28,7 @@ pub(super) fn to_item(key: &RecordKey, id: BodyId, body: &Bytes, expires_at: Tim
     with(key, id, body, "expires_at", expires_at.as_secs_rounded_up())
 }
 
-/// An accepted request, which stays until it is deleted.
+/// An accepted request, or a report beside its record, which stays until it is deleted.
 pub(super) fn of_request(key: &RecordKey, id: BodyId, body: &Bytes, kept_at: Timestamp) -> Attributes {
     with(key, id, body, KEPT_AT, kept_at.as_millis())
 }

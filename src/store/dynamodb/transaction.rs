@@ -3,7 +3,7 @@
 use aws_sdk_dynamodb::{
     config::{Builder, retry::RetryConfig},
     operation::transact_write_items::TransactWriteItemsError,
-    types::{AttributeValue, CancellationReason, Delete, TransactWriteItem},
+    types::{AttributeValue, CancellationReason, Delete, Put, TransactWriteItem},
 };
 
 use super::{
@@ -40,6 +40,11 @@ impl DynamoDbStore {
                 Companion::Domain(write) => domain::action(write)?,
                 Companion::KeepBody(id, body, at) => {
                     put(None, body_item::of_request(&record.key, *id, body, *at))?
+                }
+                Companion::KeepReport(id, body, at) => {
+                    let report = body_item::of_request(&record.key, *id, body, *at);
+                    let put = Put::builder().table_name(&*self.table).set_item(Some(report)).build();
+                    TransactWriteItem::builder().put(put.map_err(StoreError::refused)?).build()
                 }
                 Companion::Message(message) => put(None, outbox::to_item(&record.key, message)?)?,
                 Companion::DeleteBody(id) => {

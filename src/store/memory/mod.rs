@@ -71,7 +71,7 @@ impl Tables {
             match companion {
                 Companion::Audit(line) => self.lines.entry(key.clone()).or_default().push(line.clone()),
                 Companion::DeleteBody(id) => drop(self.bodies.remove(&(key.clone(), *id))),
-                Companion::KeepBody(id, body, _) => {
+                Companion::KeepBody(id, body, _) | Companion::KeepReport(id, body, _) => {
                     self.bodies.insert((key.clone(), *id), body.clone());
                 }
                 Companion::Message(message) => {
