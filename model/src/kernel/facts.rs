@@ -124,7 +124,7 @@ fn answer_of(kept: &KeptAnswer) -> Kept {
     }
 }
 
-/// The names of a record's fields that decide, for a count of their combinations.
+/// The names of a record's fields that decide, for a count of their combinations. Alarms decide nothing but that the record stays.
 pub fn combination(record: &Record) -> String {
     let Facts { state, answer, .. } = facts(record);
     let by = record.state.settled_by().or(record.state.released_by()).map_or("", SettledBy::name);
@@ -143,7 +143,6 @@ pub fn combination(record: &Record) -> String {
         (record.reported == Some(Evidence::Effect), "effect reported"),
         (record.is_transactional(), "transactional"),
         (record.with_writes, "with writes"),
-        (!record.alarms.is_empty(), "with an alarm"),
         (phases.is_some_and(|phases| !phases.kept.is_empty()), "kept"),
         (phases.is_some_and(|phases| !phases.noted.is_empty()), "noted"),
         (phases.is_some_and(|phases| phases.begun.is_some()), "a call perhaps begun"),
