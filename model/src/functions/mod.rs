@@ -1,13 +1,13 @@
 //! Level 2: runs the library's whole asynchronous functions, in every order and with faults at every await.
 //!
-//! 1. Each process is a future, polled by hand on one thread. Each of its calls waits at a [gate](universe::Gate), until the
+//! 1. Each process is a future, polled by hand on one thread. Each of its calls waits at a gate, until the
 //!    explorer decides how it ends.
 //! 2. The library is the production code: only the world, the store, the queues and the provider around it are the model's.
 //! 3. An execution is repeated exactly by its choices: nonces come from counters, and time from a clock that only advances
 //!    when no process can go on.
 //! 4. A state that was visited before is not explored again. It is known by its digest: what the store, the queues and the
 //!    provider hold, and what each process was answered.
-//! 5. What must hold is in [`properties`].
+//! 5. What must hold is in `properties`.
 
 mod accepted;
 mod answers;
