@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Reconciliation {
-    /// Applies a deferred report, fenced by its worker's revision. What its record contradicts is escalated. A double execution is
-    /// escalated before the report is applied, so that no trace of the other execution is overwritten.
+    /// Applies a deferred report, fenced by its worker's revision. What it contradicts becomes an alarm of its record, by the same
+    /// write; without a record, it is escalated.
     pub(super) async fn apply(&self, key: &RecordKey, deferred: &DeferredReport) -> Result<(), WorkError> {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
         let (seen, ended) = deferred.read()?;

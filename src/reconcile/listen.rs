@@ -206,9 +206,7 @@ impl Reconciliation {
             let expired = current.ends_lease(&claimed);
             Step::Write(claimed.into(), Some(expired))
         };
-        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
-        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
             Ok(Applied::Written(expired, claimed)) => {
                 if expired == Some(true) {
                     telemetry::lease_expired(&claimed, self.now());
@@ -240,9 +238,7 @@ impl Reconciliation {
             Meaning::Nothing => Step::Stop(Some(ReconcileOutcome::Settled)),
             _ => Step::Stop(None),
         };
-        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
-        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
             Ok(Applied::Written(outcome, _)) => {
                 tracing::info!("the provider's report of a phase is noted");
                 Ok(outcome)
@@ -260,9 +256,7 @@ impl Reconciliation {
             }
             _ => Step::Stop(()),
         };
-        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
-        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
             Ok(_) => Ok(None),
             Err(unapplied) => Err(unapplied.error.into()),
         }
@@ -289,12 +283,16 @@ impl Reconciliation {
             let next = same.and_then(|now| now.alarm(kind, &because, None, revision, at));
             next.map_or(Step::Stop(()), |next| Step::Write(next.told().into(), ()))
         };
-        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
-        let effort = Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
-        match self.engine.apply(Start::Seen(Box::new(current.clone())), effort, step).await {
+        match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
             Ok(_) => Ok(outcome),
             Err(unapplied) => Err(unapplied.error.into()),
         }
+    }
+
+    /// How long a write of what is reported is tried: what changes meanwhile has another meaning.
+    fn effort(&self) -> Effort {
+        let until = Some(self.engine.world.instant().plus(STORE_TIMEOUT));
+        Effort { until, backoff: WRITE_BACKOFF, retries: Retries::Unanswered }
     }
 
     /// Escalates a contradiction.

@@ -49,9 +49,7 @@ impl Record {
         let cleared = Self { revision, alarms: Vec::new(), ..self.clone() };
         (!self.alarms.is_empty()).then(|| Transition::to(cleared))
     }
-}
 
-impl Record {
     /// The same without the reports that lie beside it. The alarms stand.
     pub(super) fn without_reports(&self) -> Self {
         let alarms = self.alarms.iter().map(|alarm| Alarm { report: None, ..alarm.clone() });

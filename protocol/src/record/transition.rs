@@ -49,18 +49,14 @@ impl Transition {
         self.0.with_writes = matches!(self.state, State::Completed { .. });
         self.with_writes
     }
-}
 
-impl Transition {
     /// The number of one more message that commits with it.
     pub fn next_message(&mut self) -> u32 {
         let number = self.0.messages;
         self.0.messages = number.saturating_add(1);
         number
     }
-}
 
-impl Transition {
     /// Raises an alarm with this write, unless the record has it, or too many.
     pub fn raises(mut self, kind: AlarmKind, because: &str, report: Option<BodyId>, now: Timestamp) -> Self {
         let alarm = raised(kind, because, report, now);

@@ -212,10 +212,9 @@ impl Opened<'_> {
         let report = || phase_report(&worker, place, &phase);
         let id = is_reported.then(|| BodyId::of_report(worker.attempt, Some(place)));
         let alarm = |current: &Record, revision, now| {
-            let (kind, because) =
-                (AlarmKind::ForgottenPhase, "a result of a phase is not that of its record");
+            let because = format!("{}: it is not that of the record", said(&phase));
             let current = Some(current).filter(|current| worker.is_same_request(current))?;
-            let alarm = current.alarm(kind, because, id, revision, now)?;
+            let alarm = current.alarm(AlarmKind::ForgottenPhase, &because, id, revision, now)?;
             Some(match id {
                 Some(id) => beside(alarm, id, report(), now),
                 None => alarm.into(),
