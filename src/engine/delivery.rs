@@ -1,24 +1,17 @@
 //! Applies deferred reports under their workers' fence. Delivering one more than once is harmless.
 
-use super::{
-    Applied, Effort, Executor, Moment, Retries, Start, Step, codec,
-    deferred_report::beside,
-    report::{Reporting, Stands},
-};
+use super::{Executor, Start, codec, report::Reporting};
 use crate::{
     domain::{DomainWrite, Writes},
     message::DeferredReport,
     queue::WorkError,
     record::{
-        AlarmKind, Answer, BodyId, Ending, Instead, KeptAnswer, KeptBody, MessageNext, NotTaken, Record,
-        Report, State,
+        Answer, Ending, Instead, Keeping, KeptAnswer, KeptBody, Made, MessageNext, Record, Report, State,
     },
     store::StoreError,
     time::Timestamp,
-    time_budget::{OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
+    time_budget::OFFLINE_WRITE_TIMEOUT,
 };
-
-const OTHER_PHASE: &str = "a call was made whose result its record does not have, or has otherwise";
 
 /// What is left to do about a deferred report.
 pub(crate) enum Left {
@@ -64,7 +57,8 @@ impl Executor {
         let Some(kept) = kept else {
             // Until it comes again, the record shows its effect, so that no retry runs meanwhile. If this fails, it comes again all the same.
             let key = reporting.ending.base.key.clone();
-            self.write(Start::Unread(&key), &mut reporting, Ending::hand_back).await;
+            // It comes again, whatever became of the mark.
+            drop(self.write(Start::Unread(&key), &mut reporting, Ending::hand_back).await);
             return Err(WorkError::Unwritten);
         };
         reporting.ending.report = kept;
@@ -77,8 +71,8 @@ impl Executor {
         loop {
             let start = current.take().map_or(Start::Absent, Start::Seen);
             let (next, seen) = match self.write(start, reporting, Ending::deliver).await {
-                Stands::Next(next, seen) => (next, seen),
-                Stands::Denied(denied) => {
+                Ok(next) => next,
+                Err(denied) => {
                     // Neither its caller nor the closure that computed its writes exists any more.
                     let instead = match reporting.refused_with(&denied) {
                         Some(refusal) => {
@@ -128,7 +122,7 @@ impl Executor {
     /// As [`deliver`](Self::deliver).
     pub(crate) async fn deliver_phase(
         &self,
-        wanted: &Record,
+        wanted: Record,
         message: &DeferredReport,
     ) -> Result<Left, WorkError> {
         let stop_at = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
@@ -136,28 +130,16 @@ impl Executor {
         let Some((phase, before)) = kept.split_last() else {
             return Err(WorkError::Malformed("phases"));
         };
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(current) = current else { return Step::Stop(false) };
-            match current.keep(wanted, before.len(), phase, revision, now) {
-                Ok(next) => Step::Write(next.into(), true),
-                Err(NotTaken::Known) => Step::Stop(true),
-                Err(NotTaken::Differs) if !wanted.is_same_request(current) => Step::Stop(false),
-                Err(NotTaken::Differs) => {
-                    let id = BodyId::of_report(wanted.attempt, Some(before.len()));
-                    let kind = AlarmKind::ForgottenPhase;
-                    let alarm = current.alarm(kind, OTHER_PHASE, Some(id), revision, now);
-                    match alarm {
-                        Some(alarm) => Step::Write(beside(alarm, id, Ok(message.clone()), now), true),
-                        None => Step::Stop(current.has_report(id)),
-                    }
-                }
-            }
-        };
-        let effort = Effort { until: Some(stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
-        match self.engine.apply(Start::Unread(&wanted.key), effort, step).await {
-            Ok(Applied::Written(_, record)) if record.untold().is_some() => Ok(Left::Alarms(record)),
-            Ok(Applied::Written(..) | Applied::Stopped(true, _)) => Ok(Left::Nothing),
-            Ok(Applied::Stopped(false, current)) => Ok(Left::Escalation(OTHER_PHASE, current)),
+        let (place, phase) = (before.len(), phase.clone());
+        let key = wanted.key.clone();
+        let keeping = Keeping { worker: wanted, place, phase, of: Made::Call };
+        let report = || Ok(message.clone());
+        let kept =
+            self.engine.keeps(&keeping, Start::Unread(&key), stop_at, (&[], &report), Keeping::deliver);
+        match kept.await {
+            Ok((MessageNext::Escalate(reason), current)) => Ok(Left::Escalation(reason, current)),
+            Ok((_, Some(record))) if record.untold().is_some() => Ok(Left::Alarms(record)),
+            Ok(_) => Ok(Left::Nothing),
             Err(_) => Err(WorkError::Unwritten),
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     Execution, Executor, Ownership, Replay, Start,
     phasing::{Failed, Phasing},
-    report::{Report, Reporting, Stands, because},
+    report::{Report, Reporting, because},
 };
 use crate::{
     domain::{DomainWrite, IfRefused},
@@ -95,8 +95,8 @@ impl Executor {
             reporting.so_far.is_lost = execution.is_lost();
             let start = current.map_or(Start::Absent, Start::Seen);
             let (next, seen) = match self.write(start, &mut reporting, Ending::step).await {
-                Stands::Next(next, seen) => (next, seen),
-                Stands::Denied(denied) => {
+                Ok(next) => next,
+                Err(denied) => {
                     let is_in_time = computations < MAX_COMPUTATIONS && world.instant() < stop_at;
                     if is_in_time && *reporting.refusal(&denied) == IfRefused::Recompute {
                         computations += 1;

@@ -29,14 +29,6 @@ pub(super) struct Reporting {
 /// What the protocol says next: [`Ending::step`] for a worker, [`Ending::deliver`] for a message.
 pub(super) type Asks<N> = fn(&Ending, Option<&Record>, &SoFar, Moment) -> record::Step<N>;
 
-/// Where a report stands, with nothing left to write.
-pub(super) enum Stands<N> {
-    /// This is to be done, about the current record.
-    Next(N, Option<Box<Record>>),
-    /// The conditions of the domain writes at these places failed. The record is as it was.
-    Denied(Vec<usize>),
-}
-
 impl Reporting {
     pub(super) fn new(executor: &Executor, base: Record, report: record::Report, stop_at: Instant) -> Self {
         let may_run_again = executor.operation().may_run_again();
@@ -74,13 +66,16 @@ impl Reporting {
 }
 
 impl Executor {
-    /// Writes what the protocol says, until it says something else.
+    /// Writes what the protocol says, until it says something else: that, and the current record.
+    ///
+    /// # Errors
+    /// If the conditions of domain writes failed: their places. The record is as it was.
     pub(super) async fn write<N>(
         &self,
         mut start: Start<'_>,
         reporting: &mut Reporting,
         asks: Asks<N>,
-    ) -> Stands<N> {
+    ) -> Result<(N, Option<Box<Record>>), Vec<usize>> {
         loop {
             let Reporting { ending, so_far, writes, stop_at, .. } = &*reporting;
             let effort = Effort { until: Some(*stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
@@ -100,7 +95,7 @@ impl Executor {
             let (now, current) = match self.engine.apply(start, effort, step).await {
                 Ok(Applied::Written(now, record)) => (now, Some(record)),
                 Ok(Applied::Stopped(now, current)) => (now, current),
-                Err(Unapplied { denied, .. }) if !denied.is_empty() => return Stands::Denied(denied),
+                Err(Unapplied { denied, .. }) if !denied.is_empty() => return Err(denied),
                 // Other tries may have got no answer. One refused for good shows that none is accepted.
                 Err(Unapplied { error, refused, tried, .. }) => {
                     let passing = !refused && error.is_passing();
@@ -109,13 +104,13 @@ impl Executor {
             };
             match now {
                 Ok(written) => reporting.so_far.write = Some(written),
-                Err(next) => return Stands::Next(next, current),
+                Err(next) => return Ok((next, current)),
             }
             let current = current.unwrap_or_else(|| Box::new(reporting.ending.base.clone()));
             let Reporting { ending, so_far, .. } = &*reporting;
             let at = Moment { revision: current.revision, now: self.engine.world.now() };
             match asks(ending, Some(&current), so_far, at) {
-                record::Step::Next(next) => return Stands::Next(next, Some(current)),
+                record::Step::Next(next) => return Ok((next, Some(current))),
                 _ => start = Start::Seen(current),
             }
         }

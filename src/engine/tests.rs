@@ -50,7 +50,7 @@ async fn delivered(
 ) -> std::result::Result<Vec<String>, WorkError> {
     let (seen, ended) = report.read()?;
     let left = match ended {
-        None => executor.deliver_phase(&seen, report).await?,
+        None => executor.deliver_phase(seen, report).await?,
         Some(ended) => executor.deliver(seen, ended, report.writes()).await?,
     };
     Ok(match left {

@@ -18,7 +18,7 @@ impl Reconciliation {
         let executor = Executor::on(self.engine.clone(), self.known(key)?.operation.clone());
         let (seen, ended) = deferred.read()?;
         let Some(ended) = ended else {
-            let left = executor.deliver_phase(&seen, deferred).await?;
+            let left = executor.deliver_phase(seen, deferred).await?;
             return self.after(key, deferred, left).await;
         };
         let left = executor.deliver(seen, ended, deferred.writes()).await?;

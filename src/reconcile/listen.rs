@@ -11,7 +11,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{AlarmKind, Evidence, Note, Record, Reference, State},
+    record::{Alarm, AlarmKind, Evidence, Note, Record, Reference, State},
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count},
     time::Timestamp,
@@ -280,8 +280,9 @@ impl Reconciliation {
         let outcome = self.contradicted(&current.key, contradiction).await?;
         let step = |now: Option<&Record>, Moment { revision, now: at }: Moment| {
             let same = now.filter(|now| now.is_same_request(current));
-            let next = same.and_then(|now| now.alarm(kind, &because, None, revision, at));
-            next.map_or(Step::Stop(()), |next| Step::Write(next.told().into(), ()))
+            let alarm = Alarm { is_told: true, ..Alarm::new(kind, &because, None, at) };
+            let next = same.and_then(|now| now.alarm(alarm, revision));
+            next.map_or(Step::Stop(()), |next| Step::Write(next.into(), ()))
         };
         match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
             Ok(_) => Ok(outcome),

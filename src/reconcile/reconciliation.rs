@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use protocol::learned::{Asked, Asks, Learned, NotFound, Schedule, WrongKind, questions};
+use protocol::learned::{Asked, Asks, Learned, Learning, NotFound, Schedule, WrongKind, questions};
 use serde::de::IgnoredAny;
 use tracing::Instrument;
 
@@ -257,16 +257,13 @@ impl Reconciliation {
         if let Err(outcome) = questions(seen, why, at) {
             return Ok(outcome);
         }
-        let learned = match source {
-            // Only a retry knows what follows.
-            _ if seen.phases().is_some() && !matches!(seen.state, State::Unknown { .. }) => {
-                Err(Learned::NotResumed)
-            }
-            Some((known, reconciler)) => {
+        let learned = match (Learned::without_a_question(seen), source) {
+            (Some(learned), _) => Err(learned),
+            (None, Some((known, reconciler))) => {
                 let finding = ask(&*self.engine.world, seen, reconciler, time).await;
                 self.learned(seen, known, finding).await
             }
-            None => {
+            (None, None) => {
                 tracing::error!("no reconciler knows this operation");
                 Err(Learned::NoReconciler)
             }
@@ -309,31 +306,22 @@ impl Reconciliation {
         learned: &Learned,
         writes: &[DomainWrite],
     ) -> Result<(ReconcileOutcome, Option<&'static str>), WorkError> {
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(current) = current else { return Step::Stop(Err(ReconcileOutcome::Gone)) };
-            match asked.next(current, learned, revision, now) {
-                Ok(next) => {
-                    let expired = current.ends_lease(&next);
-                    let is_new = next.is_escalated() && !current.is_left_to_operators();
-                    let reason = is_new.then(|| asked.reason(current, learned));
-                    Step::Write(completing(next, writes, now), Ok((expired, reason)))
-                }
-                Err(outcome) => Step::Stop(Err(outcome)),
+        let step = |current: Option<&Record>, at: Moment| match asked.step(current, learned, at) {
+            Learning::Write { next, outcome, ends_lease, dead_letter } => {
+                Step::Write(completing(next, writes, at.now), Ok((outcome, ends_lease, dead_letter)))
             }
+            ends => Step::Stop(Err(ends)),
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Seen(Box::new(asked.seen.clone())), effort, step).await {
-            Ok(Applied::Written(step, record)) => {
-                let (expired, reason) = step.unwrap_or_default();
-                if expired {
+            Ok(Applied::Written(Ok((outcome, ends_lease, dead_letter)), record)) => {
+                if ends_lease {
                     telemetry::lease_expired(&record, self.now());
                 }
-                Ok((self.log_written(&record, reason.is_some()), reason))
+                self.counts(&record, &outcome);
+                Ok((outcome, dead_letter))
             }
-            Ok(Applied::Stopped(Err(_), Some(current)))
-                if let Some((effect, alarm, reason)) =
-                    learned.contradicted_by(asked.seen, &current, self.now()) =>
-            {
+            Ok(Applied::Stopped(Err(Learning::Contradicts { effect, alarm, reason }), Some(current))) => {
                 let report = QueuedReport::of(effect.into());
                 let outcome = match alarm {
                     Some(alarm) => self.contradicts(&current, alarm, &report, reason).await?,
@@ -344,7 +332,8 @@ impl Reconciliation {
                 };
                 Ok((outcome, None))
             }
-            Ok(Applied::Stopped(outcome, _)) => Ok((outcome.err().unwrap_or(ReconcileOutcome::Busy), None)),
+            Ok(Applied::Stopped(Err(Learning::Ends(outcome)), _)) => Ok((outcome, None)),
+            Ok(Applied::Written(..) | Applied::Stopped(..)) => Ok((ReconcileOutcome::Busy, None)),
             Err(unapplied) if unapplied.error.kind() == StoreErrorKind::Contended => {
                 Ok((ReconcileOutcome::Busy, None))
             }
@@ -425,36 +414,24 @@ impl Reconciliation {
     }
 
     /// Logs and counts what was written.
-    fn log_written(&self, record: &Record, is_new: bool) -> ReconcileOutcome {
-        let operation = record.key.operation();
-        match &record.state {
-            State::Unknown { asked, .. } if record.is_escalated() => {
-                tracing::error!(
-                    asked,
-                    "the questions have ended, and the outcome is unknown: it needs an operator"
-                );
+    fn counts(&self, record: &Record, outcome: &ReconcileOutcome) {
+        let (operation, state) = (record.key.operation(), record.state.name());
+        match outcome {
+            ReconcileOutcome::Escalated => {
+                tracing::error!(state, "no question is left, or no retry came in time: it needs an operator");
                 Count::ReconcileFailed.add(operation);
-                ReconcileOutcome::Escalated
             }
-            State::Unknown { reconcile_at, asked, .. } => {
-                let in_ms = reconcile_at.since(self.now()).as_millis();
-                tracing::info!(asked, in_ms, "the outcome is not known yet: it is asked about again");
+            ReconcileOutcome::Scheduled(at) => {
+                let in_ms = at.since(self.now()).as_millis();
+                tracing::info!(in_ms, "the outcome is not known yet: it is asked about again");
                 Count::ReconcileScheduled.add(operation);
-                ReconcileOutcome::Scheduled(*reconcile_at)
             }
-            State::BetweenWorkers { .. } if is_new && record.is_escalated() => {
-                tracing::error!("an interrupted operation was not resumed in time: it needs an operator");
-                Count::ReconcileFailed.add(operation);
-                ReconcileOutcome::Escalated
-            }
-            State::InProgress { lease_until } => {
+            ReconcileOutcome::InFlight(_) => {
                 tracing::warn!("an effect was proven while another execution has the record");
-                ReconcileOutcome::InFlight(*lease_until)
             }
-            state => {
-                tracing::info!(state = state.name(), "an unknown outcome is settled");
+            _ => {
+                tracing::info!(state, "an unknown outcome is settled");
                 Count::ReconcileResolved.add(operation);
-                ReconcileOutcome::Resolved(state.name())
             }
         }
     }

@@ -10,9 +10,9 @@ pub use protocol::record::{
     Resumes, Revision, SettledBy, State, UnknownCause, Work,
 };
 pub(crate) use protocol::record::{
-    Admission, Counts, Deferred, Encoding, Ending, Found, HANDLER_FAILED, HoldError, Instead, KeptBody,
-    MessageNext, Moment, NOT_EXECUTED, Next, NotTaken, Refusal, Report, ReservationRequest, Rows, Says,
-    SettleError, SoFar, Step, Transition, Verdict, WorkerNext, Written, decide,
+    Admission, Counts, Deferred, Encoding, Ending, Found, HANDLER_FAILED, HoldError, Instead, Keeping, Kept,
+    KeptBody, Made, MessageNext, Moment, NOT_EXECUTED, Next, NotTaken, Refusal, Report, ReservationRequest,
+    Rows, Says, SettleError, SoFar, Step, Transition, Verdict, WorkerNext, Written, decide,
 };
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};

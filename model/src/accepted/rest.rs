@@ -4,7 +4,7 @@
 use super::world::{Accepted, World};
 use crate::kernel::{
     action::Action,
-    ending::{Command, Progress},
+    ending::{By, Command, Progress},
     facts::{Kept, State},
     protocol::{Event, Next, Protocol, Todo},
     report::{Found, Report},
@@ -142,7 +142,7 @@ impl Steps<'_, Accepted> {
                 Todo::Ask | Todo::Mismatch => Report::Interrupted,
                 Todo::Kept => Report::Effect(1),
                 Todo::Call | Todo::Noted(_) => {
-                    if let (Next::Begins(id), with) = self.kept(Some(base), base, world.now) {
+                    if let (Next::Begins(id), with) = self.kept(Some(base), base, world.now, By::Worker) {
                         base = id;
                         after.commit(id, with);
                     }

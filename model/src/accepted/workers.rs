@@ -8,7 +8,7 @@ use super::{
 };
 use crate::kernel::{
     action::Action,
-    ending::{Command, Progress},
+    ending::{By, Command, Progress},
     facts::State,
     protocol::{Event, Next, Todo},
     records::{Id, TICK},
@@ -149,15 +149,15 @@ impl Steps<'_, Accepted> {
     }
 
     /// What a record makes of the result of a phase, and what commits with that.
-    pub fn kept(&mut self, record: Option<Id>, base: Id, now: u8) -> (Next, With) {
-        let event = Event::Keep { base, phase: PHASE, place: 0, result: 1 };
+    pub fn kept(&mut self, record: Option<Id>, base: Id, now: u8, by: By) -> (Next, With) {
+        let event = Event::Keep { base, phase: PHASE, place: 0, result: 1, by };
         let next = self.protocol.step(record, now, event);
         (next, self.protocol.messages(record, now, event).map_or(With::Nothing, With::Messages))
     }
 
     fn keep(&mut self, worker: u8) {
         let (world, now) = (self.world, self.now_of(worker));
-        let (next, with) = self.kept(world.id(), world.worker(worker).base, now);
+        let (next, with) = self.kept(world.id(), world.worker(worker).base, now, By::Worker);
         let mut after = world;
         let state = after.worker_mut(worker);
         state.at = At::Ended(Report::NotExecuted);
@@ -167,11 +167,15 @@ impl Steps<'_, Accepted> {
                 after.commit(id, with);
             }
             Next::Written(id) => after.write(id),
+            Next::Alarmed(id) => {
+                self.alarms(&mut after, id);
+                after.write(id);
+            }
             Next::Known(_) => {}
             _ => state.deferred = Some(Letter::Phase(0, 1)),
         }
         self.push(Action::Keeps(worker), after, None);
-        if let Next::Begins(id) | Next::Written(id) = next {
+        if let Next::Begins(id) | Next::Written(id) | Next::Alarmed(id) = next {
             self.land_later(Action::KeepsLate(worker), id, with, |after| {
                 let state = after.worker_mut(worker);
                 (state.at, state.deferred) = (At::Ended(Report::Interrupted), Some(Letter::Phase(0, 1)));
@@ -182,8 +186,12 @@ impl Steps<'_, Accepted> {
     fn deliver_phase(&mut self, worker: u8) {
         let (mut after, now) = (self.world, self.world.now);
         after.worker_mut(worker).deferred = None;
-        match self.kept(self.world.id(), self.world.worker(worker).base, now) {
+        match self.kept(self.world.id(), self.world.worker(worker).base, now, By::Message) {
             (Next::Begins(id) | Next::Written(id), with) => after.commit(id, with),
+            (Next::Alarmed(id), _) => {
+                self.alarms(&mut after, id);
+                after.write(id);
+            }
             (Next::Known(_), _) => {}
             _ => after.escalate(worker),
         }

@@ -3,17 +3,17 @@
 use std::{error::Error, time::Duration};
 
 use protocol::{
-    learned::{Asked, Asks, ReconcileOutcome, Schedule, questions},
+    learned::{Asked, Asks, Learning, ReconcileOutcome, Schedule, questions},
     record::{
-        self, Admission, BodyId, Effects, NotTaken, Record, ReservationRequest, Resumes, Revision, Rows,
-        Says, SettledBy, State, Transition, Work, decide,
+        self, Admission, BodyId, Effects, Keeping, Kept, Made, MessageNext, Moment, NotTaken, Record,
+        ReservationRequest, Resumes, Revision, Rows, Says, SettledBy, State, Step, Transition, Work, decide,
     },
     time::Timestamp,
 };
 use rustc_hash::FxHashMap;
 
 use super::{
-    ending::{Command, Progress},
+    ending::{By, Command, Progress},
     facts::{Facts, facts},
     records::{
         FIRST_WORKER, Id, LEASE, NO_REVISION, Name, OTHER_REVISION, Records, TICK, at, not_found, phase,
@@ -56,6 +56,8 @@ pub enum Event {
         phase: Name,
         place: u8,
         result: u8,
+        /// Itself, or its message.
+        by: By,
     },
     /// The provider reports the result of a phase unprompted.
     Note {
@@ -89,6 +91,8 @@ pub enum Next {
     Begins(Id),
     /// What is done about a report.
     Does(Command),
+    /// The report lies beside the record, which becomes this one.
+    Alarmed(Id),
     /// It gets the record's answer.
     Settled,
     /// The record has that already. Whether its execution is the one that says so.
@@ -129,6 +133,17 @@ pub struct Protocol {
     /// The numbers of the messages that commit with a step, a bit for each.
     published: FxHashMap<Situation, u8>,
     numbered: u8,
+}
+
+/// Where the result of a phase stands, by the command for its message.
+fn of_message(step: Step<MessageNext>) -> Step<Kept> {
+    match step {
+        Step::Write { next, commits } => Step::Write { next, commits },
+        Step::Mark(next) => Step::Mark(next),
+        Step::Alarm(next) => Step::Alarm(next),
+        Step::Next(MessageNext::Escalate(_)) => Step::Next(Kept::Left),
+        Step::Next(_) => Step::Next(Kept::Lost),
+    }
 }
 
 /// The request of a life.
@@ -260,17 +275,26 @@ impl Protocol {
                 return self.report((base, report, rows), &progress, current.as_ref(), now);
             }
             (_, None) => return Next::Gone,
-            (Event::Keep { base, phase: name, place, result }, Some(current)) => {
+            (Event::Keep { base, phase: name, place, result, by }, Some(current)) => {
                 let (worker, phase) = (self.record(base).clone(), phase(name, result, now));
-                let kept = current.keep(&worker, place.into(), &phase, revision, now);
-                return match (current.is_run_by(&worker), kept) {
-                    (true, Ok(mut next)) => {
+                let is_own = current.is_run_by(&worker);
+                let of = if name == Name::Stock { Made::Commit } else { Made::Call };
+                let keeping = Keeping { worker, place: place.into(), phase, of };
+                let at = Moment { revision, now };
+                let step = match by {
+                    By::Worker => keeping.step(Some(current), None, at),
+                    By::Message | By::HandedBack => of_message(keeping.deliver(Some(current), None, at)),
+                };
+                return match step {
+                    Step::Write { mut next, .. } if is_own => {
                         self.publish(&mut next);
                         Next::Begins(self.number(next))
                     }
-                    (false, Ok(next)) => Next::Written(self.number(next)),
-                    (own, Err(NotTaken::Known)) => Next::Known(own),
-                    (_, Err(NotTaken::Differs)) => Next::Stopped(true),
+                    Step::Write { next, .. } | Step::Mark(next) => Next::Written(self.number(next)),
+                    Step::Alarm(next) => Next::Alarmed(self.number(next)),
+                    Step::Next(Kept::Own) => Next::Known(true),
+                    Step::Next(Kept::Lost | Kept::Alarmed) => Next::Known(false),
+                    Step::Next(Kept::Left) => Next::Stopped(true),
                 };
             }
             (Event::Note { phase: name, result }, Some(current)) => {
@@ -292,9 +316,10 @@ impl Protocol {
                     schedule: &self.schedule,
                 };
                 let learned = found.learned(now);
-                return match asked.next(current, &learned, revision, now) {
-                    Ok(next) => Next::Written(self.number(next)),
-                    Err(_) => Next::Stopped(learned.contradicted_by(&seen, current, now).is_some()),
+                return match asked.step(Some(current), &learned, Moment { revision, now }) {
+                    Learning::Write { next, .. } => Next::Written(self.number(next)),
+                    Learning::Contradicts { .. } => Next::Stopped(true),
+                    Learning::Ends(_) => Next::Stopped(false),
                 };
             }
             (Event::Extend(worker), Some(current)) => {

@@ -125,6 +125,9 @@ impl<K: Kind> Steps<'_, K> {
             if let Some(report) = alarm.report {
                 after.escalate(report.as_bytes()[0].wrapping_sub(FIRST_WORKER));
             }
+            if alarm.kind == AlarmKind::ForgottenPhase && alarm.report.is_none() {
+                after.escalate(self.protocol.facts(id).worker);
+            }
             if alarm.kind == AlarmKind::SecondExecution {
                 after.escalate(self.protocol.facts(id).worker);
                 after.escalate(self.protocol.facts(before.unwrap_or(id)).worker);

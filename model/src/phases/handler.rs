@@ -9,7 +9,7 @@ use super::{
     world::{CALLS, Phases},
 };
 use crate::kernel::{
-    ending::{Command, Progress},
+    ending::{By, Command, Progress},
     protocol::{Event, Next, Todo},
     records::{Id, Name, TICK},
     report::{Found, Report},
@@ -73,9 +73,14 @@ impl Steps<'_, Phases> {
     }
 
     /// The record takes the result of a phase. That of a commit counts only if its worker still runs the record.
-    pub fn kept(&mut self, (base, is_new): (Id, bool), (place, result): (u8, u8), now: u8) -> Next {
+    pub fn kept(
+        &mut self,
+        (base, is_new): (Id, bool),
+        (place, result): (u8, u8),
+        (now, by): (u8, By),
+    ) -> Next {
         let phase = self.name(is_new, place);
-        self.step(now, Event::Keep { base, phase, place, result })
+        self.step(now, Event::Keep { base, phase, place, result, by })
     }
 
     /// What the report of a worker makes of the record.

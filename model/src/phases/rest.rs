@@ -9,6 +9,7 @@ use super::{
 };
 use crate::kernel::{
     action::Action,
+    ending::By,
     facts::State,
     protocol::{Event, Next, Protocol},
     records::{ARRIVES, Id, LEASE},
@@ -145,7 +146,7 @@ impl Steps<'_, Phases> {
                 Does::Calls(call) | Does::Asks(call) => Some(self.world.calls(self.setting, call, is_new)),
             };
             if let Some(result) = result {
-                let Next::Begins(id) = self.kept((base, is_new), (place, result), now) else {
+                let Next::Begins(id) = self.kept((base, is_new), (place, result), (now, By::Worker)) else {
                     break Report::NotExecuted;
                 };
                 base = id;

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::kernel::{
     action::Action,
+    ending::By,
     protocol::{Event, Next},
     records::{Id, OWN_LEASE},
     report::Report,
@@ -158,24 +159,25 @@ impl Steps<'_, Phases> {
 
     fn keep(&mut self, worker: u8, place: u8, result: u8) {
         let (state, record) = (*self.world.worker(worker), self.world.id());
-        let kept = self.kept((state.base, state.own.is_new), (place, result), self.now_of(worker));
+        let now = (self.now_of(worker), By::Worker);
+        let kept = self.kept((state.base, state.own.is_new), (place, result), now);
         let letter = Some(Letter::Phase(place, result));
-        self.with(Action::Keeps(worker), |after| {
-            let own = after.worker_mut(worker);
-            own.at = At::Ended(Report::NotExecuted);
-            match kept {
-                Next::Begins(id) => {
-                    (own.at, own.base) = (At::Running(place + 1), id);
-                    after.write(id);
-                }
-                Next::Written(id) => after.write(id),
-                Next::Known(true) => {
-                    (own.at, own.base) = (At::Running(place + 1), record.unwrap_or(state.base));
-                }
-                Next::Known(false) => {}
-                _ => own.deferred = letter,
+        let mut after = self.world;
+        let own = after.worker_mut(worker);
+        own.at = At::Ended(Report::NotExecuted);
+        match kept {
+            Next::Begins(id) => (own.at, own.base) = (At::Running(place + 1), id),
+            Next::Known(true) => {
+                (own.at, own.base) = (At::Running(place + 1), record.unwrap_or(state.base));
             }
-        });
+            Next::Written(_) | Next::Alarmed(_) | Next::Known(false) => {}
+            _ => own.deferred = letter,
+        }
+        if let Next::Begins(id) | Next::Written(id) | Next::Alarmed(id) = kept {
+            self.alarms(&mut after, id);
+            after.write(id);
+        }
+        self.push(Action::Keeps(worker), after, None);
         if !self.setting.store_faults {
             return;
         }
@@ -184,7 +186,7 @@ impl Steps<'_, Phases> {
             (own.at, own.deferred) = (At::Ended(Report::Interrupted), letter);
         };
         self.with(Action::KeepsInVain(worker), in_vain);
-        if let Next::Begins(id) | Next::Written(id) = kept {
+        if let Next::Begins(id) | Next::Written(id) | Next::Alarmed(id) = kept {
             self.with(Action::KeepsLate(worker), |after| {
                 in_vain(after);
                 after.lands_later(id, With::Nothing);
@@ -201,7 +203,8 @@ impl Steps<'_, Phases> {
             (1, Action::Commits(worker), With::Rows(worker)),
             (0, Action::CommitsRefused(worker), With::Nothing),
         ] {
-            let kept = self.kept((state.base, state.own.is_new), (place, result), self.now_of(worker));
+            let now = (self.now_of(worker), By::Worker);
+            let kept = self.kept((state.base, state.own.is_new), (place, result), now);
             let Next::Begins(id) = kept else {
                 self.moves(action, worker, ended);
                 continue;
@@ -250,8 +253,8 @@ impl Steps<'_, Phases> {
         let (state, now) = (*self.world.worker(worker), self.world.now);
         match letter {
             Letter::Phase(place, result) => {
-                match self.kept((state.base, state.own.is_new), (place, result), now) {
-                    Next::Begins(id) | Next::Written(id) => (Some(id), false),
+                match self.kept((state.base, state.own.is_new), (place, result), (now, By::Message)) {
+                    Next::Begins(id) | Next::Written(id) | Next::Alarmed(id) => (Some(id), false),
                     Next::Known(_) => (None, false),
                     _ => (None, true),
                 }
@@ -267,7 +270,10 @@ impl Steps<'_, Phases> {
             _ => None,
         };
         let mut after = self.world;
-        written.into_iter().for_each(|id| after.write(id));
+        if let Some(id) = written {
+            self.alarms(&mut after, id);
+            after.write(id);
+        }
         if contradicts {
             after.escalate(worker);
         }

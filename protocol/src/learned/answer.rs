@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{meaning::Meaning, wrong_kind::WrongKind};
 use crate::{
-    record::{AlarmKind, KeptAnswer, Phase, Record, Verdict},
+    record::{AlarmKind, KeptAnswer, Phase, Record, State, Verdict},
     time::Timestamp,
 };
 
@@ -33,6 +33,12 @@ pub enum Learned {
 }
 
 impl Learned {
+    /// What is learned of this record without a question: only a retry knows what follows.
+    pub fn without_a_question(record: &Record) -> Option<Self> {
+        let is_asked = record.phases().is_none() || matches!(record.state, State::Unknown { .. });
+        (!is_asked).then_some(Self::NotResumed)
+    }
+
     /// What it says about the effect, if it says anything.
     fn effect(&self) -> Option<Verdict<u16>> {
         match self {
@@ -60,7 +66,7 @@ impl Learned {
 
     /// If the current record contradicts what was learned of the record `seen`: what was learned, the alarm that the record gets, unless it
     /// is another request's, and the reason.
-    pub fn contradicted_by(
+    pub(super) fn contradicted_by(
         &self,
         seen: &Record,
         current: &Record,

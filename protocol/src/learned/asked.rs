@@ -75,7 +75,7 @@ impl Asked<'_> {
     /// `current` may have changed since the question was asked. Proof of an effect holds for every execution of the same
     /// request. A refusal, "not executed" and "not found" hold only for the record that was asked about, because its worker may
     /// have resumed since. They do not count at all if the provider has reported an effect.
-    pub fn next(
+    pub(super) fn next(
         &self,
         current: &Record,
         learned: &Learned,
@@ -202,7 +202,7 @@ impl Asked<'_> {
     }
 
     /// Why the record is escalated.
-    pub fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
+    pub(super) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
             Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
             Learned::Phase(phase)

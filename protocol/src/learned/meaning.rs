@@ -211,7 +211,7 @@ mod tests {
     use crate::{
         learned::tests::phase,
         record::{
-            Effects, Head, KeptAnswer, Report, ReservationRequest, Revision, SettledBy,
+            Alarm, Effects, Head, KeptAnswer, Report, ReservationRequest, Revision, SettledBy,
             tests::{accepted, answer, reservation, resuming},
         },
     };
@@ -359,7 +359,8 @@ mod tests {
             assert_eq!(means(&reported("ch_2"), &named), "second_effect");
             // Operators know of it: it claims and settles the record as any other.
             let because = reported("ch_2").because(SECOND_EFFECT);
-            let alarmed = named.alarm(AlarmKind::SecondEffect, &because, None, Revision::mint(), START);
+            let alarmed =
+                named.alarm(Alarm::new(AlarmKind::SecondEffect, &because, None, START), Revision::mint());
             let alarmed: Record = alarmed.unwrap().into();
             assert_eq!(means(&reported("ch_2"), &alarmed), otherwise);
             assert_eq!(means(&reported("ch_3"), &alarmed), "second_effect");

@@ -1,7 +1,7 @@
 //! What is learned about an operation whose outcome is unknown, and what that changes in its record.
 //!
-//! 1. `answer` is what was learned. `asked` says whether a record is asked about now, and computes the next record from the answer.
-//!    Proof of an effect is stronger than any denial.
+//! 1. `answer` is what was learned. `asked` says whether a record is asked about now, and computes the next record from the answer;
+//!    `learning` says who is told besides. Proof of an effect is stronger than any denial.
 //! 2. `meaning` says what a provider's report, which nobody has asked for, means for the current record.
 //! 3. `schedule` says when to ask again, and `wrong_kind` which findings a record cannot take.
 //!
@@ -9,6 +9,7 @@
 
 mod answer;
 mod asked;
+mod learning;
 mod meaning;
 mod outcome;
 mod schedule;
@@ -16,6 +17,7 @@ mod wrong_kind;
 
 pub use answer::Learned;
 pub use asked::{Asked, Asks, NotFound, questions};
+pub use learning::Learning;
 pub use meaning::{Meaning, Reported};
 pub use outcome::ReconcileOutcome;
 pub use schedule::Schedule;

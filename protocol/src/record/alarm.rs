@@ -59,16 +59,16 @@ pub struct Alarm {
 }
 
 impl Alarm {
+    /// One raised now, of which operators have not been told, with the report that lies beside the record because of it.
+    pub fn new(kind: AlarmKind, because: &str, report: Option<BodyId>, now: Timestamp) -> Self {
+        Self { kind, because: Note::new(because), raised_at: now, report, is_told: false }
+    }
+
     /// Whether both are of one report, or of one fact if they have none: it is raised once.
     pub fn is_same(&self, other: &Self) -> bool {
         let same_fact = self.report.is_some() || self.because == other.because;
         self.kind == other.kind && self.report == other.report && same_fact
     }
-}
-
-/// The alarm of this kind, raised now.
-pub(super) fn raised(kind: AlarmKind, because: &str, report: Option<BodyId>, now: Timestamp) -> Alarm {
-    Alarm { kind, because: Note::new(because), raised_at: now, report, is_told: false }
 }
 
 impl BodyId {

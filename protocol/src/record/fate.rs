@@ -1,7 +1,8 @@
 //! Who wins: what a worker's report does to the current record, and what it needs if that does not take it.
 
 use super::{
-    AlarmKind, BodyId, MAX_ALARMS, Record, Report, Revision, SettledBy, State, Transition, UnknownCause,
+    Alarm, AlarmKind, Deferred, MAX_ALARMS, Record, Report, Revision, SettledBy, State, Transition,
+    UnknownCause,
 };
 use crate::time::Timestamp;
 
@@ -16,20 +17,8 @@ pub(super) struct WorkerReport<'a> {
     pub(super) has_rows: bool,
     /// Whether the operation may run again if its worker is dead.
     pub(super) may_run_again: bool,
-    /// Whether it is in a queue.
-    pub(super) queued: Queued,
-}
-
-/// Whether the whole report is in a queue. A worker that finds another execution in progress writes nothing before that was tried,
-/// because it is late, and may be killed at any moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Queued {
-    /// No.
-    No,
-    /// There is no queue, or it has not answered: what the record takes may be the only trace.
-    Perhaps,
-    /// Yes: from there, it is applied once the other execution is over.
-    Yes,
+    /// Whether the whole report is in a queue.
+    pub(super) deferred: Deferred,
 }
 
 /// What a report does to the record.
@@ -115,7 +104,7 @@ impl WorkerReport<'_> {
         // What the other execution left is overwritten, and the alarm keeps its trace.
         let because = format!("{DOUBLE}: {}", seen.attempt);
         let alarms = |next: Transition| match is_double {
-            true => next.raises(AlarmKind::SecondExecution, &because, None, now),
+            true => next.raises(Alarm::new(AlarmKind::SecondExecution, &because, None, now)),
             false => next,
         };
         next.map_or(Fate::Fenced, |next| Fate::Written(alarms(next)))
@@ -125,25 +114,25 @@ impl WorkerReport<'_> {
     /// nothing else brings this report to what becomes of it.
     fn beside(&self, seen: &Record, is_double: bool, revision: Revision, now: Timestamp) -> Fate {
         let marks = || seen.contest(self.base, self.report.evidence()?, revision);
-        match self.queued {
-            Queued::No => Fate::Fenced,
-            Queued::Perhaps if is_double => {
-                let (kind, id) = (AlarmKind::SecondExecution, Some(self.report_id()));
-                let next = marks().map(|next| next.raises(kind, DOUBLE, id, now));
-                let next = next.or_else(|| seen.alarm(kind, DOUBLE, id, revision, now));
-                next.map_or(Fate::Fenced, |next| match next.has_report(self.report_id()) {
+        match self.deferred {
+            // It is late, and may be killed at any moment: nothing is written before that was tried.
+            Deferred::NotYet => Fate::Fenced,
+            // From there, it is applied once the other execution is over.
+            Deferred::Sent => marks().map_or(Fate::Fenced, Fate::Marked),
+            // What the record takes may be the only trace.
+            _ if is_double => {
+                let id = self.base.report_id();
+                let alarm = Alarm::new(AlarmKind::SecondExecution, DOUBLE, Some(id), now);
+                let next = marks().map(|next| next.raises(alarm.clone()));
+                let next = next.or_else(|| seen.alarm(alarm, revision));
+                next.map_or(Fate::Fenced, |next| match next.has_report(id) {
                     true => Fate::Alarmed(next),
                     // There are too many.
                     false => Fate::Marked(next),
                 })
             }
-            Queued::Perhaps | Queued::Yes => marks().map_or(Fate::Fenced, Fate::Marked),
+            _ => marks().map_or(Fate::Fenced, Fate::Marked),
         }
-    }
-
-    /// Under which it lies beside a record that does not take it.
-    pub(super) fn report_id(&self) -> BodyId {
-        BodyId::of_report(self.base.attempt, None)
     }
 
     /// Whether it would be a loss to drop this report: it tells of an effect, or its record knows of phases or of a call.
@@ -316,8 +305,13 @@ pub(super) mod tests {
     }
 
     fn fate(base: &Record, ended: &Report, current: &Record, now: Timestamp) -> Fate {
-        let report =
-            WorkerReport { base, report: ended, has_rows: false, may_run_again: false, queued: Queued::Yes };
+        let report = WorkerReport {
+            base,
+            report: ended,
+            has_rows: false,
+            may_run_again: false,
+            deferred: Deferred::Sent,
+        };
         report.fate(Some(current), fresh(), now)
     }
 
@@ -341,7 +335,7 @@ pub(super) mod tests {
                 report: &Report::NotStarted,
                 has_rows: false,
                 may_run_again: false,
-                queued: Queued::Yes,
+                deferred: Deferred::Sent,
             };
             assert_eq!(report.fate(None, fresh(), NOW), Fate::Gone);
             assert!(!report.matters(), "nobody has to hear of it");
@@ -380,9 +374,14 @@ pub(super) mod tests {
                 (Report::NotBegun, None),
                 (Report::Interrupted(None), Some(AlarmKind::HeldReport)),
             ] {
-                for queued in [Queued::No, Queued::Perhaps, Queued::Yes] {
-                    let report =
-                        WorkerReport { base, report: &ended, has_rows: false, may_run_again: false, queued };
+                for deferred in [Deferred::NotYet, Deferred::Perhaps, Deferred::Sent] {
+                    let report = WorkerReport {
+                        base,
+                        report: &ended,
+                        has_rows: false,
+                        may_run_again: false,
+                        deferred,
+                    };
                     assert_eq!(report.fate(Some(&held), fresh(), NOW), Fate::Fenced, "{ended:?}");
                     assert_eq!(report.overtaken_by(&held, NOW).alarm(), expected, "{ended:?}");
                 }
@@ -405,22 +404,24 @@ pub(super) mod tests {
     fn a_worker_marks_no_other_execution_before_its_report_is_queued() {
         let (first, second) = two();
         let ended = effect();
-        let fate = |queued| {
-            let report =
-                WorkerReport { base: &first, report: &ended, has_rows: false, may_run_again: false, queued };
+        let fate = |deferred| {
+            let report = WorkerReport {
+                base: &first,
+                report: &ended,
+                has_rows: false,
+                may_run_again: false,
+                deferred,
+            };
             report.fate(Some(&second), fresh(), NOW)
         };
-        assert_eq!(fate(Queued::No), Fate::Fenced);
-        let Fate::Marked(marked) = fate(Queued::Yes) else { panic!("it is queued") };
+        assert_eq!(fate(Deferred::NotYet), Fate::Fenced);
+        let Fate::Marked(marked) = fate(Deferred::Sent) else { panic!("it is queued") };
         assert_eq!((marked.attempt, marked.reported), (second.attempt, Some(Evidence::Effect)));
         assert_eq!(marked.alarms, [], "the other one may do nothing");
         // Perhaps nothing brings it again.
-        let Fate::Alarmed(alarmed) = fate(Queued::Perhaps) else { panic!("it is not queued") };
+        let Fate::Alarmed(alarmed) = fate(Deferred::Perhaps) else { panic!("it is not queued") };
         assert_eq!((alarmed.attempt, alarmed.reported), (second.attempt, Some(Evidence::Effect)));
-        assert!(
-            alarmed.has_alarm(AlarmKind::SecondExecution)
-                && alarmed.has_report(BodyId::of_report(first.attempt, None))
-        );
+        assert!(alarmed.has_alarm(AlarmKind::SecondExecution) && alarmed.has_report(first.report_id()));
     }
 
     // T5, T54: what it left is overwritten, and no process can die before that is told.
@@ -491,7 +492,7 @@ pub(super) mod tests {
             report: &ended,
             has_rows: false,
             may_run_again: true,
-            queued: Queued::Yes,
+            deferred: Deferred::Sent,
         };
         let Fate::Marked(contested) = report.fate(Some(&second), fresh(), NOW) else { panic!("{second:?}") };
         assert_eq!(contested.reported, Some(Evidence::Effect));
@@ -517,7 +518,7 @@ pub(super) mod tests {
                 report: &ended,
                 has_rows,
                 may_run_again: false,
-                queued: Queued::No,
+                deferred: Deferred::NotYet,
             };
             let fate = report.fate(None, fresh(), now);
             assert_eq!(
@@ -541,8 +542,13 @@ pub(super) mod tests {
             (&second, refused, true, None),
         ] {
             let ended = effect();
-            let report =
-                WorkerReport { base, report: &ended, has_rows, may_run_again: true, queued: Queued::No };
+            let report = WorkerReport {
+                base,
+                report: &ended,
+                has_rows,
+                may_run_again: true,
+                deferred: Deferred::NotYet,
+            };
             assert_eq!(report.overtaken_by(&completed(kept), NOW).alarm(), alarm);
         }
     }
@@ -559,7 +565,7 @@ pub(super) mod tests {
             report: &ended,
             has_rows: false,
             may_run_again: false,
-            queued: Queued::No,
+            deferred: Deferred::NotYet,
         };
         let Fate::Written(next) = report.fate(Some(&refused), fresh(), NOW) else { panic!("not written") };
         assert_eq!((next.state.name(), next.attempt), ("completed", first.attempt));
@@ -628,7 +634,7 @@ pub(super) mod tests {
                     report: ended,
                     has_rows: false,
                     may_run_again: false,
-                    queued: Queued::Yes,
+                    deferred: Deferred::Sent,
                 };
                 let next = match report.fate(Some(current), fresh(), NOW) {
                     Fate::Written(next) | Fate::Marked(next) => Some(Record::from(next)),

@@ -1,20 +1,17 @@
 //! How a record gets alarms, and loses them. `alarm` says what they are.
 
 use super::{Alarm, AlarmKind, BodyId, Record, Revision, Transition};
-use crate::time::Timestamp;
 
 impl Record {
     /// Raises an alarm, and changes nothing else. `None` if it has this one, or too many, or if the record counts as absent.
-    pub fn alarm(
-        &self,
-        kind: AlarmKind,
-        because: &str,
-        report: Option<BodyId>,
-        revision: Revision,
-        now: Timestamp,
-    ) -> Option<Transition> {
-        let next = Transition::to(Self { revision, ..self.clone() }).raises(kind, because, report, now);
+    pub fn alarm(&self, alarm: Alarm, revision: Revision) -> Option<Transition> {
+        let next = Transition::to(Self { revision, ..self.clone() }).raises(alarm);
         (!self.is_not_begun() && next.alarms.len() > self.alarms.len()).then_some(next)
+    }
+
+    /// Under which the report of its worker lies beside a record that does not take it.
+    pub fn report_id(&self) -> BodyId {
+        BodyId::of_report(self.attempt, None)
     }
 
     /// Whether it has an alarm of this kind.
@@ -64,6 +61,7 @@ mod tests {
         AttemptId, MAX_ALARMS, Report,
         tests::{answer, reservation},
     };
+    use crate::time::Timestamp;
 
     const NOW: Timestamp = Timestamp::from_secs(1_000);
 
@@ -81,7 +79,7 @@ mod tests {
     }
 
     fn alarmed(record: &Record, kind: AlarmKind, because: &str) -> Record {
-        record.alarm(kind, because, None, fresh(), NOW).expect("it is new").into()
+        record.alarm(Alarm::new(kind, because, None, NOW), fresh()).expect("it is new").into()
     }
 
     // T54: it is what operators have of it.
@@ -133,14 +131,16 @@ mod tests {
         let id = |attempt| Some(BodyId::of_report(attempt, None));
         let (one, other) = (AttemptId::mint(), AttemptId::mint());
         let raises = |record: &Record, attempt, because: &str| {
-            record.alarm(AlarmKind::SecondAnswer, because, id(attempt), fresh(), NOW).map(Record::from)
+            record
+                .alarm(Alarm::new(AlarmKind::SecondAnswer, because, id(attempt), NOW), fresh())
+                .map(Record::from)
         };
         let first = raises(&completed(), one, "its answer").unwrap();
         assert_eq!(raises(&first, one, "again, in other words"), None);
         assert_eq!(raises(&first, other, "its answer").map(|second| second.alarms.len()), Some(2));
         // Without a report, the fact counts.
         let said = alarmed(&first, AlarmKind::Contradicted, "ch_2");
-        assert_eq!(said.alarm(AlarmKind::Contradicted, "ch_2", None, fresh(), NOW), None);
+        assert_eq!(said.alarm(Alarm::new(AlarmKind::Contradicted, "ch_2", None, NOW), fresh()), None);
         assert_eq!(alarmed(&said, AlarmKind::Contradicted, "ch_3").alarms.len(), 3);
         let phases: Vec<_> = (0..3).map(|place| BodyId::of_report(one, Some(place))).collect();
         assert!(!phases.contains(&id(one).unwrap()) && phases[0] != phases[1]);
@@ -152,6 +152,6 @@ mod tests {
         for number in 0..MAX_ALARMS {
             record = alarmed(&record, AlarmKind::Contradicted, &number.to_string());
         }
-        assert!(record.alarm(AlarmKind::SecondAnswer, "one more", None, fresh(), NOW).is_none());
+        assert!(record.alarm(Alarm::new(AlarmKind::SecondAnswer, "one more", None, NOW), fresh()).is_none());
     }
 }

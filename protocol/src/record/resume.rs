@@ -239,10 +239,10 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        AlarmKind, AttemptId, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest,
+        AlarmKind, AttemptId, Deferred, Evidence, KeptAnswer, Next, PhaseResult, Report, ReservationRequest,
         SettleError, SettledBy, UnknownCause, Verdict,
         fate::{
-            Fate, Queued, WorkerReport,
+            Fate, WorkerReport,
             tests::{name, table},
         },
         tests::{answer, reservation, resuming},
@@ -359,7 +359,7 @@ mod tests {
     }
 
     fn reports<'a>(base: &'a Record, ended: &'a Report) -> WorkerReport<'a> {
-        WorkerReport { base, report: ended, has_rows: false, may_run_again: false, queued: Queued::Yes }
+        WorkerReport { base, report: ended, has_rows: false, may_run_again: false, deferred: Deferred::Sent }
     }
 
     // T5: what it tells would be forgotten.

@@ -10,9 +10,9 @@
 //!    puts it beside the record. What has no record to stand in is escalated at once.
 
 use super::{
-    Alarm, AlarmKind, BodyId, Deferred, Ending, Instead, Moment, Record, Report, Revision, Rows, Says, SoFar,
-    State, Transition, Written,
-    fate::{Fate, Overtaken, Queued, WorkerReport},
+    Alarm, AlarmKind, Deferred, Ending, Instead, Moment, Record, Report, Revision, Rows, Says, SoFar, State,
+    Transition, Written,
+    fate::{Fate, Overtaken, WorkerReport},
     told::Stands,
 };
 use crate::time::Timestamp;
@@ -149,7 +149,7 @@ impl Ending {
                 let says = match () {
                     // The record that was to be written has moved on without it, or is another execution's: what that one answers counts,
                     // written or not.
-                    () if seen.attempt != self.base.attempt || seen.has_report(self.report_id()) => {
+                    () if seen.attempt != self.base.attempt || seen.has_report(self.base.report_id()) => {
                         says(Stands::Lost(seen))
                     }
                     // Or it was another's: one of the two answers counts.
@@ -161,15 +161,13 @@ impl Ending {
             Some(Written::Beside) => return end(Stands::Lost(seen)),
             Some(Written::Marked) | None => {}
         }
-        let queued = match so_far.deferred {
-            Deferred::NotYet => Queued::No,
-            Deferred::Sent => Queued::Yes,
-            Deferred::Perhaps | Deferred::PerhapsAgain | Deferred::NoQueue => Queued::Perhaps,
-        };
-        let told = self.told(instead.as_ref(), queued);
+        let told = self.told(instead.as_ref(), so_far.deferred);
         match told.fate(current, revision, now) {
-            Fate::Written(next) if is_whole && queued == Queued::Perhaps => self.rows_beside(next, now),
-            Fate::Written(next) => self.writes(next, report, is_whole, told.has_rows, now),
+            Fate::Written(next) if is_whole && so_far.deferred != Deferred::Sent => {
+                self.rows_beside(next, now)
+            }
+            Fate::Written(next) if is_whole => Step::Write { next, commits: false },
+            Fate::Written(next) => told.write(next, now),
             Fate::Marked(next) => Step::Mark(next),
             Fate::Alarmed(next) => Step::Alarm(next),
             // An earlier try may have committed, and the record been deleted since.
@@ -196,11 +194,17 @@ impl Ending {
                     end(Stands::Lost(seen))
                 }
                 // The queue has them, and they are tried once more.
-                Overtaken::Alarms(AlarmKind::RefusedRows, _) if is_whole && queued == Queued::Yes => {
+                Overtaken::Alarms(AlarmKind::RefusedRows, _)
+                    if is_whole && so_far.deferred == Deferred::Sent =>
+                {
                     end(Stands::Lost(seen))
                 }
                 Overtaken::Alarms(kind, because) => {
-                    match self.alarm(current, kind, because, Moment { revision, now }) {
+                    match self.alarm(
+                        current,
+                        Alarm::new(kind, because, Some(self.base.report_id()), now),
+                        revision,
+                    ) {
                         Beside::Alarm(next) => Step::Alarm(next),
                         Beside::Already => end(Stands::Lost(seen)),
                         Beside::Full => defer_or(Counts::ContradictionUnsent, Stands::Lost(seen)),
@@ -223,7 +227,11 @@ impl Ending {
         Moment { revision, now }: Moment,
     ) -> Step<MessageNext> {
         let escalate = |reason| Step::Next(MessageNext::Escalate(reason));
-        let alarm = |kind, because| match self.alarm(current, kind, because, Moment { revision, now }) {
+        let alarm = |kind, because| match self.alarm(
+            current,
+            Alarm::new(kind, because, Some(self.base.report_id()), now),
+            revision,
+        ) {
             Beside::Alarm(next) => Step::Alarm(next),
             Beside::Already => Step::Next(MessageNext::Done),
             Beside::Full => escalate(because),
@@ -243,9 +251,9 @@ impl Ending {
             };
         }
         let instead = self.instead(&so_far.instead);
-        let told = self.told(instead.as_ref(), Queued::Yes);
+        let told = self.told(instead.as_ref(), Deferred::Sent);
         match told.fate(current, revision, now) {
-            Fate::Written(next) => return self.writes(next, told.report, false, told.has_rows, now),
+            Fate::Written(next) => return told.write(next, now),
             Fate::Marked(next) => return Step::Mark(next),
             Fate::Alarmed(next) => return Step::Alarm(next),
             // Nothing was done: a retry may run.
@@ -282,49 +290,22 @@ impl Ending {
         mark.map_or(Step::Next(MessageNext::ComesAgain), Step::Mark)
     }
 
-    /// The write of its report. If nobody has the domain writes of its effect, that is an alarm.
-    fn writes<N>(
-        &self,
-        next: Transition,
-        report: &Report,
-        is_whole: bool,
-        commits: bool,
-        now: Timestamp,
-    ) -> Step<N> {
-        let next = match *report == Report::Uncommitted && !is_whole {
-            true => next.raises(AlarmKind::RefusedRows, UNCOMPUTED, None, now),
-            false => next,
-        };
-        Step::Write { next, commits }
-    }
-
     /// The record that lacks the domain writes of its effect, with the report that has them beside it.
     fn rows_beside<N>(&self, next: Transition, now: Timestamp) -> Step<N> {
-        let next = next.raises(AlarmKind::RefusedRows, REFUSED, Some(self.report_id()), now);
+        let id = self.base.report_id();
+        let next = next.raises(Alarm::new(AlarmKind::RefusedRows, REFUSED, Some(id), now));
         // If there are too many alarms, it is at least marked.
-        if next.has_report(self.report_id()) { Step::Alarm(next) } else { Step::Mark(next) }
+        if next.has_report(id) { Step::Alarm(next) } else { Step::Mark(next) }
     }
 
-    /// The alarm of this kind, with the report beside the record.
-    fn alarm(
-        &self,
-        current: Option<&Record>,
-        kind: AlarmKind,
-        because: &str,
-        Moment { revision, now }: Moment,
-    ) -> Beside {
-        let id = self.report_id();
+    /// This alarm, with the report beside the record.
+    fn alarm(&self, current: Option<&Record>, alarm: Alarm, revision: Revision) -> Beside {
         let Some(current) = current else { return Beside::Full };
-        match current.alarm(kind, because, Some(id), revision, now) {
+        match current.alarm(alarm, revision) {
             Some(next) => Beside::Alarm(next),
-            None if current.has_report(id) => Beside::Already,
+            None if current.has_report(self.base.report_id()) => Beside::Already,
             None => Beside::Full,
         }
-    }
-
-    /// Under which the report lies beside a record that does not take it.
-    pub fn report_id(&self) -> BodyId {
-        BodyId::of_report(self.base.attempt, None)
     }
 
     /// The mark of its effect, if it reports one that the record does not show: until the report can be applied, no retry runs. `None` for
@@ -334,7 +315,7 @@ impl Ending {
             return None;
         }
         // With its rows: a record that is gone, perhaps together with them, is not written anew.
-        let uncommitted = self.told(Some(&Report::Uncommitted), Queued::Yes);
+        let uncommitted = self.told(Some(&Report::Uncommitted), Deferred::Sent);
         let mark = WorkerReport { has_rows: self.rows != Rows::None, ..uncommitted };
         match mark.fate(current, revision, now) {
             Fate::Written(mark) | Fate::Marked(mark) => Some(mark),
@@ -342,15 +323,26 @@ impl Ending {
         }
     }
 
-    /// What is told to the record: its report, or another one instead.
-    fn told<'r>(&'r self, instead: Option<&'r Report>, queued: Queued) -> WorkerReport<'r> {
+    /// What the record is told: its report, or another one instead.
+    fn told<'r>(&'r self, instead: Option<&'r Report>, deferred: Deferred) -> WorkerReport<'r> {
         WorkerReport {
             base: &self.base,
             report: instead.unwrap_or(&self.report),
             has_rows: instead.is_none() && self.rows != Rows::None,
             may_run_again: self.may_run_again,
-            queued,
+            deferred,
         }
+    }
+}
+
+impl WorkerReport<'_> {
+    /// The write of this report. If nobody has the domain writes of its effect, that is an alarm.
+    fn write<N>(&self, next: Transition, now: Timestamp) -> Step<N> {
+        let next = match *self.report {
+            Report::Uncommitted => next.raises(Alarm::new(AlarmKind::RefusedRows, UNCOMPUTED, None, now)),
+            _ => next,
+        };
+        Step::Write { next, commits: self.has_rows }
     }
 }
 
@@ -600,7 +592,7 @@ mod tests {
         assert_eq!(done, "alarm; unknown");
         let record = record.expect("it is written");
         assert_eq!((record.state.name(), record.reported), ("unknown", Some(Evidence::Effect)));
-        assert!(record.has_alarm(AlarmKind::RefusedRows) && record.has_report(ending.report_id()));
+        assert!(record.has_alarm(AlarmKind::RefusedRows) && record.has_report(ending.base.report_id()));
     }
 
     // T55
@@ -619,7 +611,7 @@ mod tests {
                 panic!("{current:?}")
             };
             assert_eq!((next.state.name(), next.reported), (state, reported));
-            assert!(next.has_alarm(AlarmKind::RefusedRows) && next.has_report(ending.report_id()));
+            assert!(next.has_alarm(AlarmKind::RefusedRows) && next.has_report(ending.base.report_id()));
             let beside = SoFar { write: Some(Written::Beside), ..refused.clone() };
             let ended = ending.deliver(Some(&next), &beside, at());
             assert_eq!(ended, Step::Next(MessageNext::Done));
@@ -707,7 +699,7 @@ mod tests {
         let third = unknown.again(&reservation("k"), fresh(), NOW);
         let alarm = |record: &Record, of: &str| {
             let because = format!("of {of}");
-            let alarmed = record.alarm(AlarmKind::SecondExecution, &because, None, fresh(), NOW);
+            let alarmed = record.alarm(Alarm::new(AlarmKind::SecondExecution, &because, None, NOW), fresh());
             Record::from(alarmed.unwrap())
         };
         let third = alarm(&third, "the first two");

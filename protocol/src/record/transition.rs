@@ -2,8 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{AlarmKind, BodyId, MAX_ALARMS, Note, Record, State, alarm::raised};
-use crate::time::Timestamp;
+use super::{Alarm, BodyId, MAX_ALARMS, Note, Record, State};
 
 /// The record that a step makes of another one. Only the steps of [`record`](super) can make it, and the engine writes nothing
 /// else: so no record changes in another way.
@@ -58,19 +57,10 @@ impl Transition {
     }
 
     /// Raises an alarm with this write, unless the record has it, or too many.
-    pub fn raises(mut self, kind: AlarmKind, because: &str, report: Option<BodyId>, now: Timestamp) -> Self {
-        let alarm = raised(kind, because, report, now);
+    pub fn raises(mut self, alarm: Alarm) -> Self {
         let is_new = !self.alarms.iter().any(|known| known.is_same(&alarm));
         if is_new && self.alarms.len() < MAX_ALARMS {
             self.0.alarms.push(alarm);
-        }
-        self
-    }
-
-    /// The same, of an alarm of which operators have been told.
-    pub fn told(mut self) -> Self {
-        if let Some(last) = self.0.alarms.last_mut() {
-            last.is_told = true;
         }
         self
     }

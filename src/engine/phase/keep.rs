@@ -8,15 +8,11 @@ use tokio::sync::MutexGuard;
 use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
-    engine::{
-        Applied, Effort, Moment, Retries, Start, Step as Write, Unapplied,
-        commit::with_writes,
-        deferred_report::{beside, phase_report},
-    },
+    engine::{Start, Unapplied, deferred_report::phase_report},
     json::{self, JsonError},
-    record::{AlarmKind, BodyId, Next, NotTaken, Phase, Record, phase_of},
+    record::{Keeping, Kept, Made, Next, Phase, Record, phase_of},
     telemetry::Count,
-    time_budget::{TimeBudget, WRITE_BACKOFF},
+    time_budget::TimeBudget,
 };
 
 /// What became of the domain writes of [`Execution::commit`](crate::Execution::commit).
@@ -51,19 +47,11 @@ pub(super) enum Step {
     },
 }
 
-/// What became of the write of a result.
-enum Kept {
-    /// It is in the record, which is this execution's.
-    Own,
-    /// Another execution has the record, or it is settled.
-    Lost,
-    /// As lost, and the record has not taken the result.
-    Left,
-    /// As left, and an alarm of the record says so.
-    Alarmed,
+/// Why it is not known where a result stands.
+enum Unkept {
     /// The writes at these places were refused.
     Denied(Vec<usize>),
-    /// That is not known.
+    /// The store does not answer.
     Unwritten,
 }
 
@@ -135,7 +123,12 @@ impl Opened<'_> {
         };
         drop(value);
         let record = self.phasing.record.lock().await;
-        let kept = self.write(record, result, None).await;
+        let of = match record.kept_phase(self.place) {
+            // It was kept without its result, which the handler has now.
+            Some(_) => Made::Question,
+            None => Made::Call,
+        };
+        let kept = self.write(record, result, (of, &[])).await;
         self.after(kept)?;
         // If it cannot be read, it was made and is kept nevertheless: no call is open.
         let read = read.map_err(|error| self.failed(error))?;
@@ -155,11 +148,11 @@ impl Opened<'_> {
         let places = |refused: &[usize]| serde_json::to_string(refused).map_err(PhaseError::Format);
         self.begin_call()?;
         let record = self.phasing.record.lock().await;
-        let committed = match self.write(record, Some(places(&[])?), Some(&writes)).await {
-            Kept::Denied(refused) => {
+        let committed = match self.write(record, Some(places(&[])?), (Made::Commit, &writes)).await {
+            Err(Unkept::Denied(refused)) => {
                 // Over the same revision: this write is applied, or a late try of the transaction.
                 let record = self.phasing.record.lock().await;
-                let kept = self.write(record, Some(places(&refused)?), Some(&[])).await;
+                let kept = self.write(record, Some(places(&refused)?), (Made::Commit, &[])).await;
                 self.after(kept)?;
                 Committed::Refused(refused)
             }
@@ -172,113 +165,56 @@ impl Opened<'_> {
         Ok(committed)
     }
 
-    fn after(&mut self, kept: Kept) -> Result<(), PhaseError> {
+    fn after(&mut self, kept: Result<Kept, Unkept>) -> Result<(), PhaseError> {
         Err(match kept {
-            Kept::Own => return Ok(()),
+            Ok(Kept::Own) => return Ok(()),
             // Nothing is left to tell: the record has the result, or has gone on without it.
-            Kept::Lost => self.failed(PhaseError::Lost),
+            Ok(Kept::Lost) => self.failed(PhaseError::Lost),
             // It was made, and no record has it.
-            Kept::Left | Kept::Alarmed => PhaseError::Lost,
-            Kept::Unwritten | Kept::Denied(_) => PhaseError::NotKept,
+            Ok(Kept::Left | Kept::Alarmed) => PhaseError::Lost,
+            Err(_) => PhaseError::NotKept,
         })
     }
 
-    /// Writes the result into the record, as long as there is time. That of a call counts even if another execution has the record,
-    /// and is deferred if it cannot be written. That of a commit, which comes `with` its writes, needs the record: otherwise it is
-    /// decided when the next execution gets there.
+    /// Writes the result into the record, as long as there is time. That of a call is deferred if it cannot be written.
     async fn write(
         &self,
         mut record: MutexGuard<'_, Record>,
         result: Option<String>,
-        with: Option<&[DomainWrite]>,
-    ) -> Kept {
+        (of, writes): (Made, &[DomainWrite]),
+    ) -> Result<Kept, Unkept> {
         let executor = &self.phasing.executor;
         let (engine, operation) = (&executor.engine, executor.operation());
-        let (worker, place, is_call) = (record.clone(), self.place, with.is_none());
-        let with = with.unwrap_or_default();
-        let references = self.phasing.references();
         let phase = phase_of(self.name.to_owned(), result, engine.world.now());
-        let phase = Phase { references, ..phase };
+        let phase = Phase { references: self.phasing.references(), ..phase };
+        let keeping = Keeping { worker: record.clone(), place: self.place, phase, of };
         let started = engine.world.instant();
         let budget = TimeBudget::at(started, self.execution.ends_at());
         let time = budget.write(operation.completion_timeout, executor.deferred_reports.is_some());
-        let own = |current: &Record| current.is_run_by(&worker);
-        // It was kept without its result, which the handler has now.
-        let has_asked = worker.kept_phase(place).is_some();
-        // What was asked for is no call that only this execution knows of: who has the record asks itself.
-        let left = || if has_asked { Kept::Lost } else { Kept::Left };
-        // A message would be about the last phase that is kept.
-        let is_reported = is_call && !has_asked;
-        let report = || phase_report(&worker, place, &phase);
-        let id = is_reported.then(|| BodyId::of_report(worker.attempt, Some(place)));
-        let alarm = |current: &Record, revision, now| {
-            let because = format!("{}: it is not that of the record", said(&phase));
-            let current = Some(current).filter(|current| worker.is_same_request(current))?;
-            let alarm = current.alarm(AlarmKind::ForgottenPhase, &because, id, revision, now)?;
-            Some(match id {
-                Some(id) => beside(alarm, id, report(), now),
-                None => alarm.into(),
-            })
-        };
-        let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
-            let Some(current) = current else { return Write::Stop(left()) };
-            if !is_call && !own(current) {
-                return Write::Stop(Kept::Lost);
-            }
-            // Another version of the handler made a call of it, and its rows are not to be committed.
-            if !is_call && current.kept_phase(place).is_some_and(|kept| kept.result.is_none()) {
-                return Write::Stop(Kept::Left);
-            }
-            let next = current.keep(&worker, place, &phase, revision, now).map(|next| {
-                match current.noted_otherwise(&phase) {
-                    Some(noted) => {
-                        let because = format!("{}: its handler has another result", said(noted));
-                        next.raises(AlarmKind::ForgottenPhase, &because, None, now)
-                    }
-                    None => next,
-                }
-            });
-            match next {
-                Ok(next) if own(current) => Write::Write(with_writes(next, with, now), Kept::Own),
-                Ok(next) => Write::Write(next.into(), Kept::Lost),
-                // Another write of ours whose answer was lost, or a report of the provider.
-                Err(NotTaken::Known) if own(current) => Write::Stop(Kept::Own),
-                Err(NotTaken::Known) => Write::Stop(Kept::Lost),
-                Err(NotTaken::Differs) if !is_call => Write::Stop(Kept::Left),
-                Err(NotTaken::Differs) if has_asked && !own(current) => Write::Stop(Kept::Lost),
-                Err(NotTaken::Differs) => match alarm(current, revision, now) {
-                    Some(alarm) => Write::Write(alarm, Kept::Alarmed),
-                    None => Write::Stop(left()),
-                },
-            }
-        };
-        let effort =
-            Effort { until: Some(started.plus(time)), backoff: WRITE_BACKOFF, retries: Retries::All };
-        let applied = engine.apply(Start::Seen(Box::new(worker.clone())), effort, step).await;
-        let kept = match applied {
+        let (start, until) = (Start::Seen(Box::new(record.clone())), started.plus(time));
+        let report = || phase_report(&keeping);
+        let kept = engine.keeps(&keeping, start, until, (writes, &report), Keeping::step).await;
+        let kept = match kept {
             // Only its own: what this execution ends by must never be another one's.
-            Ok(Applied::Written(Kept::Own, current) | Applied::Stopped(Kept::Own, Some(current))) => {
+            Ok((Kept::Own, Some(current))) => {
                 *record = *current;
-                Kept::Own
+                return Ok(Kept::Own);
             }
-            Ok(Applied::Written(kept, _) | Applied::Stopped(kept, _)) => kept,
-            Err(Unapplied { denied, .. }) if !denied.is_empty() => return Kept::Denied(denied),
-            Err(_) => Kept::Unwritten,
+            Ok((kept, _)) => Ok(kept),
+            Err(Unapplied { denied, .. }) if !denied.is_empty() => return Err(Unkept::Denied(denied)),
+            Err(_) => Err(Unkept::Unwritten),
         };
         match kept {
-            // What was asked for can be asked for again.
-            Kept::Left | Kept::Unwritten if is_reported => {
+            // What was asked for can be asked for again. A message would be about the last phase that is kept.
+            Ok(Kept::Left) | Err(Unkept::Unwritten) if of == Made::Call => {
                 executor.defer_phase(self.execution, report()).await;
             }
-            Kept::Unwritten if is_call => Count::Unwritten.add(worker.key.operation()),
-            Kept::Lost => self.execution.lose(),
+            Err(Unkept::Unwritten) if of == Made::Question => {
+                Count::Unwritten.add(keeping.worker.key.operation());
+            }
+            Ok(Kept::Lost) => self.execution.lose(),
             _ => {}
         }
         kept
     }
-}
-
-/// A phase and the digest of its result, for operators.
-fn said(phase: &Phase) -> String {
-    format!("{} {}", phase.name, phase.digest().unwrap_or("without a result"))
 }

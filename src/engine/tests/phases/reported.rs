@@ -19,10 +19,35 @@ async fn another_result_of_a_kept_phase_is_an_alarm() {
     assert!(matches!(late.await, Err(PhaseError::Lost)));
     let record = store.record().await.unwrap();
     assert!(record.has_alarm(AlarmKind::ForgottenPhase));
+    assert!(record.alarms[0].because.to_string().starts_with("charge "), "{:?}", record.alarms);
     let report = executor.engine.report_beside(&record.key, record.alarms[0].report.unwrap()).await.unwrap();
     let (seen, ended) = report.expect("it lies beside the record").read().unwrap();
     assert_eq!((seen.kept_phase(0).unwrap().result.as_ref().unwrap().text(), ended), ("1", None));
     assert_eq!(queue.take().len(), 0);
+}
+
+// T54: neither has a report beside it, so only what they say tells them apart.
+#[tokio::test]
+async fn two_phases_with_another_result_than_reported_are_two_alarms() {
+    let store = Faulty::new();
+    let executor = store.executor(resuming());
+    let ours = begin(&executor).await;
+    for name in ["charge", "ship"] {
+        let called = ours.execution().phase(name).call(async |_| {
+            note(&store, name, Some("\"theirs\"")).await;
+            Ok("ours".to_owned())
+        });
+        assert_eq!(called.await.unwrap(), "ours");
+    }
+    let record = store.record().await.unwrap();
+    let because: Vec<_> = record.alarms.iter().map(|alarm| alarm.because.to_string()).collect();
+    assert!(
+        matches!(&*because, [charge, ship] if charge.starts_with("charge ") && ship.starts_with("ship "))
+    );
+    assert!(
+        record.alarms.iter().all(|alarm| alarm.kind == AlarmKind::ForgottenPhase && alarm.report.is_none())
+    );
+    assert_eq!(names(&store).await, ["charge", "ship"]);
 }
 
 #[tokio::test]
