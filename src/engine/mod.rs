@@ -48,7 +48,7 @@ pub(crate) use ownership::Ownership;
 pub use phase::{CallError, Committed, Phase, PhaseError};
 pub(crate) use report::Report;
 pub(crate) use reserve::Replay;
-pub(crate) use run::{Handled, LeaseOver, Ran};
+pub(crate) use run::{Handled, LeaseOver, Told};
 pub(crate) use single_transaction::Computed;
 pub use single_transaction::SingleTransaction;
 

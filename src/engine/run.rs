@@ -9,14 +9,14 @@ use crate::{record::Says, telemetry};
 
 /// What became of a request.
 #[derive(Debug)]
-pub struct Ran<R> {
+pub struct Told<R> {
     /// What its caller is told.
     pub says: Says<Replay>,
     /// What its handler replied, if that counts: its caller gets it if it is [told](Says::Own) so.
     pub reply: Option<R>,
 }
 
-impl<R> From<Says<Replay>> for Ran<R> {
+impl<R> From<Says<Replay>> for Told<R> {
     fn from(says: Says<Replay>) -> Self {
         Self { says, reply: None }
     }
@@ -72,7 +72,7 @@ impl Executor {
         request: &Request,
         handler: impl FnOnce(Execution) -> F,
         handled: impl FnOnce(&Execution, Result<T, LeaseOver>) -> Handled<R>,
-    ) -> Ran<R>
+    ) -> Told<R>
     where
         F: Future<Output = T>,
     {
@@ -84,7 +84,7 @@ impl Executor {
             let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
             let Handled { report, status, reply } = handled(owned.execution(), output);
             owned.status = status;
-            Ran { says: self.finish(owned, report).await, reply: Some(reply) }
+            Told { says: self.finish(owned, report).await, reply: Some(reply) }
         };
         ran.instrument(telemetry::request_span(&request.key)).await
     }

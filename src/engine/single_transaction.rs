@@ -18,7 +18,7 @@ use super::{
     collected::Collected,
     commit,
     reserve::{Next, Times, instead},
-    run::Ran,
+    run::Told,
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
@@ -136,7 +136,7 @@ impl Executor {
         &self,
         request: &Request,
         mut compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
-    ) -> Ran<T> {
+    ) -> Told<T> {
         let (times, now) = (self.times(request), self.engine.world.now());
         // Before the breaker, because its one probe must reach the store.
         if times.is_too_late(&*self.engine.world) {
@@ -173,7 +173,7 @@ impl Executor {
                     let current = self.current(served, run > 0).await;
                     return match current {
                         Some(current) => current.into(),
-                        None if run == 0 => Ran { says: Says::Released, reply: Some(reply) },
+                        None if run == 0 => Told { says: Says::Released, reply: Some(reply) },
                         // The transaction of an earlier run may still be applied.
                         None => Says::Unconfirmed.into(),
                     };
@@ -185,7 +185,7 @@ impl Executor {
                 // A duplicate gets the first one's answer here too.
                 Err(error) => {
                     let current = self.current(served, true).await;
-                    return Ran::from(current.unwrap_or_else(|| {
+                    return Told::from(current.unwrap_or_else(|| {
                         self.refused_early(&error);
                         Says::Unconfirmed
                     }));
@@ -193,7 +193,7 @@ impl Executor {
             };
             match self.transact(served, run > 0, &content, &writes).await {
                 Ok(Sent::Committed(expires_at)) => {
-                    return Ran { says: Says::Own { expires_at }, reply: Some(reply) };
+                    return Told { says: Says::Own { expires_at }, reply: Some(reply) };
                 }
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
                     IfRefused::Recompute if run + 1 < MAX_COMPUTATIONS => run += 1,

@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Failure, Guard, RunError, UnkeptResult};
 use crate::{
-    engine::{Computed, Execution, Handled, LeaseOver, Ran, Replay, Report, Request, SingleTransaction},
+    engine::{Computed, Execution, Handled, LeaseOver, Told, Replay, Report, Request, SingleTransaction},
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     json,
@@ -94,7 +94,7 @@ impl Guard {
                 Ok(result) => handled(result),
                 Err(LeaseOver) => Handled::perhaps(LeaseOver::WHY, None),
             };
-            let Ran { says, reply } = guard.executor.run(&request, handler, handled).await;
+            let Told { says, reply } = guard.executor.run(&request, handler, handled).await;
             guard.told(says, reply.flatten(), &request)
         };
         self.executor.to_its_end(work).await.unwrap_or_else(|| Err(self.unknown(None)))
@@ -145,7 +145,7 @@ impl Guard {
                 }
             })
         };
-        let Ran { says, reply } = self.executor.run_single_transaction(&request, compute).await;
+        let Told { says, reply } = self.executor.run_single_transaction(&request, compute).await;
         match (says, reply.flatten()) {
             // All effects are in the transaction.
             (Says::Released, Some(Err(RunError::Unknown { source, .. }))) => {

@@ -23,7 +23,7 @@ use super::{
     status,
 };
 use crate::{
-    engine::{self, Computed, Ran, SingleTransaction},
+    engine::{self, Computed, Told, SingleTransaction},
     key::RecordKey,
     record::{Admission, Refusal, Says, State},
     telemetry,
@@ -82,7 +82,7 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
 impl Guard {
     fn accepted(
         &self,
-        Ran { says, reply }: Ran<Reply>,
+        Told { says, reply }: Told<Reply>,
         request: &engine::Request,
         mount: &str,
     ) -> HttpAnswer {

@@ -19,7 +19,7 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Execution, Handled, LeaseOver, Ran, Report},
+    engine::{Execution, Handled, LeaseOver, Told, Report},
     record::{HANDLER_FAILED, Says},
     telemetry::Count,
     time::Timestamp,
@@ -79,7 +79,7 @@ impl Guard {
         let handled = |execution: &Execution, answered: Result<_, LeaseOver>| {
             self.handled(execution, answered.unwrap_or(Err(LeaseOver::WHY)))
         };
-        let Ran { says, reply } = self.settings.executor.run(&request, handler, handled).await;
+        let Told { says, reply } = self.settings.executor.run(&request, handler, handled).await;
         let attempts = reply.as_ref().map_or(0, |reply| reply.ended.attempts);
         let mut response = match (says, reply) {
             (Says::Own { expires_at }, Some(reply)) => self.own(expires_at, reply),

@@ -19,7 +19,7 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{self, Computed, Ran, SingleTransaction},
+    engine::{self, Computed, Told, SingleTransaction},
     record::Says,
     telemetry,
     time::Instant,
@@ -86,7 +86,7 @@ impl Guard {
         }
     }
 
-    fn respond(&self, Ran { says, reply }: Ran<Reply>, request: &engine::Request, mount: &str) -> HttpAnswer {
+    fn respond(&self, Told { says, reply }: Told<Reply>, request: &engine::Request, mount: &str) -> HttpAnswer {
         match (says, reply.flatten()) {
             (Says::Own { expires_at }, Some((mut parts, body))) => {
                 parts.extensions.insert(Ended::from(Became::Kept));

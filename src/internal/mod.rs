@@ -18,7 +18,7 @@ pub use crate::{
         ownership::Ownership,
         report::Report,
         reserve::Replay,
-        run::Ran,
+        run::Told,
         single_transaction::Computed,
     },
     error_chain::error_chain,
