@@ -1,6 +1,6 @@
 //! Any async function behind the guard: `cargo run --example function`.
 
-use lambda_idempotency::{Execution, Failure, Guard, MemoryStore, Operation, key::Tenant};
+use lambda_idempotency::{Execution, Failure, Guard, MemoryStore, Operation, Ran, key::Tenant};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Serialize)]
@@ -21,7 +21,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let guard = Guard::new(MemoryStore::new(), Operation::new("ship"), Tenant::parse("shop")?);
     for to in ["Bern", "Bern", "Basel"] {
         match guard.run(&["order-1"], Parcel { to: to.to_owned() }, ship).await {
-            Ok(Label(label)) => println!("{label}"),
+            Ok(Ran { value: Label(label), how, .. }) => {
+                println!("{label}, {}", if how.is_replay() { "replayed" } else { "executed" })
+            }
             Err(error) => println!("{error}"),
         }
     }

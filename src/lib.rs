@@ -32,7 +32,7 @@
 //! | for | names |
 //! | --- | --- |
 //! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
-//! | a guarded function | [`Guard`], [`Failure`], [`RunError`] |
+//! | a guarded function | [`Guard`], [`Failure`], [`RunError`], [`Ran`] |
 //! | a message, an asynchronous operation | `outbox::Topics`, [`Execution::publish`], [`Operation::asynchronous`] |
 //! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
 //! | a test, a router for any store | [`MemoryStore`], [`SingleTenant`], [`Store`], [`World`] |
@@ -138,13 +138,13 @@ pub mod world;
 
 // The names that most users need.
 pub use engine::Execution;
-pub use function::{Failure, Guard, RunError};
+pub use function::{Failure, Guard, Ran, RunError};
 #[cfg(feature = "axum")]
 pub use http::NotBegun;
 #[cfg(feature = "http")]
 pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};
 pub use json::JsonError;
-pub use operation::Operation;
+pub use operation::{How, Operation};
 pub use reconcile::{Finding, Question, Reconciler};
 pub use record::Answer;
 #[cfg(feature = "dynamodb")]

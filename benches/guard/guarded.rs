@@ -12,7 +12,7 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     fingerprint::{Content, FingerprintRule},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
-    internal::{self, Computed, Executor, Told, Report, Says},
+    internal::{self, Computed, Executor, Report, Says, Told},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
     record::{Answer, AnswerKind},

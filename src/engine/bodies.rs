@@ -216,11 +216,13 @@ impl Engine {
         record: &Record,
         until: Option<Instant>,
     ) -> Result<Option<Replay>, StoreError> {
-        let State::Completed { answer: kept, expires_at, .. } = &record.state else { return Ok(None) };
+        let State::Completed { answer: kept, completed_at, expires_at, .. } = &record.state else {
+            return Ok(None);
+        };
         let body = self.body(&record.key, kept, until).await?;
         let body_omitted = body.is_none();
         let answer = Answer { head: kept.head.clone(), body: body.unwrap_or_default() };
-        Ok(Some(Replay { answer, body_omitted, expires_at: *expires_at }))
+        Ok(Some(Replay { answer, body_omitted, first_at: *completed_at, expires_at: *expires_at }))
     }
 
     /// The report that lies beside a record under this id; `None` if it is gone, or cannot be read.

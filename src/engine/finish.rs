@@ -164,7 +164,8 @@ impl Executor {
                 replay.ok().flatten().map_or(Says::AnsweredElsewhere, Says::Replay)
             }
             Says::Refused(expires_at) => answer.map_or(Says::UNKNOWN, |answer| {
-                Says::Refused(Replay { answer, body_omitted: false, expires_at })
+                let first_at = self.engine.world.now();
+                Says::Refused(Replay { answer, body_omitted: false, first_at, expires_at })
             }),
             says => says.without_answer().unwrap_or(Says::UNKNOWN),
         }

@@ -25,6 +25,8 @@ pub struct Replay {
     pub answer: Answer,
     /// Whether its body was too large to be kept, or is gone. Then it is empty.
     pub body_omitted: bool,
+    /// When the operation was completed.
+    pub first_at: Timestamp,
     /// Until when the answer is kept.
     pub expires_at: Timestamp,
 }

@@ -5,7 +5,12 @@ use std::{future::poll_fn, pin::pin, task::Poll};
 use tracing::Instrument;
 
 use super::{Execution, Executor, Replay, Report, Request};
-use crate::{record::Says, telemetry};
+use crate::{
+    operation::{How, Observed},
+    record::Says,
+    telemetry,
+    time::Instant,
+};
 
 /// What became of a request.
 #[derive(Debug)]
@@ -76,17 +81,43 @@ impl Executor {
     where
         F: Future<Output = T>,
     {
+        let started = self.engine.world.instant();
         let ran = async {
             let mut owned = match self.reserve(request).await {
                 Ok(owned) => owned,
-                Err(says) => return says.into(),
+                Err(says) => {
+                    let told = says.into();
+                    self.observe(request, &told, None, started);
+                    return told;
+                }
             };
+            let attempts = Some(owned.execution().attempts());
             let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
             let Handled { report, status, reply } = handled(owned.execution(), output);
             owned.status = status;
-            Told { says: self.finish(owned, report).await, reply: Some(reply) }
+            let told = Told { says: self.finish(owned, report).await, reply: Some(reply) };
+            self.observe(request, &told, attempts, started);
+            told
         };
         ran.instrument(telemetry::request_span(&request.key)).await
+    }
+
+    /// Tells the operation's observer, if there is one.
+    pub(super) fn observe<R>(
+        &self,
+        request: &Request,
+        Told { says, .. }: &Told<R>,
+        attempts: Option<u32>,
+        started: Instant,
+    ) {
+        let Some(observer) = &self.operation().observer else { return };
+        let how = match says {
+            Says::Own { .. } | Says::Refused(_) => Some(How::Executed),
+            Says::Replay(replay) => Some(How::Replayed { first_at: replay.first_at }),
+            _ => None,
+        };
+        let took = self.engine.world.instant().since(started);
+        observer.tell(&Observed { key: &request.key, told: says.name(), how, attempts, took });
     }
 
     /// What `work` returns, which runs in a separate task. So it runs to its end even if the returned future is dropped (T35). `None` if

@@ -135,6 +135,17 @@ impl Executor {
     pub async fn run_single_transaction<T>(
         &self,
         request: &Request,
+        compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
+    ) -> Told<T> {
+        let started = self.engine.world.instant();
+        let told = self.transacted(request, compute).await;
+        self.observe(request, &told, None, started);
+        told
+    }
+
+    async fn transacted<T>(
+        &self,
+        request: &Request,
         mut compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
     ) -> Told<T> {
         let (times, now) = (self.times(request), self.engine.world.now());
@@ -203,7 +214,8 @@ impl Executor {
                         let content = Content::Answer(answer.clone());
                         return match self.transact(served, true, &content, &[]).await {
                             Ok(Sent::Committed(Some(expires_at))) => {
-                                Says::Refused(Replay { answer, body_omitted: false, expires_at })
+                                let first_at = self.engine.world.now();
+                                Says::Refused(Replay { answer, body_omitted: false, first_at, expires_at })
                             }
                             Ok(Sent::Committed(None) | Sent::Denied(_)) => Says::Unconfirmed,
                             Err(says) => says,

@@ -9,7 +9,7 @@ use super::{KeyFrom, Message};
 use crate::{
     engine::Execution,
     error_chain::json_error,
-    function::{Failure, Guard, RunError},
+    function::{Failure, Guard, Ran, RunError},
     time::Timestamp,
 };
 
@@ -46,12 +46,8 @@ pub fn invocation<I, T, F, H>(
     guard: Guard,
     key: KeyFrom,
     function: F,
-) -> impl Service<
-    LambdaEvent<Box<RawValue>>,
-    Response = T,
-    Error = Diagnostic,
-    Future = impl Future<Output = Result<T, Diagnostic>> + Send + 'static + use<I, T, F, H>,
-> + Clone
+) -> impl Service<LambdaEvent<Box<RawValue>>, Response = T, Error = Diagnostic, Future: Send + 'static>
++ Clone
 + Send
 + Sync
 + 'static
@@ -61,10 +57,48 @@ where
     F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
     H: Future<Output = Result<T, Failure>> + Send + 'static,
 {
+    invocation_with(guard, key, function, |ran: Ran<T>| ran.value)
+}
+
+/// The same, with what its caller gets of a result: for a caller that is to know whether it is [replayed](crate::How), and until when it is kept.
+///
+/// ```
+/// use lambda_idempotency::{Execution, Failure, Guard, MemoryStore, Operation, Ran};
+/// use lambda_idempotency::{event::{KeyFrom, invocation_with}, key::Tenant};
+/// use serde_json::{Value, json};
+///
+/// async fn ship(_: Execution, order: Value) -> Result<Value, Failure> {
+///     Ok(json!({ "order": order }))
+/// }
+///
+/// let guard = Guard::new(MemoryStore::new(), Operation::new("ship"), Tenant::parse("shop").unwrap());
+/// let reply = |ran: Ran<Value>| json!({ "shipment": ran.value, "replayed": ran.how.is_replay() });
+/// let service = invocation_with(guard, KeyFrom::body("/orderId"), ship, reply);
+/// ```
+///
+/// # Panics
+/// As [`invocation`].
+pub fn invocation_with<I, T, F, H, R>(
+    guard: Guard,
+    key: KeyFrom,
+    function: F,
+    reply: impl Fn(Ran<T>) -> R + Clone + Send + Sync + 'static,
+) -> impl Service<LambdaEvent<Box<RawValue>>, Response = R, Error = Diagnostic, Future: Send + 'static>
++ Clone
++ Send
++ Sync
++ 'static
+where
+    I: DeserializeOwned + Send + 'static,
+    T: Serialize + DeserializeOwned + Send + 'static,
+    F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
+    H: Future<Output = Result<T, Failure>> + Send + 'static,
+    R: Send + 'static,
+{
     key.assert_found(false, false, false);
     service_fn(move |event: LambdaEvent<Box<RawValue>>| {
-        let (guard, key, function) = (guard.clone(), key.clone(), function.clone());
-        async move { run(&guard, &key, &event, function).await }
+        let (guard, key, function, reply) = (guard.clone(), key.clone(), function.clone(), reply.clone());
+        async move { run(&guard, &key, &event, function).await.map(reply) }
     })
 }
 
@@ -73,7 +107,7 @@ async fn run<I, T, F, H>(
     key: &KeyFrom,
     event: &LambdaEvent<Box<RawValue>>,
     function: F,
-) -> Result<T, Diagnostic>
+) -> Result<Ran<T>, Diagnostic>
 where
     I: DeserializeOwned + Send + 'static,
     T: Serialize + DeserializeOwned + Send + 'static,

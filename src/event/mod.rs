@@ -35,7 +35,7 @@ mod worker;
 
 pub use consumer::{Consumer, SqsFunction};
 pub use envelope::Envelope;
-pub use invocation::invocation;
+pub use invocation::{invocation, invocation_with};
 pub use key_from::KeyFrom;
 pub use message::Message;
 pub use outbox::{deliverer, deliveries, outbox};

@@ -12,10 +12,7 @@ use super::{
 };
 use crate::{
     function::RunError,
-    http::{
-        GivenKey, IDEMPOTENCY_KEY, ProblemType,
-        ended::{Became, Ended, Why},
-    },
+    http::{By, GivenKey, Guarded, IDEMPOTENCY_KEY, Outcome, ProblemType},
 };
 
 impl Consumer {
@@ -79,19 +76,23 @@ where
 
 /// What a response of a guard means for its message.
 pub(super) fn done(response: &Extensions, status: StatusCode) -> Done {
-    let Some(Ended { became, attempts }) = response.get().copied() else { return outside(status) };
-    let refused = |what: String| match response.get() {
-        Some(Why(why)) => RunError::Refused(format!("{what}: {why}")),
+    let Some(Guarded { by, attempts, why }) = response.get() else { return outside(status) };
+    let refused = |what: String| match why {
+        Some(why) => RunError::Refused(format!("{what}: {why}")),
         None => RunError::Refused(what),
     };
-    let attempts = Some(attempts).filter(|attempts| *attempts > 0);
+    let attempts = Some(*attempts).filter(|attempts| *attempts > 0);
     let status = status.as_u16();
-    let ended = match became {
-        Became::Kept => Ok(()),
-        Became::NotBegun => Err(refused(format!("the request was refused with {status}"))),
-        Became::NotExecuted => Err(RunError::NotExecuted(None)),
-        Became::Perhaps => Err(RunError::Unknown { wait: Duration::ZERO, source: None }),
-        Became::Problem { problem, wait, lease_left } => Err(match problem {
+    let ended = match *by {
+        By::Acceptance | By::Handler(_, Outcome::Completed) => Ok(()),
+        // It is settled, and deleted since.
+        By::Guard { problem: ProblemType::OperationExpired, .. } => Ok(()),
+        By::Handler(_, Outcome::NotBegun) => Err(refused(format!("the request was refused with {status}"))),
+        By::Handler(_, Outcome::NotExecuted) => Err(RunError::NotExecuted(None)),
+        By::Handler(_, Outcome::PerhapsExecuted) => {
+            Err(RunError::Unknown { wait: Duration::ZERO, source: None })
+        }
+        By::Guard { problem, wait, lease_left } => Err(match problem {
             ProblemType::InFlight => RunError::InFlight { wait, lease_left },
             ProblemType::AnsweredElsewhere => RunError::InFlight { wait, lease_left: Duration::ZERO },
             ProblemType::OutcomeUnknown => RunError::Unknown { wait, source: None },

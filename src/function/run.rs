@@ -8,13 +8,14 @@ use std::{
 use futures_util::{FutureExt, future::BoxFuture};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Failure, Guard, RunError, UnkeptResult};
+use super::{Failure, Guard, Ran, RunError, UnkeptResult};
 use crate::{
-    engine::{Computed, Execution, Handled, LeaseOver, Told, Replay, Report, Request, SingleTransaction},
+    engine::{Computed, Execution, Handled, LeaseOver, Replay, Report, Request, SingleTransaction, Told},
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     json,
     key::{IdempotencyKey, RecordKey},
+    operation::How,
     record::{Answer, AnswerKind, HANDLER_FAILED, Head, Says, Work},
 };
 
@@ -59,11 +60,12 @@ impl Guard {
     /// let guard = Guard::new(MemoryStore::new(), Operation::new("ship"), Tenant::parse("shop")?);
     /// let first = guard.run(&["order-1"], "tea".to_owned(), ship).await?;
     /// let retry = guard.run(&["order-1"], "tea".to_owned(), ship).await?;
-    /// assert_eq!(first.tracking, retry.tracking);
+    /// assert_eq!(first.value.tracking, retry.value.tracking);
+    /// assert!(retry.how.is_replay() && !first.how.is_replay());
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn run<I, T, F, H>(&self, key: &[&str], input: I, function: F) -> Result<T, RunError>
+    pub async fn run<I, T, F, H>(&self, key: &[&str], input: I, function: F) -> Result<Ran<T>, RunError>
     where
         I: Serialize + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -76,7 +78,12 @@ impl Guard {
     }
 
     /// The same for an input that came as text.
-    pub(crate) async fn run_body<T, F, H>(&self, key: IdempotencyKey, body: &[u8], function: F) -> Outcome<T>
+    pub(crate) async fn run_body<T, F, H>(
+        &self,
+        key: IdempotencyKey,
+        body: &[u8],
+        function: F,
+    ) -> Outcome<Ran<T>>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         F: FnOnce(Execution) -> H + Send + 'static,
@@ -114,7 +121,7 @@ impl Guard {
         key: &[&str],
         input: I,
         function: F,
-    ) -> Result<T, RunError>
+    ) -> Result<Ran<T>, RunError>
     where
         I: Serialize + Clone + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -151,7 +158,10 @@ impl Guard {
             (Says::Released, Some(Err(RunError::Unknown { source, .. }))) => {
                 Err(RunError::NotExecuted(source))
             }
-            (Says::Own { .. } | Says::Released, reply) => reply.unwrap_or(Err(RunError::NotExecuted(None))),
+            (Says::Released, reply) => Err(match reply {
+                Some(Err(error)) => error,
+                _ => RunError::NotExecuted(None),
+            }),
             (says, reply) => self.told(says, reply, &request),
         }
     }
@@ -183,19 +193,26 @@ impl Guard {
         says: Says<Replay>,
         result: Option<Outcome<T>>,
         request: &Request,
-    ) -> Outcome<T> {
+    ) -> Outcome<Ran<T>> {
         let source = |result| match result {
             Some(Err(RunError::NotExecuted(source) | RunError::Unknown { source, .. })) => source,
             _ => None,
         };
         Err(match says {
-            Says::Own { .. } => match result {
+            Says::Own { expires_at } => match result {
                 Some(Err(RunError::Unknown { source, .. })) => self.unknown(source),
-                Some(result) => return result,
+                Some(result) => return result.map(|value| Ran { value, how: How::Executed, expires_at }),
                 None => self.unknown(None),
             },
-            Says::Replay(replay) => return replayed(replay),
-            Says::Refused(Replay { answer, .. }) => return read(answer),
+            Says::Replay(replay) => {
+                let (how, expires_at) =
+                    (How::Replayed { first_at: replay.first_at }, Some(replay.expires_at));
+                return replayed(replay).map(|value| Ran { value, how, expires_at });
+            }
+            Says::Refused(Replay { answer, expires_at, .. }) => {
+                let expires_at = Some(expires_at);
+                return read(answer).map(|value| Ran { value, how: How::Executed, expires_at });
+            }
             Says::InFlight { wait, lease_left, .. } => self.in_flight(wait, lease_left),
             Says::PerhapsInFlight | Says::AnsweredElsewhere | Says::Unconfirmed => {
                 self.in_flight(Duration::ZERO, Duration::ZERO)

@@ -15,15 +15,15 @@ use super::{
     GuardedBody, Outcome, ProblemType,
     claim::kept,
     classify::is_passing,
-    ended::{Became, Ended},
+    guarded::{By, Guarded},
     problem_response::{BODY_TOO_LONG, seconds},
     request::Parsed,
     respond::HttpAnswer,
-    settings::Guard,
+    settings::{Accept, Guard},
     status,
 };
 use crate::{
-    engine::{self, Computed, Told, SingleTransaction},
+    engine::{self, Computed, SingleTransaction, Told},
     key::RecordKey,
     record::{Admission, Refusal, Says, State},
     telemetry,
@@ -36,7 +36,11 @@ const MAX_ACCEPTED: usize = 300 * 1024;
 type Reply = Option<Response<Bytes>>;
 
 /// Accepts a request, or answers as a duplicate of it is answered.
-pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) -> HttpAnswer {
+pub(super) async fn answer<B: GuardedBody>(
+    guard: Guard,
+    accept: Option<Accept>,
+    request: Request<B>,
+) -> HttpAnswer {
     let (parts, parsed) = match guard.parse(request).await {
         Ok(parsed) => parsed,
         Err(problem) => return problem,
@@ -53,7 +57,6 @@ pub(super) async fn answer<B: GuardedBody>(guard: Guard, request: Request<B>) ->
         return guard.problem(ProblemType::NotGuarded);
     };
     let body = Bytes::copy_from_slice(body.as_ref());
-    let accept = guard.settings.accept.clone();
     let compute = move |transaction: SingleTransaction| -> BoxFuture<'static, Computed<Reply>> {
         let (accept, parts, body, kept) = (accept.clone(), parts.clone(), body.clone(), kept.clone());
         Box::pin(async move {
@@ -101,21 +104,21 @@ impl Guard {
                 }
                 accepted.headers_mut().extend(chosen.headers);
                 accepted.extensions_mut().insert(Outcome::Completed);
-                accepted.extensions_mut().insert(Ended::from(Became::Kept));
+                accepted.extensions_mut().insert(Guarded::of(By::Acceptance));
                 accepted
             }
             (Says::Released, Some(reply)) => {
                 let (mut parts, body) = reply.into_parts();
                 parts.extensions.insert(Outcome::NotExecuted);
                 // Nothing is written in either case. But another try may be accepted, as with a handler's refusal of the moment.
-                let became = if is_passing(parts.status) { Became::NotExecuted } else { Became::NotBegun };
-                parts.extensions.insert(Ended::from(became));
+                let outcome = if is_passing(parts.status) { Outcome::NotExecuted } else { Outcome::NotBegun };
+                parts.extensions.insert(Guarded::executed(outcome));
                 Response::from_parts(parts, Full::new(body))
             }
             // What accepts has panicked.
             (Says::Own { .. } | Says::Released, None) => {
                 let mut response = self.problem(ProblemType::NotGuarded);
-                response.extensions_mut().insert(Ended::from(Became::NotExecuted));
+                response.extensions_mut().insert(Guarded::executed(Outcome::NotExecuted));
                 response
             }
             (says, _) => self.instead(says, request, mount),

@@ -11,7 +11,7 @@ use super::{
     GuardedBody, Outcome,
     claim::Claim,
     classify::{classify, is_passing},
-    ended::{Became, Ended, Why},
+    guarded::{self, By, Guarded},
     replay,
     request::Parsed,
     respond::HttpAnswer,
@@ -19,7 +19,8 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Execution, Handled, LeaseOver, Told, Report},
+    engine::{Execution, Handled, LeaseOver, Report, Told},
+    operation::How,
     record::{HANDLER_FAILED, Says},
     telemetry::Count,
     time::Timestamp,
@@ -28,7 +29,7 @@ use crate::{
 /// What the handler replies to the caller.
 struct Reply {
     /// What it says of the operation.
-    ended: Ended,
+    guarded: Guarded,
     /// Its response; `None` if it failed.
     response: Option<Answered>,
 }
@@ -80,19 +81,19 @@ impl Guard {
             self.handled(execution, answered.unwrap_or(Err(LeaseOver::WHY)))
         };
         let Told { says, reply } = self.settings.executor.run(&request, handler, handled).await;
-        let attempts = reply.as_ref().map_or(0, |reply| reply.ended.attempts);
+        let attempts = reply.as_ref().map_or(0, |reply| reply.guarded.attempts);
         let mut response = match (says, reply) {
             (Says::Own { expires_at }, Some(reply)) => self.own(expires_at, reply),
             (Says::Released, Some(mut reply)) => {
-                if reply.ended.became != Became::NotBegun {
-                    reply.ended.became = Became::NotExecuted;
+                if reply.guarded.outcome() != Some(Outcome::NotBegun) {
+                    reply.guarded.by = By::Handler(How::Executed, Outcome::NotExecuted);
                 }
                 self.own(None, reply)
             }
             (says, _) => self.instead(says, &request, &mount),
         };
-        if let Some(ended) = response.extensions_mut().get_mut::<Ended>() {
-            ended.attempts = attempts;
+        if let Some(guarded) = response.extensions_mut().get_mut::<Guarded>() {
+            guarded.attempts = attempts;
         }
         response
     }
@@ -113,43 +114,40 @@ impl Guard {
                     }
                     report => report,
                 };
-                let became = match &report {
-                    Report::Completed(_) => Became::Kept,
-                    Report::NotBegun => Became::NotBegun,
-                    Report::NotExecuted(_) => Became::NotExecuted,
-                    _ => Became::Perhaps,
+                let outcome = match &report {
+                    Report::Completed(_) => Outcome::Completed,
+                    Report::NotBegun => Outcome::NotBegun,
+                    Report::NotExecuted(_) => Outcome::NotExecuted,
+                    _ => Outcome::PerhapsExecuted,
                 };
                 if let Some(outcome @ Outcome::NotBegun) = parts.extensions.get_mut() {
                     // For a guard around this one, whose own operation may have begun.
                     *outcome = Outcome::NotExecuted;
                 }
-                if became == Became::NotBegun
-                    && let Some(why) = Why::of(&parts, &body)
-                {
-                    parts.extensions.insert(why);
-                }
+                let why = if outcome == Outcome::NotBegun { guarded::why(&parts, &body) } else { None };
                 let status = Some(parts.status.as_u16());
-                let ended = Ended { became, attempts: execution.attempts() };
-                Handled { report, status, reply: Reply { ended, response: Some((parts, body)) } }
+                let guarded = Guarded { attempts: execution.attempts(), why, ..Guarded::executed(outcome) };
+                Handled { report, status, reply: Reply { guarded, response: Some((parts, body)) } }
             }
             Err(why) => {
-                let ended = Ended { became: Became::Perhaps, attempts: execution.attempts() };
-                Handled::perhaps(why, Reply { ended, response: None })
+                let guarded = Guarded::executed(Outcome::PerhapsExecuted);
+                let guarded = Guarded { attempts: execution.attempts(), ..guarded };
+                Handled::perhaps(why, Reply { guarded, response: None })
             }
         }
     }
 
     /// The handler's own response, which is kept until then, if it is.
-    fn own(&self, expires_at: Option<Timestamp>, Reply { ended, response }: Reply) -> HttpAnswer {
+    fn own(&self, expires_at: Option<Timestamp>, Reply { guarded, response }: Reply) -> HttpAnswer {
         let Some((mut parts, body)) = response else {
             let mut response = self.unknown(StatusCode::INTERNAL_SERVER_ERROR);
-            if ended.became == Became::NotExecuted {
-                response.extensions_mut().insert(ended);
+            if guarded.outcome() == Some(Outcome::NotExecuted) {
+                response.extensions_mut().insert(guarded);
             }
             return response;
         };
         replay::add_expiry(&mut parts.headers, expires_at);
-        parts.extensions.insert(ended);
+        parts.extensions.insert(guarded);
         Response::from_parts(parts, Full::new(body))
     }
 

@@ -9,7 +9,7 @@ use tower_layer::Layer;
 
 use super::{
     MAX_BODY, MAX_RESPONSE, Profile, Service, TenantResolver,
-    settings::{Accept, Guard, Longest, Settings},
+    settings::{Accept, Executes, Guard, Longest, Settings},
 };
 use crate::{
     engine::{Executor, SingleTransaction},
@@ -71,10 +71,13 @@ impl Idempotency {
     /// needs: a mistake in the program, found at start-up.
     pub fn new(store: impl Store, operation: Operation) -> Self {
         operation.assert_consistent();
+        let executes = match operation.asynchronous {
+            Some(_) => Executes::Later(None),
+            None => Executes::Reserved,
+        };
         let settings = Settings {
             executor: Executor::new(store, operation),
-            single_transaction: false,
-            accept: None,
+            executes,
             profile: Profile::default(),
             also: Vec::new(),
             status_path: "/operations".to_owned(),
@@ -155,7 +158,7 @@ impl<T> Idempotency<T> {
     /// sent after that.
     pub fn single_transaction(mut self) -> Self {
         self.settings.executor.operation().assert_single_transaction();
-        Arc::make_mut(&mut self.settings).single_transaction = true;
+        Arc::make_mut(&mut self.settings).executes = Executes::InOneTransaction;
         self
     }
 
@@ -199,7 +202,7 @@ impl<T> Idempotency<T> {
         );
         let accept: Accept =
             Arc::new(move |transaction, parts, body| accept(transaction, parts, body).boxed());
-        Arc::make_mut(&mut self.settings).accept = Some(accept);
+        Arc::make_mut(&mut self.settings).executes = Executes::Later(Some(accept));
         self
     }
 

@@ -9,13 +9,13 @@
 //!
 //! It does not authenticate callers: the tenant comes from what verified the caller, never from what a client can set.
 
-// The path of a request: `layer` → `service` (`unguarded`: passes through) → `request` → `guard` or `single_transaction`, which `run`
+// The path of a request: `layer` → `service`, in one `way` → `request` → `guard`, `single_transaction` or `accept`, which `run`
 // the handler, `classify` its response and `replay` kept answers. `respond` makes all other answers, and `deliver` makes each what its front takes.
 mod accept;
 mod classify;
 mod deliver;
-pub(crate) mod ended;
 mod guard;
+mod guarded;
 mod layer;
 mod replay;
 mod request;
@@ -26,7 +26,7 @@ mod settings;
 mod single_transaction;
 #[cfg(test)]
 mod tests;
-mod unguarded;
+mod way;
 
 // Reading a request.
 mod body;
@@ -57,6 +57,9 @@ pub use deliver::deliverable;
 pub(crate) use deliver::{Front, clean};
 #[cfg(feature = "axum")]
 pub use extract::{NotBegun, OrNotBegun};
+#[cfg(feature = "lambda")]
+pub(crate) use guarded::By;
+pub use guarded::Guarded;
 #[cfg(feature = "lambda")]
 pub(crate) use key_header::GivenKey;
 pub use key_header::KeySyntax;

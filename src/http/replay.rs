@@ -8,12 +8,13 @@ use http_body_util::Full;
 
 use super::{
     IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, Outcome, Problem, ProblemType, Profile, deliver,
-    ended::{Became, Ended},
+    guarded::{By, Guarded},
     settings::Guard,
 };
 use crate::{
     engine::Replay,
     headers::{is_kept, may_be_kept},
+    operation::How,
     record::{Answer, Head},
     time::Timestamp,
 };
@@ -36,14 +37,14 @@ impl Guard {
 /// The answer of a refused domain write, to the request whose write was refused.
 pub(super) fn first(answer: Answer, expires_at: Option<Timestamp>) -> Response<Full<Bytes>> {
     let mut response = of_answer(answer);
-    response.extensions_mut().insert(Ended::from(Became::Kept));
+    response.extensions_mut().insert(Guarded::executed(Outcome::Completed));
     add_expiry(response.headers_mut(), expires_at);
     response
 }
 
 /// The kept answer, byte for byte, marked as a replay. For an abandoned operation, the problem in the words of `profile`.
 pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes>> {
-    let Replay { answer: Answer { head, body }, body_omitted, expires_at } = replay;
+    let Replay { answer: Answer { head, body }, body_omitted, first_at, expires_at } = replay;
     let mut response = match head {
         Head::Abandoned => Problem::new(ProblemType::Abandoned).into_response(profile),
         head => {
@@ -60,7 +61,8 @@ pub(super) fn response(replay: Replay, profile: &Profile) -> Response<Full<Bytes
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     // For a guard around this one: whatever its status, it is the operation's answer.
     response.extensions_mut().insert(Outcome::Completed);
-    response.extensions_mut().insert(Ended::from(Became::Kept));
+    let by = By::Handler(How::Replayed { first_at }, Outcome::Completed);
+    response.extensions_mut().insert(Guarded::of(by));
     add_expiry(response.headers_mut(), Some(expires_at));
     response
 }

@@ -7,8 +7,8 @@ use http::{Extensions, Response, StatusCode};
 use http_body_util::Full;
 
 use super::{
-    Problem, ProblemType,
-    ended::{Became, Ended, Why},
+    Outcome, Problem, ProblemType,
+    guarded::{By, Guarded},
     problem_type::Entry,
     replay,
     settings::Guard,
@@ -29,17 +29,14 @@ pub(super) type HttpAnswer = Response<Full<Bytes>>;
 impl Guard {
     /// What the client is told in place of its handler's response.
     pub(super) fn instead(&self, says: Says<Replay>, request: &Request, mount: &str) -> HttpAnswer {
-        let became = |mut response: HttpAnswer, became| {
-            response.extensions_mut().insert(Ended::from(became));
-            response
-        };
         match says {
             Says::Replay(replay) => replay::response(replay, &self.settings.profile),
             Says::Refused(Replay { answer, expires_at, .. }) => replay::first(answer, Some(expires_at)),
             Says::InFlight { wait, lease_left, state } => {
-                let problem = ProblemType::InFlight;
-                let response = self.in_flight(&request.key, mount, state, wait);
-                became(response, Became::Problem { problem, wait, lease_left })
+                let mut response = self.in_flight(&request.key, mount, state, wait);
+                let by = By::Guard { problem: ProblemType::InFlight, wait, lease_left };
+                response.extensions_mut().insert(Guarded::of(by));
+                response
             }
             // Not 202: there may be no status yet.
             Says::PerhapsInFlight => self.problem(ProblemType::InFlight),
@@ -50,12 +47,14 @@ impl Guard {
             Says::MayNotBegin => self.retry_later(Problem::not_admitted(&request.admission), Duration::ZERO),
             // Nothing else has its own answer here: its front sends that. A handler that failed has none.
             Says::NotCommitted | Says::Own { .. } | Says::Released => {
-                became(self.problem(ProblemType::StoreUnavailable), Became::NotExecuted)
+                let mut response = self.problem(ProblemType::StoreUnavailable);
+                response.extensions_mut().insert(Guarded::executed(Outcome::NotExecuted));
+                response
             }
             Says::TooLate | Says::Unavailable => self.problem(ProblemType::StoreUnavailable),
             Says::Interrupted | Says::OtherPhases => self.problem(ProblemType::Interrupted),
             Says::Unreadable => self.problem(ProblemType::RecordUnreadable),
-            Says::Gone => became(self.problem(ProblemType::OperationExpired), Became::Kept),
+            Says::Gone => self.problem(ProblemType::OperationExpired),
         }
     }
 
@@ -79,10 +78,10 @@ impl Guard {
         let retry_after = retry.then(|| self.operation().retry_after_of(wait));
         let mut response = Problem { retry_after, ..problem.clone() }.into_response(&self.settings.profile);
         response.extensions_mut().insert(outcome);
-        response.extensions_mut().insert(Why(problem.detail.unwrap_or(title.into())));
+        let why = Some(problem.detail.unwrap_or(title.into()));
         let (problem, wait) = (problem.problem, retry_after.unwrap_or_default());
-        let became = Became::Problem { problem, wait, lease_left: Duration::ZERO };
-        response.extensions_mut().insert(Ended::from(became));
+        let by = By::Guard { problem, wait, lease_left: Duration::ZERO };
+        response.extensions_mut().insert(Guarded { why, ..Guarded::of(by) });
         response
     }
 

@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
-    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, claim::Claim, deliver::deliver, guard,
-    run::ResponseBody, settings::Guard, single_transaction,
+    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, deliver::deliver, guard, respond::HttpAnswer,
+    run::ResponseBody, settings::Guard, single_transaction, way::Way,
 };
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
@@ -41,38 +41,21 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if self.guard.lets_pass(&request) {
-            let (answer, guard) = (self.inner.call(request), self.guard.clone());
+        let guard = self.guard.clone();
+        let Some(way) = guard.way(&request) else {
+            let answer = self.inner.call(request);
             return Box::pin(async move {
                 let mut response = answer.await?;
                 let own = guard.in_its_words(response.extensions_mut());
                 Ok(own.map_or_else(|| response.map(Either::Right), |own| own.map(Either::Left)))
             });
-        }
+        };
         // The clone stays; the service that was polled ready is used.
         let clone = self.inner.clone();
         let ready = mem::replace(&mut self.inner, clone);
-        let guard = self.guard.clone();
         let echo = guard.settings.profile.echo(request.headers());
-        let words = guard.clone();
-        let front = guard.front(&request);
-        let claim: Option<&Claim> = request.extensions().get();
-        let is_claimed = claim.is_some();
-        let is_of_another = claim.is_some_and(|claim| claim.key.operation() != guard.operation().name());
-        let answer = if is_of_another {
-            let operation = guard.operation().name();
-            tracing::error!(%operation, "accepted work of another operation came to this route: nothing is run");
-            future::ready(guard.problem(ProblemType::NotGuarded)).boxed().left_future()
-        } else if guard.operation().asynchronous.is_some() && !is_claimed {
-            accept::answer(guard, request).boxed().left_future()
-        } else if guard.settings.single_transaction {
-            // Boxed, because it is large: a reservation's future would have its size.
-            single_transaction::answer(guard, ready, self.inner.clone(), request).boxed().left_future()
-        } else {
-            guard::answer(guard, ready, request).right_future()
-        };
-        Box::pin(async move {
-            let mut response = answer.await;
+        let (front, words) = (guard.front(&request), guard.clone());
+        let sent = move |mut response: HttpAnswer| {
             if let Some(own) = words.in_its_words(response.extensions_mut()) {
                 response = own;
             }
@@ -80,6 +63,19 @@ where
                 response.headers_mut().insert(IDEMPOTENCY_KEY, key);
             }
             Ok(deliver(front, words.settings.any_size, response).map(Either::Left))
-        })
+        };
+        // Each is boxed once, at its own size.
+        match way {
+            Way::Accepted(accept) => accept::answer(guard, accept, request).map(sent).boxed(),
+            Way::InOneTransaction => {
+                single_transaction::answer(guard, ready, self.inner.clone(), request).map(sent).boxed()
+            }
+            Way::Reserved => guard::answer(guard, ready, request).map(sent).boxed(),
+            Way::OfAnother => {
+                let operation = guard.operation().name();
+                tracing::error!(%operation, "accepted work of another operation came to this route: nothing is run");
+                future::ready(sent(guard.problem(ProblemType::NotGuarded))).boxed()
+            }
+        }
     }
 }

@@ -24,6 +24,17 @@ pub(super) const IDEMPOTENT: [Method; 6] =
 pub(super) type Accept =
     Arc<dyn Fn(SingleTransaction, Parts, Bytes) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
 
+/// When a handler runs, and when its record is written.
+#[derive(Clone)]
+pub(super) enum Executes {
+    /// At once, after a reservation.
+    Reserved,
+    /// At once, and its writes commit with the record.
+    InOneTransaction,
+    /// Later, by a worker, once this has accepted the request; each is accepted if there is none.
+    Later(Option<Accept>),
+}
+
 /// What was logged already: these lines come once, not with every request.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
@@ -52,11 +63,8 @@ const LAMBDA_HTTP: &str = "1.x";
 #[derive(Clone)]
 pub(super) struct Settings {
     pub(super) executor: Executor,
-    /// Whether the handler runs without a reservation, and its writes commit with the record.
-    pub(super) single_transaction: bool,
+    pub(super) executes: Executes,
     pub(super) profile: Profile,
-    /// Decides whether a request of an asynchronous operation is accepted; each one if there is none.
-    pub(super) accept: Option<Accept>,
     /// Idempotent methods that are guarded too.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,

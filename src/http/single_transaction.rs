@@ -9,17 +9,11 @@ use http_body_util::Full;
 use tracing::Instrument;
 
 use super::{
-    GuardedBody, Outcome,
-    classify::classify,
-    ended::{Became, Ended},
-    replay,
-    request::Parsed,
-    respond::HttpAnswer,
-    run::ResponseBody,
-    settings::Guard,
+    GuardedBody, Outcome, classify::classify, guarded::Guarded, replay, request::Parsed, respond::HttpAnswer,
+    run::ResponseBody, settings::Guard,
 };
 use crate::{
-    engine::{self, Computed, Told, SingleTransaction},
+    engine::{self, Computed, SingleTransaction, Told},
     record::Says,
     telemetry,
     time::Instant,
@@ -86,10 +80,15 @@ impl Guard {
         }
     }
 
-    fn respond(&self, Told { says, reply }: Told<Reply>, request: &engine::Request, mount: &str) -> HttpAnswer {
+    fn respond(
+        &self,
+        Told { says, reply }: Told<Reply>,
+        request: &engine::Request,
+        mount: &str,
+    ) -> HttpAnswer {
         match (says, reply.flatten()) {
             (Says::Own { expires_at }, Some((mut parts, body))) => {
-                parts.extensions.insert(Ended::from(Became::Kept));
+                parts.extensions.insert(Guarded::executed(Outcome::Completed));
                 replay::add_expiry(&mut parts.headers, expires_at);
                 Response::from_parts(parts, Full::new(body))
             }
@@ -98,7 +97,7 @@ impl Guard {
                 if parts.extensions.get() != Some(&Outcome::PerhapsExecuted) {
                     parts.extensions.insert(Outcome::NotExecuted);
                 }
-                parts.extensions.insert(Ended::from(Became::NotExecuted));
+                parts.extensions.insert(Guarded::executed(Outcome::NotExecuted));
                 Response::from_parts(parts, Full::new(body))
             }
             (says, _) => self.instead(says, request, mount),

@@ -125,12 +125,15 @@ pub async fn operation_status(
         return problem(ProblemType::OperationExpired);
     }
     // Its client has only got the 202.
-    if let (Some(_), State::Completed { answer, expires_at, .. }) = (record.accepted, &record.state) {
+    if let (Some(_), State::Completed { answer, completed_at, expires_at, .. }) =
+        (record.accepted, &record.state)
+    {
         return match body_in(store, key, answer).await {
             Ok(body) => {
                 let (body_omitted, head) = (body.is_none(), answer.head.clone());
                 let answer = Answer { head, body: body.unwrap_or_default() };
-                replay::response(Replay { answer, body_omitted, expires_at: *expires_at }, profile)
+                let (first_at, expires_at) = (*completed_at, *expires_at);
+                replay::response(Replay { answer, body_omitted, first_at, expires_at }, profile)
             }
             Err(_) => problem(ProblemType::StoreUnavailable),
         };

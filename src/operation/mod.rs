@@ -8,10 +8,14 @@
 
 mod declared;
 mod derived;
+mod observed;
 #[cfg(test)]
 mod tests;
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
+
+pub(crate) use observed::Observer;
+pub use observed::{How, Observed};
 
 use self::declared::Declared;
 use crate::{
@@ -99,6 +103,7 @@ pub struct Operation {
     pub(crate) keeps: Keeps,
     pub(crate) asynchronous: Option<Duration>,
     pub(crate) max_attempts: u32,
+    pub(crate) observer: Option<Observer>,
 }
 
 impl Operation {
@@ -130,6 +135,7 @@ impl Operation {
             keeps: Keeps::default(),
             asynchronous: None,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
+            observer: None,
         }
     }
 
@@ -386,6 +392,22 @@ impl Operation {
     /// as those records are retained.
     pub fn formerly(mut self, rule: FingerprintRule) -> Self {
         self.former_rules.push(rule);
+        self
+    }
+
+    /// Tells `observer` what became of each request with a valid key, once that is decided and written: for logs and metrics of your own,
+    /// besides [`telemetry`](crate::telemetry). It is called before the caller gets its answer, in whatever front the request came: so it must
+    /// not block. If the process dies, it is not called, and a retry is another request: nothing may depend on it.
+    ///
+    /// ```
+    /// use lambda_idempotency::Operation;
+    ///
+    /// let payment = Operation::new("create-payment").observe(|observed| {
+    ///     println!("{} {} {:?}", observed.key.hash(), observed.told, observed.took);
+    /// });
+    /// ```
+    pub fn observe(mut self, observer: impl Fn(&Observed<'_>) + Send + Sync + 'static) -> Self {
+        self.observer = Some(Observer(Arc::new(observer)));
         self
     }
 }

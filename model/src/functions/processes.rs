@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
-    internal::{Admission, Computed, Executor, Told, Replay, Request, Says, Stale},
+    internal::{Admission, Computed, Executor, Replay, Request, Says, Stale, Told},
     key::age::KeyTime,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Answer, AnswerKind, Work},

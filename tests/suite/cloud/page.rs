@@ -13,7 +13,7 @@ use reqwest::{RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::support::{client::client, embedded, guarded::fresh, local_cloud::LocalCloud};
+use crate::support::{client::client, embedded, guarded::fresh, local_cloud::LocalCloud, returns::Returns};
 
 const ORDER: &str = r#"{"customerId":"c-1","amountCents":1999,"currency":"EUR","source":"tok_ok"}"#;
 
@@ -208,7 +208,7 @@ async fn a_functions_outcome_is_settled_with_its_result() {
     let call = async || {
         let lost =
             async |_, _: u8| -> Result<String, Failure> { Err(std::io::Error::other("no answer").into()) };
-        guard.run(&["order-1"], 1, lost).await
+        guard.returns(&["order-1"], 1, lost).await
     };
     assert!(matches!(call().await, Err(RunError::Unknown { .. })));
     let (tenant, operation) = (Tenant::parse("acme"), OperationName::parse("ship"));

@@ -8,8 +8,8 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_http::{Context, LambdaEvent, lambda_runtime::Diagnostic};
 use lambda_idempotency::{
-    Execution, Failure, Operation,
-    event::{Consumer, KeyFrom, invocation},
+    Execution, Failure, Operation, Ran,
+    event::{Consumer, KeyFrom, invocation, invocation_with},
     record::State,
 };
 use macro_rules_attribute::apply;
@@ -52,6 +52,18 @@ fn assert_error<T: Debug>(invoked: Result<T, (String, String)>, expected: &str) 
     assert_eq!(found, expected, "{message}");
     let own = ["no connection", "no answer", "in the function"];
     assert!(!own.iter().any(|own| message.contains(own)), "{message}");
+}
+
+#[apply(on_each_store)]
+async fn a_direct_caller_can_be_told_that_its_result_is_a_replay(endpoint: &str) {
+    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+    let reply = |ran: Ran<String>| (ran.value, ran.how.is_replay(), ran.expires_at.is_some());
+    let service = invocation_with(guard(&guarded), KeyFrom::body("/id"), ships(&runs), reply);
+    let (first, is_replay, is_kept) = invoke(&service, &guarded, &parcel("p-1")).await.expect("a result");
+    assert_eq!((is_replay, is_kept), (false, true));
+    let again = invoke(&service, &guarded, &parcel("p-1")).await.expect("the kept result");
+    assert_eq!((again, runs.count()), ((first, true, true), 1));
+    assert_error(invoke(&service, &guarded, &json!({ "to": "p-1" })).await, "Invalid");
 }
 
 #[apply(on_each_store)]

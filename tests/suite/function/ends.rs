@@ -19,7 +19,9 @@ use crate::support::{
     guarded::{GRACE, Guarded, LEASE, random},
     http::{Counter, Gate},
     messages::{QUEUE, deliver, message},
-    on_each_store, tables,
+    on_each_store,
+    returns::Returns,
+    tables,
 };
 
 const SHIP: &str = "ship";
@@ -53,7 +55,7 @@ async fn ship(
         execution.write(write)?;
         Ok::<_, Failure>(runs.add())
     };
-    guard.run(key, 1, function).await
+    guard.returns(key, 1, function).await
 }
 
 // A function with other effects may have had them. One with rows alone did nothing, and is not blocked for ever.
@@ -90,11 +92,12 @@ async fn a_function_of_rows_that_fails_in_any_way_runs_again(endpoint: &str) {
         let table = tables::domain_table(&guarded.undisturbed).await;
         let guard = guard_of(&guarded, Operation::new(SHIP).effects_in_transaction());
         let write = table.put(json!({ "id": "p-1" })).if_absent();
-        let failed = guard.run(KEY, 1, async move |execution: Execution, _: u8| -> Result<usize, Failure> {
-            execution.write(write)?;
-            assert!(!panics, "in the function");
-            Err(io::Error::other("no answer"))?
-        });
+        let failed =
+            guard.returns(KEY, 1, async move |execution: Execution, _: u8| -> Result<usize, Failure> {
+                execution.write(write)?;
+                assert!(!panics, "in the function");
+                Err(io::Error::other("no answer"))?
+            });
         let failed = failed.await.expect_err("no result");
         let RunError::NotExecuted(source) = &failed else { panic!("{failed:?}") };
         assert_eq!(source.is_none(), panics, "{failed:?}");
@@ -124,11 +127,11 @@ async fn a_late_function_gets_the_result_that_each_call_gets(endpoint: &str) {
             held.pass().await;
             Ok::<_, Failure>("what the late one says".to_owned())
         };
-        slow.run(KEY, 1, function).await
+        slow.returns(KEY, 1, function).await
     });
     gate.reached(1).await;
     guarded.clock.advance(LEASE + GRACE + Duration::from_secs(1));
-    let call = || guard.run(KEY, 1, async |_, _: u8| -> Result<String, Failure> { panic!("it ran") });
+    let call = || guard.returns(KEY, 1, async |_, _: u8| -> Result<String, Failure> { panic!("it ran") });
     let unknown = call().await;
     assert!(matches!(unknown, Err(RunError::Unknown { .. })), "{unknown:?}");
     let found = Finding::Executed(Answer::payload(&"what the carrier says").expect("JSON"));
@@ -158,7 +161,7 @@ async fn a_function_that_stood_still_past_its_lease_goes_no_further(endpoint: &s
                 held.pass().await;
                 Ok::<_, Failure>(counted.add())
             };
-            guard.run(KEY, 1, function).await
+            guard.returns(KEY, 1, function).await
         });
         gate.reached(1).await;
         guarded.clock.advance(LEASE);
@@ -185,7 +188,7 @@ async fn a_refusal_that_is_too_large_to_be_kept_is_a_refusal(endpoint: &str) {
             counted.add();
             Err::<u8, _>(Failure::permanent(endless()))
         };
-        guard.run(KEY, json!({ "id": "order-1" }), function).await
+        guard.returns(KEY, json!({ "id": "order-1" }), function).await
     };
     let first = call().await;
     assert!(matches!(&first, Err(RunError::Refused(why)) if *why == endless()));
@@ -223,14 +226,14 @@ async fn a_forgotten_answer_runs_nothing_and_ends_its_message(endpoint: &str) {
             }
         };
         let input = || json!({ "id": "order-1" });
-        drop(guard.run(KEY, input(), function.clone()).await);
+        drop(guard.returns(KEY, input(), function.clone()).await);
         let seen = guarded.record(&record_key(KEY)).await.expect("a record");
         let operator = Operator::new(guarded.undisturbed_store()).world(guarded.clock.clone());
         operator
             .correct(&seen, &Correction::ForgetAnswer, "olga", "Jane asked")
             .await
             .expect("it is forgotten");
-        let again = guard.run(KEY, input(), function.clone()).await;
+        let again = guard.returns(KEY, input(), function.clone()).await;
         let gone = "it was too large to be kept, or is gone";
         match &again {
             Err(RunError::Refused(why)) if refuses => assert_eq!(why, gone),

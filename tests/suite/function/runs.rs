@@ -4,7 +4,7 @@ use std::{error::Error, io, time::Duration};
 
 use futures_util::{FutureExt, future::join_all};
 use lambda_idempotency::{
-    Execution, Failure, Guard, Operation, RunError, async_trait,
+    Execution, Failure, Guard, How, Operation, RunError, async_trait,
     engine::{CallError, PhaseError},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant, age::KeyTime},
     queue::MemoryQueue,
@@ -21,6 +21,7 @@ use crate::support::{
     guarded::{GRACE, Guarded, LEASE},
     http::{Counter, Gate},
     on_each_store,
+    returns::Returns,
 };
 
 const SHIP: &str = "ship";
@@ -81,7 +82,7 @@ async fn ship(guard: &Guard, runs: &Counter, does: Does, parcel: &str) -> Result
             Does::Refuses => Err(Failure::permanent("no such address")),
         }
     };
-    guard.run(KEY, parcel.to_owned(), function).await
+    guard.returns(KEY, parcel.to_owned(), function).await
 }
 
 #[apply(on_each_store)]
@@ -112,7 +113,7 @@ async fn of_a_hundred_calls_at_once_one_runs(endpoint: &str) {
             gate.pass().await;
             Ok::<_, Failure>(runs.add())
         };
-        guard.run(KEY, 1, function).await
+        guard.returns(KEY, 1, function).await
     };
     let guards: Vec<_> = (0..4).map(|_| guard(&guarded)).collect();
     let calls = join_all((0..100).map(|number| call(guards[number % 4].clone())));
@@ -181,7 +182,7 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
         held.pass().await;
         Ok::<_, Failure>(counted.add())
     };
-    let mut call = Box::pin(guard.run(KEY, 1, function));
+    let mut call = Box::pin(guard.returns(KEY, 1, function));
     tokio::select! {
         _ = &mut call => panic!("the gate is closed"),
         () = gate.reached(1) => drop(call),
@@ -193,7 +194,7 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
         }
     })
     .await;
-    let again = guard.run(KEY, 1, async |_, _: u8| Ok::<_, Failure>(0)).await;
+    let again = guard.returns(KEY, 1, async |_, _: u8| Ok::<_, Failure>(0)).await;
     assert!(matches!(again, Ok(1)), "{again:?}");
 }
 
@@ -202,7 +203,7 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
 async fn no_function_returns_before_its_result_is_kept(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let guard = guard(&guarded);
-    let shipped = || guard.run(KEY, 1, async |_, _: u8| Ok::<_, Failure>("shipped".to_owned()));
+    let shipped = || guard.returns(KEY, 1, async |_, _: u8| Ok::<_, Failure>("shipped".to_owned()));
     let result = guarded.ends_written(2, shipped()).await;
     assert!(matches!(&result, Ok(shipped) if shipped == "shipped"), "{result:?}");
     assert_eq!(state(&guarded).await, "completed");
@@ -229,16 +230,39 @@ async fn a_result_that_cannot_be_kept_is_deferred(endpoint: &str) {
         faults.for_all(ANY, Fault::DropRequest);
         Ok::<_, Failure>("shipped".to_owned())
     };
-    let result = guarded.clock.passing(deferring.run(KEY, 1, function)).await;
-    assert!(matches!(&result, Ok(shipped) if shipped == "shipped"), "{result:?}");
+    let result = guarded.clock.passing(deferring.run(KEY, 1, function)).await.expect("a result");
+    assert_eq!((&*result.value, result.how, result.expires_at), ("shipped", How::Executed, None));
     guarded.faults.clear();
     let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new());
     let reconciliation = reconciliation.operation(Operation::new(SHIP), Carrier).world(guarded.clock.clone());
     for (message, _) in queue.take() {
         reconciliation.receive(&message).await.expect("it is applied");
     }
-    let again = deferring.run(KEY, 1, async |_, _: u8| Ok::<_, Failure>(String::new())).await;
+    let again = deferring.returns(KEY, 1, async |_, _: u8| Ok::<_, Failure>(String::new())).await;
     assert!(matches!(&again, Ok(shipped) if shipped == "shipped"), "{again:?}");
+}
+
+#[apply(on_each_store)]
+async fn each_caller_is_told_whether_the_function_ran_for_it(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let guard = guard(&guarded);
+    let ship = async |_: Execution, _: u8| Ok::<_, Failure>("shipped".to_owned());
+    let began = guarded.now();
+    let first = guard.run(KEY, 1, ship).await.expect("a result");
+    guarded.clock.advance(Duration::from_secs(60));
+    let retry = guard.run(KEY, 1, ship).await.expect("a result");
+    assert_eq!((first.how, first.expires_at), (How::Executed, retry.expires_at));
+    let How::Replayed { first_at } = retry.how else { panic!("{retry:?}") };
+    assert!(first_at >= began && first_at < guarded.now(), "{first_at:?}");
+    assert_eq!(retry.map(|value| value.len()).value, first.value.len());
+    assert!(first.expires_at.is_some_and(|until| until > guarded.now()));
+    // In one round trip, too.
+    let one = ["order-9"];
+    for replayed in [false, true] {
+        let ran = guard.run_single_transaction(&one, 1, async |_, _: u8| Ok::<_, Failure>(1)).await;
+        let ran = ran.expect("a result");
+        assert_eq!((ran.value, ran.how.is_replay(), ran.expires_at.is_some()), (1, replayed, true));
+    }
 }
 
 /// Knows every shipment.
@@ -260,7 +284,7 @@ async fn what_reconciliation_finds_is_the_result_of_each_call(endpoint: &str) {
     // Its handler has begun: before that, it would take its reservation back.
     let gate = Gate::closed();
     let held = gate.clone();
-    let died = guard.run(KEY, "tea".to_owned(), async move |_, _: String| -> Result<Shipment, Failure> {
+    let died = guard.returns(KEY, "tea".to_owned(), async move |_, _: String| -> Result<Shipment, Failure> {
         held.pass().await;
         panic!("it is dead")
     });
@@ -291,7 +315,7 @@ async fn an_interrupted_function_resumes_behind_its_phases(endpoint: &str) {
             });
             Ok::<_, Failure>((charge, ship.await?))
         };
-        guard.run(KEY, 1, function).await
+        guard.returns(KEY, 1, function).await
     };
     let interrupted = call(true).await.expect_err("no result");
     let RunError::Interrupted(Some(source)) = &interrupted else { panic!("{interrupted:?}") };
@@ -312,13 +336,17 @@ async fn each_list_of_parts_is_a_key_of_its_own(endpoint: &str) {
     for key in keys {
         for _ in 0..2 {
             let counted = runs.clone();
-            guard.run(key, 1, async move |_, _: u8| Ok::<_, Failure>(counted.add())).await.expect("a result");
+            guard
+                .returns(key, 1, async move |_, _: u8| Ok::<_, Failure>(counted.add()))
+                .await
+                .expect("a result");
         }
     }
     assert_eq!((runs.count(), guarded.number_of_items().await), (keys.len(), keys.len()));
     let keys: [&[&str]; 3] = [&[], &[""], &["a", ""]];
     for key in keys {
-        let refused = guard.run(key, 1, async |_, _: u8| -> Result<u8, Failure> { panic!("no key") }).await;
+        let refused =
+            guard.returns(key, 1, async |_, _: u8| -> Result<u8, Failure> { panic!("no key") }).await;
         assert!(matches!(refused, Err(RunError::Key(_))), "{refused:?}");
     }
     assert_eq!(guarded.number_of_items().await, runs.count());
@@ -332,7 +360,7 @@ async fn a_key_that_is_too_old_begins_nothing(endpoint: &str) {
     let guard = guard_of(&guarded, Operation::new(SHIP).refuse_older_than(hour, KeyTime::UuidV7));
     let call = async |key: &str| {
         let runs = runs.clone();
-        guard.run(&[key], 1, async move |_, _: u8| Ok::<_, Failure>(runs.add())).await
+        guard.returns(&[key], 1, async move |_, _: u8| Ok::<_, Failure>(runs.add())).await
     };
     let made_at = |before: Duration| {
         let at = guarded.now().as_millis() - u64::try_from(before.as_millis()).expect("milliseconds");
@@ -356,9 +384,10 @@ async fn a_result_is_read_back_or_nothing_runs(endpoint: &str) {
     let guard = guard(&guarded);
     let long: Vec<usize> = (0..5_000).collect();
     let (function, expected) = (long.clone(), long);
-    guard.run(KEY, 1, async move |_, _: u8| Ok::<_, Failure>(function)).await.expect("a result");
-    let again = guard.run(KEY, 1, async |_, _: u8| Ok::<Vec<usize>, Failure>(Vec::new())).await;
+    guard.returns(KEY, 1, async move |_, _: u8| Ok::<_, Failure>(function)).await.expect("a result");
+    let again = guard.returns(KEY, 1, async |_, _: u8| Ok::<Vec<usize>, Failure>(Vec::new())).await;
     assert_eq!(again.expect("the result"), expected);
-    let other = guard.run(KEY, 1, async |_, _: u8| -> Result<Shipment, Failure> { panic!("it ran") }).await;
+    let other =
+        guard.returns(KEY, 1, async |_, _: u8| -> Result<Shipment, Failure> { panic!("it ran") }).await;
     assert!(matches!(other, Err(RunError::ResultUnreadable(_))), "{other:?}");
 }

@@ -9,7 +9,7 @@ use lambda_idempotency::{
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
-use crate::support::{guarded::Guarded, http::Counter, on_each_store, tables};
+use crate::support::{guarded::Guarded, http::Counter, on_each_store, returns::Returns, tables};
 
 const KEY: &[&str] = &["order-1"];
 
@@ -41,16 +41,16 @@ async fn the_rows_of_a_function_commit_with_its_result(endpoint: &str) {
             fails.map_or(Ok("p-1".to_owned()), Err)
         }
     };
-    let failed = guard.run(KEY, 1, ship(Some(Failure::not_executed("no connection")))).await;
+    let failed = guard.returns(KEY, 1, ship(Some(Failure::not_executed("no connection")))).await;
     assert!(matches!(failed, Err(RunError::NotExecuted(_))), "{failed:?}");
     assert!(rows(&guarded, &table).await.is_empty());
     for _ in 0..2 {
-        assert_eq!(guard.run(KEY, 1, ship(None)).await.expect("a result"), "p-1");
+        assert_eq!(guard.returns(KEY, 1, ship(None)).await.expect("a result"), "p-1");
     }
     assert_eq!(rows(&guarded, &table).await.len(), 1);
     // A refusal for good is a result, and its rows commit.
     let row = parcel(&table, "p-2");
-    let refused = guard.run(&["order-2"], 1, async move |execution: Execution, _: u8| {
+    let refused = guard.returns(&["order-2"], 1, async move |execution: Execution, _: u8| {
         execution.write(row)?;
         Err::<u8, _>(Failure::permanent("no such address"))
     });
@@ -68,9 +68,9 @@ async fn a_refused_row_ends_a_function_as_the_row_says(endpoint: &str) {
             Ok::<_, Failure>("shipped".to_owned())
         }
     };
-    guard.run(KEY, 1, ship()).await.expect("a result");
+    guard.returns(KEY, 1, ship()).await.expect("a result");
     for _ in 0..2 {
-        let refused = guard.run(&["order-2"], 1, ship()).await;
+        let refused = guard.returns(&["order-2"], 1, ship()).await;
         assert!(matches!(&refused, Err(RunError::Refused(why)) if why == "shipped already"), "{refused:?}");
     }
     assert_eq!(rows(&guarded, &table).await.len(), 1);
@@ -96,7 +96,7 @@ async fn a_row_refused_over_http_is_an_error_in_a_function(endpoint: &str) {
                 }
                 Ok::<_, Failure>("shipped".to_owned())
             };
-            let ended = guard.run(&[&key], 1, ship).await;
+            let ended = guard.returns(&[&key], 1, ship).await;
             assert!(matches!(ended, Err(RunError::Unknown { .. })), "{ended:?}");
         }
         let row = parcel(&table, "p-1").or_answer(Answer::json(status, "{}"));
@@ -107,7 +107,7 @@ async fn a_row_refused_over_http_is_an_error_in_a_function(endpoint: &str) {
                 Ok::<_, Failure>("shipped".to_owned())
             }
         };
-        let ended = guard.run_single_transaction(&["order-2"], 1, ship).await;
+        let ended = guard.transacts(&["order-2"], 1, ship).await;
         assert!(matches!(ended, Err(RunError::NotExecuted(_))), "{ended:?}");
     }
     assert!(rows(&guarded, &table).await.is_empty());
@@ -126,7 +126,7 @@ async fn a_function_of_rows_alone_commits_in_one_round_trip(endpoint: &str) {
                 Ok::<_, Failure>(runs.add())
             }
         };
-        guard.run_single_transaction(key, 1, function).await
+        guard.transacts(key, 1, function).await
     };
     assert!(matches!(ship(KEY, "p-1").await, Ok(1)));
     assert_eq!(guarded.meter.reading().total().round_trips, 1);
@@ -141,11 +141,10 @@ async fn a_function_of_rows_alone_commits_in_one_round_trip(endpoint: &str) {
             let failure = failure.lock().expect("one thread").take().expect("one run");
             async { Err::<u8, _>(failure) }
         };
-        let failed = guard.run_single_transaction(&["order-3"], 1, function).await;
+        let failed = guard.transacts(&["order-3"], 1, function).await;
         assert!(matches!(failed, Err(RunError::NotExecuted(Some(_)))), "{failed:?}");
     }
-    let panics =
-        guard.run_single_transaction(&["order-3"], 1, |_, _: u8| async { panic!("in the function") });
+    let panics = guard.transacts(&["order-3"], 1, |_, _: u8| async { panic!("in the function") });
     let panicked: Result<u8, _> = panics.await;
     assert!(matches!(panicked, Err(RunError::NotExecuted(None))), "{panicked:?}");
     assert_eq!(guarded.number_of_items().await, 2);

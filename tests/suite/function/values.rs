@@ -25,7 +25,9 @@ use crate::support::{
     guarded::Guarded,
     http::Counter,
     messages::{QUEUE, deliver, message},
-    on_each_store, tables,
+    on_each_store,
+    returns::Returns,
+    tables,
 };
 
 const SHIP: &str = "ship";
@@ -100,7 +102,7 @@ where
             runs.add();
             Ok::<_, Failure>(value)
         };
-        guard.run(key, 1, function).await
+        guard.returns(key, 1, function).await
     };
     let error = call().await.expect_err("no result");
     let RunError::ResultNotKept(unkept) = error else { panic!("{error:?}") };
@@ -137,7 +139,7 @@ async fn rows_and_messages_commit_without_the_result(endpoint: &str) {
     let table = tables::domain_table(&guarded.undisturbed).await;
     let row = table.put(json!({ "id": "p-1" })).if_absent();
     let guard = guard(&guarded);
-    let shipped = guard.run(KEY, 1, async move |execution: Execution, _: u8| {
+    let shipped = guard.returns(KEY, 1, async move |execution: Execution, _: u8| {
         execution.write(row)?;
         execution.publish(&topic(), &"p-1")?;
         Ok::<_, Failure>(OneWay { number: "4242".to_owned() })
@@ -146,7 +148,7 @@ async fn rows_and_messages_commit_without_the_result(endpoint: &str) {
     assert_eq!(state(&guarded, KEY).await, "completed");
     assert_eq!(published(&guarded).await, [r#""p-1""#]);
     let row = table.put(json!({ "id": "p-1" })).if_absent().or_answer(Answer::refusal("shipped already"));
-    let again = guard.run(&["order-2"], 1, async move |execution: Execution, _: u8| {
+    let again = guard.returns(&["order-2"], 1, async move |execution: Execution, _: u8| {
         execution.write(row)?;
         Ok::<_, Failure>(())
     });
@@ -162,7 +164,7 @@ async fn a_single_transaction_without_its_result_commits_nothing(endpoint: &str)
         Ok::<_, Failure>((PI, f64::NAN))
     };
     for _ in 0..2 {
-        let error = guard(&guarded).run_single_transaction(KEY, 1, ship).await.expect_err("it is not kept");
+        let error = guard(&guarded).transacts(KEY, 1, ship).await.expect_err("it is not kept");
         let RunError::NotExecuted(Some(source)) = error else { panic!("{error:?}") };
         let unkept = source.downcast::<UnkeptResult>().expect("it says why");
         assert!(unkept.downcast::<(f64, f64)>().expect("the value").1.is_nan());
@@ -172,7 +174,7 @@ async fn a_single_transaction_without_its_result_commits_nothing(endpoint: &str)
         transaction.publish(&topic(), &"p-1")?;
         Ok::<_, Failure>(PI)
     };
-    assert_eq!(guard(&guarded).run_single_transaction(KEY, 1, mended).await.expect("a result"), PI);
+    assert_eq!(guard(&guarded).transacts(KEY, 1, mended).await.expect("a result"), PI);
     assert_eq!((state(&guarded, KEY).await, published(&guarded).await.len()), ("completed", 1));
 }
 
@@ -186,7 +188,7 @@ async fn a_deferred_report_completes_without_the_result(endpoint: &str) {
         faults.for_all(ANY, Fault::DropRequest);
         Ok::<_, Failure>(Some(()))
     };
-    assert_eq!(carried(guarded.clock.passing(deferring.run(KEY, 1, function)).await), Some(()));
+    assert_eq!(carried(guarded.clock.passing(deferring.returns(KEY, 1, function)).await), Some(()));
     guarded.faults.clear();
     let reconciliation = Reconciliation::new(guarded.store(), MemoryQueue::new());
     let reconciliation = reconciliation.operation(Operation::new(SHIP), Nobody).world(guarded.clock.clone());
@@ -194,7 +196,7 @@ async fn a_deferred_report_completes_without_the_result(endpoint: &str) {
         reconciliation.receive(&report).await.expect("it is applied");
     }
     assert_eq!(state(&guarded, KEY).await, "completed");
-    let again = deferring.run(KEY, 1, async |_, _: u8| -> Result<(), Failure> { panic!("it ran") }).await;
+    let again = deferring.returns(KEY, 1, async |_, _: u8| -> Result<(), Failure> { panic!("it ran") }).await;
     assert!(matches!(&again, Err(RunError::ResultUnreadable(why)) if why == NOT_KEPT), "{again:?}");
 }
 
@@ -271,7 +273,7 @@ async fn the_first_caller_gets_what_each_retry_reads(endpoint: &str) {
             ship.await?;
             Ok::<_, Failure>((name, Name("Coffee".to_owned())))
         };
-        resuming.run(KEY, 1, function).await
+        resuming.returns(KEY, 1, function).await
     };
     assert!(matches!(call(true).await, Err(RunError::Interrupted(_))));
     for _ in 0..2 {
@@ -280,7 +282,7 @@ async fn the_first_caller_gets_what_each_retry_reads(endpoint: &str) {
     }
     let ship = |_: SingleTransaction, _: u8| async { Ok::<_, Failure>(Name("Tea".to_owned())) };
     for _ in 0..2 {
-        let name = guard(&guarded).run_single_transaction(&["order-2"], 1, ship).await;
+        let name = guard(&guarded).transacts(&["order-2"], 1, ship).await;
         assert_eq!(name.expect("a result"), Name("tea".to_owned()));
     }
 }
@@ -291,7 +293,7 @@ async fn a_phase_is_kept_without_a_result_that_json_cannot_carry(endpoint: &str)
     let (guarded, calls) = (Guarded::on(endpoint).await, Counter::default());
     let guard = guard_of(&guarded, Operation::new(SHIP).resumes(["quote", "book"], DAY));
     let counted = calls.clone();
-    let wrong = guard.run(KEY, 1, async move |execution: Execution, _: u8| {
+    let wrong = guard.returns(KEY, 1, async move |execution: Execution, _: u8| {
         let rate = execution.phase("quote").call(async |_| {
             counted.add();
             Ok((PI, f64::NAN))
@@ -310,7 +312,7 @@ async fn a_phase_is_kept_without_a_result_that_json_cannot_carry(endpoint: &str)
         record.phases().expect("phases").kept.iter().map(|phase| phase.result.clone()).collect();
     assert_eq!((record.state.name(), kept), ("between_workers", vec![None]));
     // A retry comes before the program is mended. It was made, so that is not unknown.
-    let early = guard.run(KEY, 1, async |execution: Execution, _: u8| {
+    let early = guard.returns(KEY, 1, async |execution: Execution, _: u8| {
         let quote =
             execution.phase::<(f64, f64)>("quote").keys_live(DAY).call(async |_| panic!("it was made"));
         Ok::<_, Failure>(quote.await?.0)
@@ -321,7 +323,7 @@ async fn a_phase_is_kept_without_a_result_that_json_cannot_carry(endpoint: &str)
     assert_eq!(state(&guarded, KEY).await, "between_workers");
     // What it asks for is kept: a later execution does not ask again, and sees the same.
     for asks in [true, false] {
-        let mended = guard.run(KEY, 1, async move |execution: Execution, _: u8| {
+        let mended = guard.returns(KEY, 1, async move |execution: Execution, _: u8| {
             let quote = execution.phase("quote").ask(async |_| match asks {
                 true => Ok(Some((PI, None::<f64>))),
                 false => panic!("it is asked again"),
@@ -346,7 +348,7 @@ async fn a_phase_is_kept_without_a_result_that_json_cannot_carry(endpoint: &str)
 async fn a_message_that_json_cannot_carry_is_refused_at_once(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let guard = guard(&guarded);
-    let refused = guard.run(KEY, 1, async |execution: Execution, _: u8| {
+    let refused = guard.returns(KEY, 1, async |execution: Execution, _: u8| {
         execution.publish(&topic(), &"p-1")?;
         let error = execution.publish(&topic(), &[Some(PI), Some(f64::NAN)]).expect_err("it is refused");
         let DomainWriteError::Message { topic, reason } = &error else { panic!("{error:?}") };
@@ -366,9 +368,10 @@ async fn a_message_that_json_cannot_carry_is_refused_at_once(endpoint: &str) {
 async fn an_input_that_json_cannot_carry_begins_nothing(endpoint: &str) {
     async fn assert_refused<I: Serialize + Clone + Send + 'static>(guarded: &Guarded, input: I) {
         let (guard, never) = (guard(guarded), |_, _| async { panic!("it ran") });
-        let refused: Result<u8, _> = guard.run(KEY, input.clone(), |_, _| async { panic!("it ran") }).await;
+        let refused: Result<u8, _> =
+            guard.returns(KEY, input.clone(), |_, _| async { panic!("it ran") }).await;
         assert!(matches!(refused, Err(RunError::Input(_))), "{refused:?}");
-        let refused: Result<u8, _> = guard.run_single_transaction(KEY, input, never).await;
+        let refused: Result<u8, _> = guard.transacts(KEY, input, never).await;
         assert!(matches!(refused, Err(RunError::Input(_))), "{refused:?}");
         assert_eq!(guarded.number_of_items().await, 0);
     }
@@ -386,13 +389,13 @@ async fn a_map_is_one_input_in_every_order(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let names = || (0..32).map(|number| format!("sku-{number}"));
     let call = async |key: &'static [&'static str], input: Value| {
-        guard(&guarded).run(key, input, async |_, _| Ok::<_, Failure>(())).await
+        guard(&guarded).returns(key, input, async |_, _| Ok::<_, Failure>(())).await
     };
     let map = || names().zip(1..).collect::<HashMap<String, u8>>();
     let orders = [map(), map()];
     assert!(!orders[0].keys().eq(orders[1].keys()), "two maps have one order");
     for map in orders {
-        guard(&guarded).run(KEY, map, async |_, _| Ok::<_, Failure>(())).await.expect("one input");
+        guard(&guarded).returns(KEY, map, async |_, _| Ok::<_, Failure>(())).await.expect("one input");
     }
     call(&["order-3"], json!(["a", "b"])).await.expect("a result");
     let other_order = call(&["order-3"], json!(["b", "a"])).await;

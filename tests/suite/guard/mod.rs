@@ -10,4 +10,5 @@ mod leases;
 mod refusals;
 mod replays;
 mod together;
+mod told;
 mod virtual_time;

@@ -19,7 +19,9 @@ use crate::support::{
     BoxError,
     faults::{ANY, Fault},
     guarded::{Guarded, completed, operation, owned, request, written},
-    on_each_store, tables,
+    on_each_store,
+    returns::Returns,
+    tables,
 };
 
 const KEY: &[&str] = &["order-1"];
@@ -50,12 +52,12 @@ async fn messages_commit_with_the_result_and_are_published_once(endpoint: &str) 
             fails.map_or(Ok("placed".to_owned()), Err)
         }
     };
-    let failed = guard.run(KEY, 1, place(Some(Failure::not_executed("no connection")))).await;
+    let failed = guard.returns(KEY, 1, place(Some(Failure::not_executed("no connection")))).await;
     assert!(matches!(failed, Err(RunError::NotExecuted(_))), "{failed:?}");
     assert_eq!(bodies(&guarded, &key()).await, [""; 0]);
     guarded.meter.reset();
     for _ in 0..2 {
-        assert_eq!(guard.run(KEY, 1, place(None)).await.expect("a result"), "placed");
+        assert_eq!(guard.returns(KEY, 1, place(None)).await.expect("a result"), "placed");
     }
     // The take-over costs two, the completion one, the replay one: as without messages.
     assert_eq!(guarded.meter.reading().total().round_trips, 4);
@@ -85,9 +87,9 @@ async fn a_phase_publishes_with_its_recovery_point_and_never_again(endpoint: &st
             }
         }
     };
-    assert!(guard.run(KEY, 1, run(false)).await.is_err());
+    assert!(guard.returns(KEY, 1, run(false)).await.is_err());
     assert_eq!(bodies(&guarded, &key()).await, [r#""accepted""#]);
-    guard.run(KEY, 1, run(true)).await.expect("a result");
+    guard.returns(KEY, 1, run(true)).await.expect("a result");
     assert_eq!(bodies(&guarded, &key()).await, [r#""accepted""#, r#""placed""#]);
     let sequences: Vec<_> = undelivered(&guarded, &key()).await.iter().map(|it| it.sequence).collect();
     assert_eq!(sequences, [0, 1]);
@@ -98,7 +100,7 @@ async fn a_refused_row_publishes_nothing(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let table = tables::domain_table(&guarded.undisturbed).await;
     let guard = guard(&guarded, Operation::new("order"));
-    let refused = guard.run(KEY, 1, async move |execution: Execution, _: u8| {
+    let refused = guard.returns(KEY, 1, async move |execution: Execution, _: u8| {
         execution.publish(&topic(), &"placed")?;
         execution.write(refusing(&table).or_answer(Answer::refusal("sold out")))?;
         Ok(())
@@ -121,7 +123,7 @@ async fn a_single_transaction_publishes_once(endpoint: &str) {
         Ok::<_, Failure>(())
     };
     for _ in 0..2 {
-        guard.run_single_transaction(KEY, 1, place).await.expect("a result");
+        guard.transacts(KEY, 1, place).await.expect("a result");
     }
     assert_eq!(bodies(&guarded, &key()).await, [r#""placed""#]);
 }

@@ -28,6 +28,7 @@ use crate::support::{
     http::Gate,
     messages::{QUEUE, deliver, message},
     on_each_store,
+    returns::Returns,
 };
 
 const SHIP: &str = "ship";
@@ -113,7 +114,7 @@ impl Shipping {
         let lost = async |_, _: Value| -> Result<String, Failure> {
             Err(std::io::Error::other("no answer from the carrier").into())
         };
-        self.guard.run(&["order-1"], order(), lost).await
+        self.guard.returns(&["order-1"], order(), lost).await
     }
 
     async fn lost(&self) -> RecordKey {
@@ -255,7 +256,7 @@ async fn a_queued_report_of_the_wrong_kind_ends_with_operators(endpoint: &str) {
             held.pass().await;
             Err(std::io::Error::other("killed").into())
         };
-        guard.run(&["order-1"], order(), dies).await
+        guard.returns(&["order-1"], order(), dies).await
     });
     gate.reached(1).await;
     let report = ProviderReport::executed(200, Carrier::new([payload()]));

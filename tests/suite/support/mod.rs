@@ -33,6 +33,7 @@ pub mod process;
 pub mod proxy;
 pub mod random;
 pub mod reports;
+pub mod returns;
 pub mod s3;
 pub mod sample;
 pub mod seeded_world;

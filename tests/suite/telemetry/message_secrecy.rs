@@ -17,6 +17,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use tower::ServiceExt;
 
 use super::secrecy::Secrets;
+use crate::support::returns::Returns;
 use crate::{
     event::queue,
     support::{
@@ -159,22 +160,22 @@ async fn the_debug_output_of_a_functions_error_shows_no_input(endpoint: &str) {
             let key = secrets.key(does);
             for to in ["here", "elsewhere"] {
                 let parcel = json!({ "id": key, "does": does, "to": to, "of": secrets.marker });
-                let ran: Result<String, RunError> = guard.run(&[&key], parcel, ship).await;
+                let ran: Result<String, RunError> = guard.returns(&[&key], parcel, ship).await;
                 refusals += usize::from(matches!(ran, Err(RunError::Refused(_))));
                 printed.extend(ran.err().map(|error| format!("{error:?}")));
             }
         }
         let key = secrets.key("ships");
-        let other: Result<u32, RunError> = guard.run(&[&key], secrets.order(1), async |_, _| Ok(1)).await;
+        let other: Result<u32, RunError> = guard.returns(&[&key], secrets.order(1), async |_, _| Ok(1)).await;
         printed.extend(other.err().map(|error| format!("{error:?}")));
     }
     let parcel = json!({ "id": secrets.key("ships"), "does": "ships", "to": "here", "of": secrets.marker });
     let of_another_type: Result<u32, RunError> =
-        guard.run(&[&secrets.key("ships")], parcel, async |_, _: Value| Ok(1)).await;
+        guard.returns(&[&secrets.key("ships")], parcel, async |_, _: Value| Ok(1)).await;
     let error = of_another_type.expect_err("the kept result is a text");
     assert!(matches!(error, RunError::ResultUnreadable(_)), "{error:?}");
     printed.push(format!("{error:?}"));
-    let invalid: Result<u32, RunError> = guard.run(&["", &secrets.marker], 1, async |_, _| Ok(1)).await;
+    let invalid: Result<u32, RunError> = guard.returns(&["", &secrets.marker], 1, async |_, _| Ok(1)).await;
     printed.push(format!("{:?}", invalid.expect_err("a part is empty")));
     assert_eq!(refusals, 2, "{printed:?}");
     for text in printed {

@@ -7,7 +7,7 @@ use futures_util::{FutureExt, future::join};
 use lambda_idempotency::{
     async_trait,
     engine::SingleTransaction,
-    internal::{Computed, Told, Report, Request, Says},
+    internal::{Computed, Report, Request, Says, Told},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},

@@ -14,7 +14,7 @@ use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
     engine::SingleTransaction,
-    internal::{Admission, Computed, Executor, Told, Report, Request, Says},
+    internal::{Admission, Computed, Executor, Report, Request, Says, Told},
     operation::OnLeaseExpiry,
     record::{Answer, Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},

@@ -9,6 +9,8 @@ use lambda_idempotency::{
     store::Outbox,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
 };
+
+use crate::support::returns::Returns;
 use serde_json::json;
 
 use super::{WHY, answer, table, table::own};
@@ -168,7 +170,7 @@ async fn a_function_gets_the_payload_or_the_refusal_that_settled_it() {
     let call = async |key: &str| {
         let lost =
             async |_, _: u8| -> Result<String, Failure> { Err(std::io::Error::other("no answer").into()) };
-        guard.run(&[key], 1, lost).await
+        guard.returns(&[key], 1, lost).await
     };
     for (key, file) in [("k-1", r#"{"payload":"label 7"}"#), ("k-2", r#"{"refusal":"no such address"}"#)] {
         assert!(matches!(call(key).await, Err(RunError::Unknown { .. })));
