@@ -11,7 +11,7 @@ use crate::support::{
     clock::in_time,
     faults::{ANY, Fault},
     guarded::{GRACE, Guarded, LEASE},
-    http::Counter,
+    http::{Counter, Gate},
     messages::{deliver, message, received},
     on_each_store,
 };
@@ -49,6 +49,35 @@ async fn no_message_is_acknowledged_before_its_record_is_completed(endpoint: &st
     assert!(handed_back.expect("an answer").is_empty());
     let record = guarded.record(&record_key(&["p-1"])).await.expect("a record");
     assert_eq!((record.state.name(), runs.count()), ("completed", 1));
+}
+
+// T78: its environment was frozen, and all that it runs at once with it.
+#[apply(on_each_store)]
+async fn a_message_whose_function_stood_still_past_its_lease_is_held(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let (gate, effects) = (Gate::closed(), Counter::default());
+    let (held, counted) = (gate.clone(), effects.clone());
+    let function = move |_, _: Value| {
+        let (held, counted) = (held.clone(), counted.clone());
+        async move {
+            held.pass().await;
+            counted.add();
+            Ok::<_, Failure>(())
+        }
+    };
+    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let messages = [message("m-1", parcel("p-1"))];
+    let mut batch = Box::pin(deliver(&consumer, &messages));
+    tokio::select! {
+        _ = &mut batch => panic!("the gate is closed"),
+        () = gate.reached(1) => {}
+    }
+    guarded.clock.advance(LEASE);
+    gate.open();
+    assert_eq!(batch.await.expect("an answer"), HANDED_BACK);
+    let record = guarded.record(&record_key(&["p-1"])).await.expect("a record");
+    assert_eq!((record.state.name(), effects.count(), queue.take_dead().len()), ("unknown", 0, 0));
+    hidden(&queue);
 }
 
 #[apply(on_each_store)]

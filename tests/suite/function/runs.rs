@@ -242,6 +242,28 @@ async fn a_result_that_cannot_be_kept_is_deferred(endpoint: &str) {
     assert!(matches!(&again, Ok(shipped) if shipped == "shipped"), "{again:?}");
 }
 
+// T78
+#[apply(on_each_store)]
+async fn a_function_that_stood_still_past_its_lease_goes_no_further(endpoint: &str) {
+    let (guarded, gate, effects) = (Guarded::on(endpoint).await, Gate::closed(), Counter::default());
+    let (held, counted) = (gate.clone(), effects.clone());
+    let function = async move |_: Execution, _: u8| {
+        held.pass().await;
+        Ok::<_, Failure>(counted.add())
+    };
+    let guard = guard(&guarded);
+    let call = tokio::spawn({
+        let guard = guard.clone();
+        async move { guard.run(KEY, 1, function).await }
+    });
+    gate.reached(1).await;
+    guarded.clock.advance(LEASE);
+    gate.open();
+    let ended = call.await.expect("it ends");
+    assert!(matches!(ended, Err(RunError::Unknown { .. })), "{ended:?}");
+    assert_eq!((effects.count(), state(&guarded).await), (0, "unknown"));
+}
+
 #[apply(on_each_store)]
 async fn each_caller_is_told_whether_the_function_ran_for_it(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
