@@ -12,7 +12,8 @@ use crate::{
     domain::DomainWrite,
     message::{DeferredReport, Message},
     record::{
-        self, Answer, BodyId, Deferred, Keeping, KeptAnswer, KeptBody, Record, Report, Transition, Written,
+        self, Answer, BodyId, Counts, Deferred, Keeping, KeptAnswer, KeptBody, Record, Report, Transition,
+        Written,
     },
     store::Companion,
     telemetry::Count,
@@ -42,13 +43,17 @@ impl Executor {
         beside(next, reporting.ending.base.report_id(), self.letter(reporting, Body::Inline), now)
     }
 
-    /// Defers the result of a phase that its record could not take.
-    pub(super) async fn defer_phase(&self, execution: &Execution, report: Result<DeferredReport, String>) {
-        let count = match self.send(execution.ends_at(), report, Duration::ZERO).await {
-            true => Count::Deferred,
-            false => Count::Unwritten,
-        };
-        count.add(self.operation().name());
+    /// Defers the result of a phase. If that fails, this is counted.
+    pub(super) async fn defer_phase(
+        &self,
+        execution: &Execution,
+        report: Result<DeferredReport, String>,
+        otherwise: Counts,
+    ) {
+        match self.send(execution.ends_at(), report, Duration::ZERO).await {
+            true => Count::Deferred.add(self.operation().name()),
+            false => self.counts(otherwise),
+        }
     }
 
     /// Defers that this reservation certainly runs nothing, if there is a queue. If it is not sent, the lease ends the reservation.

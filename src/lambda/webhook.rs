@@ -155,6 +155,7 @@ impl<E: Events> Webhook<E> {
         match outcome {
             ReconcileOutcome::Resolved(_) => (StatusCode::OK, "settled"),
             ReconcileOutcome::Noted => (StatusCode::OK, "noted"),
+            ReconcileOutcome::Waits => (StatusCode::OK, "waits for a retry"),
             ReconcileOutcome::Escalated => ESCALATED,
             ReconcileOutcome::Scheduled(_) => (StatusCode::OK, "processed later"),
             ReconcileOutcome::Settled | ReconcileOutcome::Gone => (StatusCode::OK, "nothing to settle"),

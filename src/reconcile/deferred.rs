@@ -7,7 +7,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, DeferredReport},
     queue::WorkError,
-    record::Record,
+    record::{Alarm, Record},
     time_budget::WRITE_BACKOFF,
 };
 
@@ -61,17 +61,26 @@ impl Reconciliation {
             let about = Contradiction::about(&record.key, Some(&record), alarm.because.as_str());
             let kind = Some(alarm.kind.name().to_owned());
             self.contradicted(&record.key, Contradiction { alarm: kind, report, ..about }).await?;
-            let step = |current: Option<&Record>, Moment { revision, .. }: Moment| {
-                let told = current.and_then(|current| current.told(&alarm, revision));
-                told.map_or(Step::Stop(()), |told| Step::Write(told.into(), ()))
-            };
-            let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
-            record = match self.engine.apply(Start::Seen(record), effort, step).await {
-                Ok(Applied::Written((), record) | Applied::Stopped((), Some(record))) => record,
-                Ok(Applied::Stopped((), None)) => return Err(WorkError::Busy),
-                Err(unapplied) => return Err(unapplied.error.into()),
-            };
+            record = self.has_told(record, &alarm).await?;
         }
         Ok(record)
+    }
+
+    /// Operators have been told of this alarm of the record.
+    pub(super) async fn has_told(
+        &self,
+        record: Box<Record>,
+        alarm: &Alarm,
+    ) -> Result<Box<Record>, WorkError> {
+        let step = |current: Option<&Record>, Moment { revision, .. }: Moment| {
+            let told = current.and_then(|current| current.told(alarm, revision));
+            told.map_or(Step::Stop(()), |told| Step::Write(told.into(), ()))
+        };
+        let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
+        match self.engine.apply(Start::Seen(record), effort, step).await {
+            Ok(Applied::Written((), record) | Applied::Stopped((), Some(record))) => Ok(record),
+            Ok(Applied::Stopped((), None)) => Err(WorkError::Busy),
+            Err(unapplied) => Err(unapplied.error.into()),
+        }
     }
 }

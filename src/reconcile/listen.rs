@@ -8,6 +8,7 @@ use tracing::Instrument;
 use super::{ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known};
 use crate::{
     engine::{Applied, Effort, Moment, Retries, Start, Step},
+    error_chain::error_chain,
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
@@ -262,7 +263,8 @@ impl Reconciliation {
         }
     }
 
-    /// Escalates what contradicts this record, which says so afterwards: what is said again is not escalated again.
+    /// Escalates what contradicts this record. An alarm of the record says so first: if this process dies, the poll tells operators of it, and
+    /// what is said again is not escalated again.
     pub(super) async fn contradicts(
         &self,
         current: &Record,
@@ -276,18 +278,35 @@ impl Reconciliation {
             tracing::warn!(because, "a report contradicts its record: that is escalated already");
             return Ok(ReconcileOutcome::Escalated);
         }
-        let contradiction = queued.contradiction(&current.key, Some(current), reason);
-        let outcome = self.contradicted(&current.key, contradiction).await?;
-        let step = |now: Option<&Record>, Moment { revision, now: at }: Moment| {
+        let alarm = Alarm::new(kind, &because, None, self.now());
+        let step = |now: Option<&Record>, Moment { revision, .. }: Moment| {
             let same = now.filter(|now| now.is_same_request(current));
-            let alarm = Alarm { is_told: true, ..Alarm::new(kind, &because, None, at) };
-            let next = same.and_then(|now| now.alarm(alarm, revision));
+            let next = same.and_then(|now| now.alarm(alarm.clone(), revision));
             next.map_or(Step::Stop(()), |next| Step::Write(next.into(), ()))
         };
-        match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
-            Ok(_) => Ok(outcome),
-            Err(unapplied) => Err(unapplied.error.into()),
+        let start = Start::Seen(Box::new(current.clone()));
+        let alarmed = match self.engine.apply(start, self.effort(), step).await {
+            Ok(Applied::Written((), alarmed)) => Some(alarmed),
+            // Others have raised it meanwhile, and tell of it.
+            Ok(Applied::Stopped((), Some(now))) if reported.stands_in(&now, kind, reason) => {
+                return Ok(ReconcileOutcome::Escalated);
+            }
+            Ok(Applied::Stopped(..)) => None,
+            Err(unapplied) => return Err(unapplied.error.into()),
+        };
+        let about = alarmed.as_deref().unwrap_or(current);
+        let contradiction = queued.contradiction(&current.key, Some(about), reason);
+        let told = self.contradicted(&current.key, contradiction).await;
+        let Some(alarmed) = alarmed else { return told };
+        let told = match told {
+            Ok(_) => self.has_told(alarmed, &alarm).await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = told {
+            let error = error_chain(&error);
+            tracing::error!(error, "operators were perhaps not told of a contradiction: the poll tells them");
         }
+        Ok(ReconcileOutcome::Escalated)
     }
 
     /// How long a write of what is reported is tried: what changes meanwhile has another meaning.

@@ -152,7 +152,7 @@ pub(crate) mod tests {
         operation::Operation,
         queue::{MemoryQueue, WorkError, tests::Silent},
         record::{
-            KeptAnswer, Report, ReservationRequest, Revision,
+            AlarmKind, KeptAnswer, Report, ReservationRequest, Revision,
             tests::{Mint, RETAIN, Reports, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
@@ -265,6 +265,29 @@ pub(crate) mod tests {
         reconciliation.ask(&record.key).await.expect("it is processed");
         let [(message, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
         assert!(matches!(Message::read(message), Ok(Message::Contradiction(_))), "{message}");
+    }
+
+    // T46: the provider says it once, and the dead letter is not sent. The next poll tells operators.
+    #[tokio::test]
+    async fn a_contradiction_is_in_its_record_before_its_dead_letter_is_sent() {
+        let (record, store, world) = (unknown(), MemoryStore::new(), ManualWorld::at(NOW));
+        store.put(None, &record, &[]).await.expect("the store answers");
+        let operation = || Operation::new(record.key.operation().as_str());
+        let reconciling =
+            Reconciliation::new(store.clone(), Silent).operation(operation(), Overtaken(store.clone()));
+        let reconciling = reconciling.world(world.clone());
+        let asked = world.passing(reconciling.ask(&record.key)).await;
+        assert_eq!(asked.expect("the record has it"), ReconcileOutcome::Escalated);
+        let alarmed = store.load(&record.key).await.unwrap().unwrap();
+        assert!(alarmed.untold().is_some_and(|alarm| alarm.kind == AlarmKind::Contradicted), "{alarmed:?}");
+        let dead_letters = MemoryQueue::new();
+        let polling = Reconciliation::new(store.clone(), dead_letters.clone());
+        let polling = polling.operation(operation(), Restless(store.clone())).world(world.clone());
+        for told in [1, 0] {
+            polling.poll(Duration::from_secs(10)).await.expect("the store answers");
+            assert_eq!(dead_letters.take().len(), told);
+        }
+        assert!(store.load(&record.key).await.unwrap().unwrap().untold().is_none());
     }
 
     // T5: it may have been settled, and then deleted by time to live.

@@ -275,21 +275,19 @@ impl Reconciliation {
         let window = source.map_or(self.not_found.window, |(known, _)| known.operation.not_found_window);
         let not_found = NotFound { window, ..self.not_found };
         let asked = Asked { seen, why, at, not_found, schedule: &self.schedule };
-        let (outcome, reason) = self.write(&asked, &learned, &writes).await?;
-        if outcome == ReconcileOutcome::Escalated
-            && let Some(reason) = reason
-        {
+        let (outcome, escalated) = self.write(&asked, &learned, &writes).await?;
+        if let Some((reason, record)) = escalated {
             tracing::error!(reason, "an unknown outcome is escalated");
             let key = &seen.key;
             let dead_letter = match queued {
                 Some(queued) => {
-                    Message::Contradiction(Box::new(queued.contradiction(key, Some(seen), reason)))
+                    Message::Contradiction(Box::new(queued.contradiction(key, Some(&record), reason)))
                 }
                 None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
             };
             match (self.escalate(&dead_letter).await, why) {
                 // The record is escalated by now, and each poll reports it until it is settled.
-                (Err(error), Asks::IfDue) => {
+                (Err(error), Asks::IfDue | Asks::ProviderReported) => {
                     let error = error_chain(&error);
                     tracing::error!(error, "the dead letter about an unknown outcome was not sent");
                 }
@@ -299,13 +297,13 @@ impl Reconciliation {
         Ok(outcome)
     }
 
-    /// Writes what was learned. If the outcome is escalated, returns the reason too.
+    /// Writes what was learned. If operators are to be told of it, returns why, and the record.
     async fn write(
         &self,
         asked: &Asked<'_>,
         learned: &Learned,
         writes: &[DomainWrite],
-    ) -> Result<(ReconcileOutcome, Option<&'static str>), WorkError> {
+    ) -> Result<(ReconcileOutcome, Option<(&'static str, Box<Record>)>), WorkError> {
         let step = |current: Option<&Record>, at: Moment| match asked.step(current, learned, at) {
             Learning::Write { next, outcome, ends_lease, dead_letter } => {
                 Step::Write(completing(next, writes, at.now), Ok((outcome, ends_lease, dead_letter)))
@@ -319,7 +317,7 @@ impl Reconciliation {
                     telemetry::lease_expired(&record, self.now());
                 }
                 self.counts(&record, &outcome);
-                Ok((outcome, dead_letter))
+                Ok((outcome, dead_letter.map(|reason| (reason, record))))
             }
             Ok(Applied::Stopped(Err(Learning::Contradicts { effect, alarm, reason }), Some(current))) => {
                 let report = QueuedReport::of(effect.into());
@@ -428,6 +426,9 @@ impl Reconciliation {
             }
             ReconcileOutcome::InFlight(_) => {
                 tracing::warn!("an effect was proven while another execution has the record");
+            }
+            ReconcileOutcome::Waits => {
+                tracing::info!(state, "a dead worker's operation waits for the next one");
             }
             _ => {
                 tracing::info!(state, "an unknown outcome is settled");

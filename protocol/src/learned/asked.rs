@@ -211,6 +211,11 @@ impl Asked<'_> {
             {
                 "a phase was executed, and is noted: the record stays unknown until an operator says what was not"
             }
+            Learned::Phase(phase)
+                if current.note(phase, current.revision, self.at) == Err(NotTaken::Known) =>
+            {
+                "that phase is known, and says nothing of the call that follows"
+            }
             Learned::Phase(_) => "a phase was executed that its record does not take",
             Learned::Executed(_) if current.phases().is_some() => NAMES_NO_PHASE,
             Learned::WrongKind(wrong) => wrong.reason,

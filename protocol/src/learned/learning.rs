@@ -14,7 +14,7 @@ pub enum Learning {
         outcome: ReconcileOutcome,
         /// Whether this is the first to see that its worker is dead.
         ends_lease: bool,
-        /// Why operators are told of it, if they have not been.
+        /// Why operators are told of it: if no question follows any more, and each time that they had it asked anew.
         dead_letter: Option<&'static str>,
     },
     /// The record contradicts it: operators are told.
@@ -50,7 +50,7 @@ impl Asked<'_> {
         };
         let is_new = next.is_escalated() && !current.is_left_to_operators();
         Learning::Write {
-            outcome: ReconcileOutcome::of(&next, is_new),
+            outcome: ReconcileOutcome::of(current, &next, is_new),
             ends_lease: current.ends_lease(&next),
             dead_letter: is_new.then(|| self.reason(current, learned)),
             next,
@@ -59,14 +59,62 @@ impl Asked<'_> {
 }
 
 impl ReconcileOutcome {
-    /// What becomes of a question by the write of this record, which `is_new` to operators.
-    fn of(record: &Record, is_new: bool) -> Self {
-        match &record.state {
-            State::Unknown { .. } if record.is_escalated() => Self::Escalated,
+    /// What becomes of a question by this write. If it escalates the record, that `is_new` to operators, or not.
+    fn of(current: &Record, next: &Record, is_new: bool) -> Self {
+        match &next.state {
+            State::Unknown { .. } if next.is_escalated() => Self::Escalated,
             State::BetweenWorkers { .. } if is_new => Self::Escalated,
+            // A dead worker's.
+            State::BetweenWorkers { .. } | State::Pending { .. }
+                if !matches!(current.state, State::Unknown { .. }) =>
+            {
+                Self::Waits
+            }
             State::Unknown { reconcile_at, .. } => Self::Scheduled(*reconcile_at),
             State::InProgress { lease_until } => Self::InFlight(*lease_until),
             state => Self::Resolved(state.name()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        backoff::Backoff,
+        learned::{Asks, NotFound, Schedule, tests::phase},
+        record::{
+            ReservationRequest, Revision,
+            tests::{RETAIN, reservation, resuming},
+        },
+        time::Timestamp,
+    };
+
+    const LATE: Timestamp = Timestamp::from_secs(2_000);
+
+    // T50: its operation is not over, and nothing was asked.
+    #[test]
+    fn a_dead_workers_operation_that_waits_is_not_settled() {
+        let resumes = ReservationRequest { effects: resuming(RETAIN), ..reservation("k") };
+        let reserved = Record::reserve(&resumes, Revision::mint(), Timestamp::from_secs(1_000));
+        let charged = reserved.note(&phase("charge", "1", LATE), Revision::mint(), LATE).unwrap();
+        let backoff = Backoff { first: RETAIN, factor: 2, max: RETAIN };
+        let schedule = Schedule { backoff, max_questions: 5, max_unknown_age: RETAIN };
+        let asked = Asked {
+            seen: &charged,
+            why: Asks::IfDue,
+            at: LATE,
+            not_found: NotFound { grace: RETAIN, window: RETAIN, releases: true },
+            schedule: &schedule,
+        };
+        let at = Moment { revision: Revision::mint(), now: LATE };
+        let Learning::Write { next, outcome, ends_lease, dead_letter } =
+            asked.step(Some(&charged), &Learned::NotResumed, at)
+        else {
+            panic!("its lease is over")
+        };
+        assert_eq!((next.state.name(), outcome), ("between_workers", ReconcileOutcome::Waits));
+        assert_eq!((ends_lease, dead_letter), (true, None));
+        assert_eq!(asked.step(None, &Learned::NotResumed, at), Learning::Ends(ReconcileOutcome::Gone));
     }
 }

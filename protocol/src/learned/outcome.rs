@@ -7,6 +7,8 @@ use crate::time::Timestamp;
 pub enum ReconcileOutcome {
     /// It is settled now, as this state.
     Resolved(&'static str),
+    /// It waits for a retry, or for a worker: nothing is settled.
+    Waits,
     /// Its record has the phase now that was reported. The next handler that gets there uses it.
     Noted,
     /// It was settled before.

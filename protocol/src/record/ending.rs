@@ -51,9 +51,9 @@ pub struct SoFar {
 pub enum Written {
     /// It was applied: the record has the report.
     Applied,
-    /// It was applied: another execution's record is marked.
+    /// It was applied: the record is marked, and has no more of the report.
     Marked,
-    /// It was applied: the report lies beside the record, and an alarm names it.
+    /// It was applied: an alarm of the record is about the report, which lies beside it.
     Beside,
     /// It got no answer, or failed: it may be applied, or be later. Its driver asks with the record that was to be written as the
     /// current one; if it could not read any, with the worker's own.

@@ -8,7 +8,7 @@ const OTHER_PHASE: &str = "a call was made whose result its record does not have
 /// The result of a phase on its way into the record.
 #[derive(Clone, Debug)]
 pub struct Keeping {
-    /// The record as its worker last saw it.
+    /// The record as its worker last saw it; in a message, with the result.
     pub worker: Record,
     /// How many phases its handler came to before.
     pub place: usize,
@@ -34,11 +34,11 @@ pub enum Made {
 pub enum Kept {
     /// In the record, which is this execution's.
     Own,
-    /// Nothing is left to do: another execution has the record, or it is settled, with this result or without a need of it.
+    /// This execution no longer has the record, and nothing is left to do: the record has this result, or needs none.
     Lost,
-    /// Nowhere: the record has not taken it.
+    /// The record has not taken it.
     Left,
-    /// Beside the record, which has an alarm.
+    /// The same, and an alarm of the record says so.
     Alarmed,
 }
 
@@ -66,11 +66,15 @@ impl Keeping {
             Err(NotTaken::Known) => Step::Next(Kept::Lost),
             Err(NotTaken::Differs) if commits => Step::Next(Kept::Left),
             Err(NotTaken::Differs) if self.of == Made::Question && !is_own => Step::Next(Kept::Lost),
-            Err(NotTaken::Differs) => self.alarm(current, at).unwrap_or(Step::Next(left)),
+            Err(NotTaken::Differs) => match self.alarm(current, at) {
+                Some(alarm) => alarm,
+                None if self.is_beside(current) => Step::Next(Kept::Alarmed),
+                None => Step::Next(left),
+            },
         }
     }
 
-    /// The next command for its message.
+    /// The next command for the message of a call.
     pub fn deliver(&self, current: Option<&Record>, write: Option<Written>, at: Moment) -> Step<MessageNext> {
         if write == Some(Written::Beside) {
             return Step::Next(MessageNext::Done);
@@ -117,7 +121,12 @@ impl Keeping {
         let next = match current.noted_otherwise(&self.phase) {
             Some(noted) => {
                 let because = format!("{}: its handler has another result", said(noted));
-                next.raises(Alarm::new(AlarmKind::ForgottenPhase, &because, None, now))
+                let alarm = Alarm::new(AlarmKind::ForgottenPhase, &because, None, now);
+                // The trace of what others report would be lost.
+                if !current.has_room_for(&alarm) {
+                    return Err(NotTaken::Differs);
+                }
+                next.raises(alarm)
             }
             None => next,
         };
@@ -256,6 +265,35 @@ mod tests {
         }
     }
 
+    // T54: others may have the only trace of a second effect.
+    #[test]
+    fn what_others_report_is_not_overwritten_without_an_alarm() {
+        let ours = reserved("k", "body");
+        let noted: Record = ours.note(&charge("2"), Revision::mint(), NOW).unwrap().into();
+        let (call, full) = (keeping(&ours, Made::Call), full(noted));
+        assert_eq!(story(&call, Some(&full)).0, "Left");
+        assert_eq!(delivered(&call, &full).0, MessageNext::Escalate(OTHER_PHASE));
+    }
+
+    // The answer of the write was lost, and a poll has told of the alarm since.
+    #[test]
+    fn a_result_that_lies_beside_its_record_is_not_sent_once_more() {
+        let ours = reserved("k", "body");
+        let (call, theirs) = (keeping(&ours, Made::Call), kept(&of_another(&ours), "2"));
+        let alarmed = story(&call, Some(&theirs)).1.unwrap();
+        let told: Record = alarmed.told(&alarmed.alarms[0], Revision::mint()).unwrap().into();
+        assert_eq!(story(&call, Some(&told)).0, "Alarmed");
+        assert_eq!(delivered(&call, &told).0, MessageNext::Done);
+    }
+
+    /// This record, with as many alarms as it takes.
+    fn full(record: Record) -> Record {
+        (0..MAX_ALARMS).fold(record, |record, number| {
+            let alarm = Alarm::new(AlarmKind::Contradicted, &number.to_string(), None, NOW);
+            record.alarm(alarm, Revision::mint()).unwrap().into()
+        })
+    }
+
     /// What its message does, until it is done with.
     fn delivered(keeping: &Keeping, current: &Record) -> (MessageNext, Option<Record>) {
         let mut current = Some(current.clone());
@@ -278,11 +316,7 @@ mod tests {
         assert_eq!(delivered(&call, &theirs).0, MessageNext::Done, "it lies beside the record");
         assert_eq!(delivered(&call, &reserved("k", "other")).0, escalated);
         assert_eq!(call.deliver(None, None, at()), Step::Next(escalated));
-        let mut full = theirs;
-        for number in 0..MAX_ALARMS {
-            let alarm = Alarm::new(AlarmKind::Contradicted, &number.to_string(), None, NOW);
-            full = full.alarm(alarm, Revision::mint()).unwrap().into();
-        }
+        let full = full(theirs);
         assert_eq!(delivered(&call, &full).0, escalated);
         assert_eq!(story(&call, Some(&full)).0, "Left", "its message escalates it");
     }

@@ -219,12 +219,15 @@ impl Record {
         Transition::to(absent).failed(Some(Note::new(NOT_EXECUTED)))
     }
 
-    /// Ended within a call, which was perhaps made: the next retry decides whether it is made again.
-    pub(super) fn interrupted(&self, revision: Revision, now: Timestamp) -> Transition {
+    /// Ended within a call, which was perhaps made: the next retry decides whether it is made again. If that call is known since `worker`
+    /// saw the record, no call is open.
+    pub(super) fn interrupted(&self, worker: &Self, revision: Revision, now: Timestamp) -> Transition {
         if !self.may_end_without_effect() {
             return Transition::to(self.contested(revision, now));
         }
-        Transition::to(self.between_workers(self.effects_after_a_call(), revision, now))
+        let learned = self.effects_learned_since(worker);
+        let effects = learned.unwrap_or_else(|| self.effects_after_a_call());
+        Transition::to(self.between_workers(effects, revision, now))
     }
 
     /// Whether its request was refused before anything was done: the record counts as absent.

@@ -1,6 +1,6 @@
 //! How a record gets alarms, and loses them. `alarm` says what they are.
 
-use super::{Alarm, AlarmKind, BodyId, Record, Revision, Transition};
+use super::{Alarm, AlarmKind, BodyId, MAX_ALARMS, Record, Revision, Transition};
 
 impl Record {
     /// Raises an alarm, and changes nothing else. `None` if it has this one, or too many, or if the record counts as absent.
@@ -12,6 +12,11 @@ impl Record {
     /// Under which the report of its worker lies beside a record that does not take it.
     pub fn report_id(&self) -> BodyId {
         BodyId::of_report(self.attempt, None)
+    }
+
+    /// Whether it has this alarm, or can get it.
+    pub(super) fn has_room_for(&self, alarm: &Alarm) -> bool {
+        self.alarms.len() < MAX_ALARMS || self.alarms.iter().any(|known| known.is_same(alarm))
     }
 
     /// Whether it has an alarm of this kind.

@@ -186,7 +186,7 @@ impl Report {
             }
             Self::NotBegun => seen.not_begun(revision, now),
             Self::NotStarted => seen.not_started(revision, now),
-            Self::Interrupted(because) => seen.interrupted(revision, now).failed(because.clone()),
+            Self::Interrupted(because) => seen.interrupted(worker, revision, now).failed(because.clone()),
             Self::PerhapsExecuted(because) => {
                 seen.marked_unknown(worker, revision, now).failed(because.clone())
             }

@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 /// Why a record did not take the result of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotTaken {
-    /// It has the same result.
+    /// It knows that phase, with the same result, or with one where this has none.
     Known,
     /// It has another result, or another phase in its place, or it is another request's, or is settled without this phase.
     Differs,

@@ -55,7 +55,7 @@ impl Record {
             State::InProgress { lease_until } if *lease_until <= now => {
                 if self.phases().is_some() {
                     return Some(
-                        self.interrupted(revision, now)
+                        self.interrupted(self, revision, now)
                             .failed(Some(Note::new(UnknownCause::LeaseExpired.name()))),
                     );
                 }

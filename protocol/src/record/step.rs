@@ -37,9 +37,9 @@ pub enum Step<N> {
         /// Whether the domain writes of the report commit with it, if it is completed.
         commits: bool,
     },
-    /// Write this mark into another execution's record.
+    /// Write this mark: the record takes no more of the report.
     Mark(Transition),
-    /// Raise this alarm of the record, and put the report beside it.
+    /// Raise this alarm of the record, and put the report beside it, if the alarm names one.
     Alarm(Transition),
     /// Nothing is to be written now.
     Next(N),

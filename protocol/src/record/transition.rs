@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use super::{Alarm, BodyId, MAX_ALARMS, Note, Record, State};
+use super::{Alarm, BodyId, Note, Record, State};
 
 /// The record that a step makes of another one. Only the steps of [`record`](super) can make it, and the engine writes nothing
 /// else: so no record changes in another way.
@@ -58,8 +58,8 @@ impl Transition {
 
     /// Raises an alarm with this write, unless the record has it, or too many.
     pub fn raises(mut self, alarm: Alarm) -> Self {
-        let is_new = !self.alarms.iter().any(|known| known.is_same(&alarm));
-        if is_new && self.alarms.len() < MAX_ALARMS {
+        let has_it = self.alarms.iter().any(|known| known.is_same(&alarm));
+        if !has_it && self.has_room_for(&alarm) {
             self.0.alarms.push(alarm);
         }
         self

@@ -10,8 +10,7 @@ use crate::{
     domain::DomainWrite,
     engine::{Start, Unapplied, deferred_report::phase_report},
     json::{self, JsonError},
-    record::{Keeping, Kept, Made, Next, Phase, Record, phase_of},
-    telemetry::Count,
+    record::{Counts, Keeping, Kept, Made, Next, Phase, Record, phase_of},
     time_budget::TimeBudget,
 };
 
@@ -206,12 +205,13 @@ impl Opened<'_> {
         };
         match kept {
             // What was asked for can be asked for again. A message would be about the last phase that is kept.
-            Ok(Kept::Left) | Err(Unkept::Unwritten) if of == Made::Call => {
-                executor.defer_phase(self.execution, report()).await;
+            Ok(Kept::Left) if of == Made::Call => {
+                executor.defer_phase(self.execution, report(), Counts::ContradictionUnsent).await;
             }
-            Err(Unkept::Unwritten) if of == Made::Question => {
-                Count::Unwritten.add(keeping.worker.key.operation());
+            Err(Unkept::Unwritten) if of == Made::Call => {
+                executor.defer_phase(self.execution, report(), Counts::Unwritten).await;
             }
+            Err(Unkept::Unwritten) if of == Made::Question => executor.counts(Counts::Unwritten),
             Ok(Kept::Lost) => self.execution.lose(),
             _ => {}
         }
