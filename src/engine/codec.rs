@@ -19,22 +19,29 @@ thread_local! {
 /// No body up to this length becomes smaller: header, end and checksum of the compressed form take as much.
 const OVERHEAD: usize = 8;
 
-/// The body, compressed if that makes it smaller.
+/// Of a body longer than this, a sample is tried first: to find that 300 KB do not shrink takes as long as a write.
+const SAMPLED: usize = 16 * 1024;
+
+/// How long the sample is.
+const SAMPLE: usize = 4 * 1024;
+
+/// The body, compressed if that makes it smaller. A long one whose beginning does not shrink, such as an image, stays as it is.
 pub(super) fn encode(body: &Bytes) -> (Bytes, Encoding) {
+    let shrinks = || body.len() <= SAMPLED || packed(&body[..SAMPLE]).is_some();
     // zlib-rs 0.6.8 panics if its output has only one byte and it is reset 65,536 times.
-    if body.len() <= OVERHEAD {
-        return (body.clone(), Encoding::Identity);
-    }
+    let packed = if body.len() > OVERHEAD && shrinks() { packed(body) } else { None };
+    packed.map_or_else(|| (body.clone(), Encoding::Identity), |packed| (packed.into(), Encoding::Zlib))
+}
+
+/// The compressed form, if it is shorter.
+fn packed(body: &[u8]) -> Option<Vec<u8>> {
     // Capacity for a smaller body only: if the compressed form does not fit, the body stays as it is.
     let mut packed = Vec::with_capacity(body.len());
     let status = COMPRESSOR.with_borrow_mut(|compressor| {
         compressor.reset();
         compressor.compress_vec(body, &mut packed, FlushCompress::Finish)
     });
-    match status {
-        Ok(Status::StreamEnd) if packed.len() < body.len() => (packed.into(), Encoding::Zlib),
-        _ => (body.clone(), Encoding::Identity),
-    }
+    (matches!(status, Ok(Status::StreamEnd)) && packed.len() < body.len()).then_some(packed)
 }
 
 /// The original body. Reads at most one byte more than `length`, so that a corrupt body cannot fill the memory.
@@ -81,6 +88,26 @@ mod tests {
         let (packed, encoding) = encode(&text);
         assert_eq!(encoding, Encoding::Zlib);
         assert_eq!(decode(packed, encoding, text.len() as u64).unwrap(), text);
+    }
+
+    #[test]
+    fn a_long_body_whose_beginning_does_not_shrink_stays_as_it_is() {
+        let noise = |length: usize| -> Vec<u8> {
+            (0..length.div_ceil(16)).flat_map(|_| *Revision::mint().as_bytes()).collect()
+        };
+        let text = b"no news is good news ".repeat(2 * SAMPLED / 21);
+        let after = |head: Vec<u8>, tail: &[u8]| Bytes::from([&head[..], tail].concat());
+        for (body, encoding) in [
+            (after(noise(SAMPLE), &text), Encoding::Identity),
+            (after(noise(SAMPLE / 2), &text), Encoding::Zlib),
+            // Short enough to be tried whole.
+            (after(noise(SAMPLE), &text[..SAMPLED - SAMPLE]), Encoding::Zlib),
+            (after(text.clone(), &noise(SAMPLED)), Encoding::Zlib),
+        ] {
+            let (kept, found) = encode(&body);
+            assert_eq!((found, kept.len() < body.len()), (encoding, encoding == Encoding::Zlib));
+            assert_eq!(decode(kept, found, body.len() as u64).unwrap(), body);
+        }
     }
 
     #[test]

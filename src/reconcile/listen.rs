@@ -129,7 +129,10 @@ impl Reconciliation {
                 self.ask_about(&claimed, Some((known, source)), why, time, queued).await?
             }
         };
+        let is_second = current.is_some_and(|current| reported.is_second_effect(current));
         Ok(match outcome {
+            // There was no room for its alarm. It is looked at once more, now that nothing is open.
+            ReconcileOutcome::Resolved(_) if is_second => None,
             ReconcileOutcome::Settled
             | ReconcileOutcome::Busy
             | ReconcileOutcome::Gone
@@ -296,6 +299,7 @@ impl Reconciliation {
         };
         let about = alarmed.as_deref().unwrap_or(current);
         let contradiction = queued.contradiction(&current.key, Some(about), reason);
+        let contradiction = Contradiction { alarm: Some(kind.name().to_owned()), ..contradiction };
         let told = self.contradicted(&current.key, contradiction).await;
         let Some(alarmed) = alarmed else { return told };
         let told = match told {

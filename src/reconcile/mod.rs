@@ -152,7 +152,7 @@ pub(crate) mod tests {
         operation::Operation,
         queue::{MemoryQueue, WorkError, tests::Silent},
         record::{
-            AlarmKind, KeptAnswer, Report, ReservationRequest, Revision,
+            Alarm, AlarmKind, KeptAnswer, Note, Report, ReservationRequest, Revision,
             tests::{Mint, RETAIN, Reports, answer, reservation},
         },
         store::{Store, memory::MemoryStore},
@@ -288,6 +288,35 @@ pub(crate) mod tests {
             assert_eq!(dead_letters.take().len(), told);
         }
         assert!(store.load(&record.key).await.unwrap().unwrap().untold().is_none());
+    }
+
+    /// Knows that it was executed.
+    struct Knows;
+
+    #[async_trait]
+    impl Reconciler for Knows {
+        async fn ask(&self, _: &Question) -> Result<Finding, Box<dyn Error + Send + Sync>> {
+            Ok(Finding::Executed(Answer::json(201, "{}")))
+        }
+    }
+
+    // T83: it settles what is open, and the provider does not say it again.
+    #[tokio::test]
+    async fn a_second_effect_without_room_for_its_alarm_is_a_dead_letter() {
+        let mut record: Record = unknown().name_effect(Note::new("ch_1"), Revision::mint()).into();
+        for number in 0..protocol::record::MAX_ALARMS {
+            let alarm = Alarm::new(AlarmKind::Contradicted, &number.to_string(), None, NOW);
+            record = record.alarm(Alarm { is_told: true, ..alarm }, Revision::mint()).unwrap().into();
+        }
+        let dead_letters = MemoryQueue::new();
+        let (store, reconciliation) = reconciliation_to(&record, dead_letters.clone(), |_| Knows).await;
+        let ours = record.key.downstream_key(&record.fingerprint, "charge");
+        let second = ProviderReport::executed(201, Knows).under("charge", &ours).effect_id("ch_2");
+        let reported = reconciliation.reported(&record.key, &second).await.expect("it is processed");
+        assert_eq!(reported, ReconcileOutcome::Escalated);
+        assert_eq!(store.load(&record.key).await.unwrap().unwrap().state.name(), "completed");
+        let [(message, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
+        assert!(message.contains("ch_2"), "{message}");
     }
 
     // T5: it may have been settled, and then deleted by time to live.

@@ -51,6 +51,7 @@ properties! {
     LostReport: "each accepted report is in the answer, or with operators",
     Forgotten: "what was done is never released",
     LostPhase: "a kept phase stays kept, with its result, and nothing ends over it as not executed",
+    OpenedByNobody: "no call counts as perhaps made whose handler had not come to it",
     UnknownOverResult: "an operation is not unknown because of a call whose result it has",
     AnotherWrite: "a write is repeated with the same content only",
     TimeToLive: "of what is accepted, only what is completed has a time to live",

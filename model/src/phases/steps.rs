@@ -239,11 +239,16 @@ impl Steps<'_, Phases> {
         }
     }
 
-    /// Whether the record had the result of the call that made it unknown.
+    /// Whether the record had the result of the call that made it unknown, or that was left open.
     fn over_result(&self, base: Id, report: Report, written: Option<Id>) -> Option<Violation> {
         let kept = |id: Id| self.protocol.facts(id).kept;
         let is_unknown = |id: Id| matches!(self.protocol.record(id).state, State::Unknown { .. });
         let (before, after) = (self.world.id()?, written?);
+        let begun = |id: Id| self.protocol.record(id).phases().is_some_and(|phases| phases.begun.is_some());
+        // It ended in the call that is kept since.
+        if report == Report::Interrupted && kept(before) > kept(base) && !begun(before) && begun(after) {
+            return Some(Violation::OpenedByNobody);
+        }
         let is_over = report == Report::PerhapsExecuted && kept(before) > kept(base);
         (is_over && !is_unknown(before) && is_unknown(after)).then_some(Violation::UnknownOverResult)
     }

@@ -239,6 +239,9 @@ impl Asked<'_> {
             _ if current.reported.is_some() && learned.denies() => {
                 "the provider denies it, and another execution reports that it perhaps executed it"
             }
+            Learned::NotFound | Learned::NotExecuted if current.accepted.is_some() => {
+                "it is executed no more, and an earlier execution perhaps did something"
+            }
             _ if self.is_old(current) => "it has been unknown for too long",
             _ => "all questions were asked, and it is still unknown",
         }

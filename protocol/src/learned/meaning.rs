@@ -93,9 +93,6 @@ impl Reported<'_> {
             None => self.effect.meaning_for(current, now),
         };
         let is_older = self.made_at.is_some_and(|at| at.plus(CLOCK_SKEW) < current.created_at);
-        // Only a report whose key proves what it is about names the effect. Of phases, the results tell two effects apart.
-        let names = self.effect.is_effect() && self.under.is_some() && current.phases().is_none();
-        let id = self.id.filter(|_| names).map(Note::new);
         match meaning {
             Meaning::Settles(_) | Meaning::Later(..) | Meaning::Notes(_)
                 if self.effect.is_effect() && is_older =>
@@ -103,10 +100,13 @@ impl Reported<'_> {
                 Meaning::Contradicts("it reports an effect that is older than the record")
             }
             Meaning::Settles(_) | Meaning::Later(..) | Meaning::Nothing if !is_older => {
-                match (&current.effect_id, id) {
-                    (None, Some(id)) => Meaning::Names(current, id),
+                // If there are too many alarms, it is first claimed and settled, and then escalated.
+                let is_open = !matches!(current.state, State::Completed { .. });
+                let has_room = current.alarms.len() < MAX_ALARMS || !is_open;
+                match self.names(current) {
+                    Some(id) if current.effect_id.is_none() => Meaning::Names(current, id),
                     // Then it claims and settles the record as any effect does.
-                    (Some(known), Some(id)) if *known != id && self.is_news(current) => {
+                    _ if has_room && self.is_second_effect(current) => {
                         Meaning::Alarms(current, AlarmKind::SecondEffect, SECOND_EFFECT)
                     }
                     _ => meaning,
@@ -116,12 +116,17 @@ impl Reported<'_> {
         }
     }
 
-    /// Whether its alarm of a second effect is still to be raised.
-    fn is_news(&self, current: &Record) -> bool {
-        // If there are too many, it is first claimed and settled, and then escalated.
-        let is_open = !matches!(current.state, State::Completed { .. });
-        let has_room = current.alarms.len() < MAX_ALARMS || !is_open;
-        has_room && !self.stands_in(current, AlarmKind::SecondEffect, SECOND_EFFECT)
+    /// Which effect it names. Only a report whose key proves what it is about does. Of phases, the results tell two effects apart.
+    fn names(&self, current: &Record) -> Option<Note> {
+        let names = self.effect.is_effect() && self.under.is_some() && current.phases().is_none();
+        self.id.filter(|_| names).map(Note::new)
+    }
+
+    /// Whether it names another effect than this record, and no alarm says so.
+    pub fn is_second_effect(&self, current: &Record) -> bool {
+        let both = current.effect_id.as_ref().zip(self.names(current));
+        let is_another = both.is_some_and(|(known, id)| *known != id);
+        is_another && !self.stands_in(current, AlarmKind::SecondEffect, SECOND_EFFECT)
     }
 
     /// Why an alarm is raised, with the effect that it is about, so that each is told of once: the provider's own id of it, or a phase and
