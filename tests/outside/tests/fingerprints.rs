@@ -8,7 +8,7 @@ use axum::{
     http::{Request, StatusCode},
     routing::post,
 };
-use lambda_idempotency::{Failure, Idempotency, MemoryStore, Operation, RunError, SingleTenant};
+use lambda_idempotency::{Failure, Idempotency, MemoryStore, Operation, Ran, RunError, SingleTenant};
 use outside::guard;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn are_one<I: Serialize + Send + 'static>(first: I, second: I) -> bool {
     let ship = |_, _| async { Ok::<_, Failure>(()) };
     guard.run(&["order-1"], first, ship).await.unwrap();
     match guard.run(&["order-1"], second, ship).await {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(RunError::Mismatch) => false,
         Err(other) => panic!("{other:?}"),
     }
@@ -86,7 +86,8 @@ async fn a_json_body_is_compared_by_its_exact_numbers() {
 async fn an_input_that_json_cannot_carry_is_refused() {
     async fn assert_refused<I: Serialize + Send + 'static>(input: I) {
         let guard = guard(Operation::new("ship"));
-        let refused: Result<(), _> = guard.run(&["order-1"], input, |_, _| async { panic!("it ran") }).await;
+        let refused: Result<Ran<()>, _> =
+            guard.run(&["order-1"], input, |_, _| async { panic!("it ran") }).await;
         assert!(matches!(refused, Err(RunError::Input(_))), "{refused:?}");
     }
     assert_refused(f64::NAN).await;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use lambda_idempotency::{
-    Failure, Guard, MemoryStore, Operation, RunError, World, key::Tenant, operation::OnLeaseExpiry,
+    Failure, Guard, How, MemoryStore, Operation, Ran, RunError, World, key::Tenant, operation::OnLeaseExpiry,
     time::Timestamp, world::ManualWorld,
 };
 
@@ -87,7 +87,8 @@ fn a_crash_blocks_no_operation_that_may_run_again() {
     world.advance(LEASE + GRACE);
     let retry = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let again = runs.clone();
-    assert_eq!(retry.block_on(guard.run(&["k"], 1, async move |_, _| again.charge().await)).unwrap(), 2);
+    let ran = retry.block_on(guard.run(&["k"], 1, async move |_, _| again.charge().await)).unwrap();
+    assert_eq!((ran.value, ran.how), (2, How::Executed));
 }
 
 // josipmusa/idempotency4j#45, #46: a release took the lock's end for its own, and was gone at once.
@@ -107,7 +108,7 @@ async fn a_late_release_keeps_its_key_for_its_request() {
     let other = guard.run(&["k"], 2, async |_, _| Ok::<u32, Failure>(0)).await;
     assert!(matches!(other, Err(RunError::Mismatch)), "{other:?}");
     let again = runs.clone();
-    assert_eq!(guard.run(&["k"], 1, async move |_, _| again.charge().await).await.unwrap(), 1);
+    assert_eq!(guard.run(&["k"], 1, async move |_, _| again.charge().await).await.unwrap().value, 1);
 }
 
 // nishimura-yuma77/hiromeru#20: a worker that had lost its lease still settled the record of its successor.
@@ -120,14 +121,14 @@ async fn a_worker_that_lost_its_lease_changes_no_later_answer() {
         .run(&["k"], 1, async move |_, _| {
             time.advance(LEASE + GRACE);
             let charge = async move |_, _| second.charge().await;
-            assert_eq!(successor.run(&["k"], 1, charge).await.unwrap(), 1);
+            assert_eq!(successor.run(&["k"], 1, charge).await.unwrap().value, 1);
             Ok::<u32, Failure>(99)
         })
         .await;
     // Its lease was over: it goes no further, and its caller hears what counts.
-    assert!(matches!(late, Ok(1) | Err(RunError::Unknown { .. })), "{late:?}");
+    assert!(matches!(late, Ok(Ran { value: 1, .. }) | Err(RunError::Unknown { .. })), "{late:?}");
     let kept = guard.run(&["k"], 1, async |_, _| Ok::<u32, Failure>(0)).await;
-    assert_eq!((kept.unwrap(), runs.count()), (1, 1));
+    assert_eq!((kept.unwrap().value, runs.count()), (1, 1));
     assert!(world.now() > Timestamp::from_secs(1_000_000));
 }
 
