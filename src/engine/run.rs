@@ -87,7 +87,7 @@ impl Executor {
                 Ok(owned) => owned,
                 Err(says) => {
                     let told = says.into();
-                    self.observe(request, &told, None, started);
+                    self.observe(request, &told, false, None, started);
                     return told;
                 }
             };
@@ -95,24 +95,27 @@ impl Executor {
             let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
             let Handled { report, status, reply } = handled(owned.execution(), output);
             owned.status = status;
+            let is_answer = matches!(report, Report::Completed(_));
             let told = Told { says: self.finish(owned, report).await, reply: Some(reply) };
-            self.observe(request, &told, attempts, started);
+            self.observe(request, &told, is_answer, attempts, started);
             told
         };
         ran.instrument(telemetry::request_span(&request.key)).await
     }
 
-    /// Tells the operation's observer, if there is one.
+    /// Tells the operation's observer, if there is one. `is_answer` is whether its handler's own answer is the operation's.
     pub(super) fn observe<R>(
         &self,
         request: &Request,
         Told { says, .. }: &Told<R>,
+        is_answer: bool,
         attempts: Option<u32>,
         started: Instant,
     ) {
         let Some(observer) = &self.operation().observer else { return };
         let how = match says {
-            Says::Own { .. } | Says::Refused(_) => Some(How::Executed),
+            Says::Own { .. } if is_answer => Some(How::Executed),
+            Says::Refused(_) => Some(How::Executed),
             Says::Replay(replay) => Some(How::Replayed { first_at: replay.first_at }),
             _ => None,
         };

@@ -139,7 +139,9 @@ impl Executor {
     ) -> Told<T> {
         let started = self.engine.world.instant();
         let told = self.transacted(request, compute).await;
-        self.observe(request, &told, None, started);
+        // What is accepted has no answer yet.
+        let is_answer = matches!(told.says, Says::Own { expires_at: Some(_) });
+        self.observe(request, &told, is_answer, None, started);
         told
     }
 

@@ -10,7 +10,7 @@ use crate::{key::RecordKey, time::Timestamp};
 pub struct Observed<'a> {
     /// Tenant, operation and idempotency key. Log its [hash](RecordKey::hash): tenant and key are data of the caller.
     pub key: &'a RecordKey,
-    /// What the caller is told, by one of these names: `own` (the handler's answer), `released` (the same, and nothing was done), `replay`,
+    /// What the caller is told, by one of these names: `own` (what its handler, or what accepts, answers), `released` (the same, and nothing was done), `replay`,
     /// `refused` (the answer of a refused domain write), `not_committed`, `interrupted`, `unknown`, `answered_elsewhere`, `unconfirmed`,
     /// `in_flight`, `mismatch`, `too_old`, `too_late`, `unavailable`, `unreadable`, `gone`, `other_phases`. Logs and the walkthrough use the
     /// same.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use protocol::learned::{Asks, Meaning, Reported};
+use protocol::learned::{Asks, Meaning, Reported, SECOND_EFFECT};
 use tracing::Instrument;
 
 use super::{ProviderReport, ReconcileOutcome, Reconciler, Reconciliation, ask::Known};
@@ -129,10 +129,8 @@ impl Reconciliation {
                 self.ask_about(&claimed, Some((known, source)), why, time, queued).await?
             }
         };
-        let is_second = current.is_some_and(|current| reported.is_second_effect(current));
+        let second = current.filter(|current| reported.is_second_effect(current));
         Ok(match outcome {
-            // There was no room for its alarm. It is looked at once more, now that nothing is open.
-            ReconcileOutcome::Resolved(_) if is_second => None,
             ReconcileOutcome::Settled
             | ReconcileOutcome::Busy
             | ReconcileOutcome::Gone
@@ -142,6 +140,10 @@ impl Reconciliation {
                 if reported.effect.is_effect() && (at == Timestamp::MAX || by.is_some()) =>
             {
                 Some(ReconcileOutcome::NotDue)
+            }
+            // There was no room for its alarm, and nobody may say it again.
+            _ if let Some(current) = second => {
+                Some(self.contradicts(current, AlarmKind::SecondEffect, queued, SECOND_EFFECT).await?)
             }
             // Nothing was learned that an operator could miss.
             ReconcileOutcome::Scheduled(Timestamp::MAX) => Some(ReconcileOutcome::Escalated),

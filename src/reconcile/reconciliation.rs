@@ -285,13 +285,15 @@ impl Reconciliation {
                 }
                 None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
             };
-            match (self.escalate(&dead_letter).await, why) {
+            // Said again, it has its dead letter then.
+            let comes_again = why == Asks::Anew || why == Asks::ProviderReported && record.is_held();
+            match self.escalate(&dead_letter).await {
                 // The record is escalated by now, and each poll reports it until it is settled.
-                (Err(error), Asks::IfDue | Asks::ProviderReported) => {
+                Err(error) if !comes_again => {
                     let error = error_chain(&error);
                     tracing::error!(error, "the dead letter about an unknown outcome was not sent");
                 }
-                (sent, _) => sent?,
+                sent => sent?,
             }
         }
         Ok(outcome)

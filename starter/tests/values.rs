@@ -12,7 +12,7 @@ async fn a_retry_gets_the_same_numbers_to_the_last_bit() {
     for _ in 0..2 {
         let input = json!({ "currency": "EUR", "of": RATES });
         let quote = async |_, _: Value| Ok::<_, Failure>((RATES.to_vec(), json!(RATES)));
-        let (rates, as_json) = guard.run(&["order-1"], input, quote).await.unwrap();
+        let (rates, as_json) = guard.run(&["order-1"], input, quote).await.unwrap().value;
         let bits = |rates: Vec<f64>| rates.into_iter().map(f64::to_bits).collect::<Vec<_>>();
         assert_eq!(bits(rates), RATES.map(f64::to_bits));
         assert_eq!(bits(serde_json::from_value(as_json).unwrap()), RATES.map(f64::to_bits));

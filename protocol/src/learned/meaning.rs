@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Why another effect than the one that the record knows is an alarm.
-const SECOND_EFFECT: &str = "it reports a second effect under its key";
+pub const SECOND_EFFECT: &str = "it reports a second effect under its key";
 
 /// What a provider reports unprompted about one operation, and what proves which request it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ mod wrong_kind;
 pub use answer::Learned;
 pub use asked::{Asked, Asks, NotFound, questions};
 pub use learning::Learning;
-pub use meaning::{Meaning, Reported};
+pub use meaning::{Meaning, Reported, SECOND_EFFECT};
 pub use outcome::ReconcileOutcome;
 pub use schedule::Schedule;
 pub use wrong_kind::WrongKind;

@@ -1,6 +1,9 @@
 //! What a layer around the guard, and an operation's observer, are told of each request.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use axum::{
     Extension, Router,
@@ -103,13 +106,27 @@ async fn an_observer_is_told_of_each_request_once(endpoint: &str) {
         [
             ("own", Some(false), Some(1)),
             ("replay", Some(true), None),
-            ("own", Some(false), Some(1)),
+            // Its caller gets a 5xx, and not the operation's answer.
+            ("own", None, Some(1)),
             ("unknown", None, None),
             ("released", None, Some(1)),
         ]
     );
     let hashes: Vec<_> = seen.lock().unwrap().iter().map(|(hash, ..)| hash.clone()).collect();
     assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2] && hashes.iter().all(|hash| hash.len() == 16));
+}
+
+#[apply(on_each_store)]
+async fn what_is_accepted_is_not_observed_as_executed(endpoint: &str) {
+    let seen = Seen::default();
+    let operation = Operation::new(PAY).asynchronous(Duration::from_secs(3600)).observe(observing(&seen));
+    let app = api(guard_of(dynamodb(endpoint).await, operation), |parts, _| ends(parts));
+    let accepted = guarded(&app, pay("k-1")).await;
+    assert_eq!((accepted.how(), accepted.outcome(), accepted.problem()), (None, None, None));
+    let again = guarded(&app, pay("k-1")).await;
+    assert_eq!((again.how(), again.problem()), (None, Some(ProblemType::InFlight)));
+    let told: Vec<_> = seen.lock().unwrap().iter().map(|(_, told, how, _)| (*told, *how)).collect();
+    assert_eq!(told, [("own", None), ("in_flight", None)]);
 }
 
 // T35: the caller has its answer whatever the observer does.
