@@ -12,7 +12,7 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     fingerprint::{Content, FingerprintRule},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
-    internal::{self, Computed, Executor, Report, Says, Told},
+    internal::{self, Computed, Executor, Replied, Report, Says},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
     record::{Answer, AnswerKind},
@@ -145,7 +145,7 @@ fn by_single_transaction(store: impl Store, body: Bytes) -> Guarded {
         };
         Box::pin(async move {
             let (outcome, spent) = spent(executor.run_single_transaction(&request, compute)).await;
-            assert!(matches!(outcome, Told { says: Says::Own { .. }, .. }), "{outcome:?}");
+            assert!(matches!(outcome, Replied { says: Says::Own { .. }, .. }), "{outcome:?}");
             spent
         })
     })

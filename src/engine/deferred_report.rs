@@ -4,21 +4,14 @@
 
 use std::time::Duration;
 
-use super::{
-    Applied, Change, Effort, Engine, Execution, Executor, Moment, Retries, Start, Step, Unapplied, codec,
-    commit::with_writes, report::Reporting,
-};
+use super::{Change, Execution, Executor, codec, report::Reporting};
 use crate::{
-    domain::DomainWrite,
     message::{DeferredReport, Message},
-    record::{
-        self, Answer, BodyId, Counts, Deferred, Keeping, KeptAnswer, KeptBody, Record, Report, Transition,
-        Written,
-    },
+    record::{Answer, BodyId, Counts, Deferred, KeptAnswer, KeptBody, Record, Report, Transition},
     store::Companion,
     telemetry::Count,
     time::{Instant, Timestamp},
-    time_budget::{STORE_TIMEOUT, TimeBudget, WRITE_BACKOFF},
+    time_budget::{STORE_TIMEOUT, TimeBudget},
 };
 
 impl Executor {
@@ -105,64 +98,6 @@ impl Executor {
         let writes = if with_writes { &*reporting.writes } else { &[] };
         DeferredReport::of(&reporting.ending.base, &report, writes, self.engine.world.now())
             .map_err(|error| error.to_string())
-    }
-}
-
-/// The report that a worker has this result of a phase.
-pub(super) fn phase_report(keeping: &Keeping) -> Result<DeferredReport, String> {
-    let wanted = keeping.wanted().map_err(|_| "it does not fit".to_owned())?;
-    DeferredReport::of_phase(&wanted).map_err(|error| error.to_string())
-}
-
-/// How the report about the result of a phase is made, if it is needed.
-type PhaseReport<'a> = &'a (dyn Fn() -> Result<DeferredReport, String> + Sync);
-
-impl Engine {
-    /// Writes what the protocol says about the result of a phase, with these domain writes if it commits, until it says something else: that,
-    /// and the current record.
-    pub(super) async fn keeps<N>(
-        &self,
-        keeping: &Keeping,
-        mut start: Start<'_>,
-        until: Instant,
-        (writes, report): (&[DomainWrite], PhaseReport<'_>),
-        asks: fn(&Keeping, Option<&Record>, Option<Written>, Moment) -> record::Step<N>,
-    ) -> Result<(N, Option<Box<Record>>), Unapplied> {
-        let mut write = None;
-        loop {
-            let step = |current: Option<&Record>, at: Moment| match asks(keeping, current, write, at) {
-                record::Step::Write { next, commits: true } => {
-                    Step::Write(with_writes(next, writes, at.now), Ok(Written::Applied))
-                }
-                record::Step::Write { next, commits: false } => {
-                    Step::Write(next.into(), Ok(Written::Applied))
-                }
-                record::Step::Mark(next) => Step::Write(next.into(), Ok(Written::Marked)),
-                record::Step::Alarm(next) => {
-                    let change = match keeping.report_id() {
-                        Some(id) => beside(next, id, report(), at.now),
-                        None => next.into(),
-                    };
-                    Step::Write(change, Ok(Written::Beside))
-                }
-                record::Step::Next(next) => Step::Stop(Err(next)),
-            };
-            let effort = Effort { until: Some(until), backoff: WRITE_BACKOFF, retries: Retries::All };
-            let (written, record) = match self.apply(start, effort, step).await? {
-                Applied::Written(written, record) => (written, Some(record)),
-                Applied::Stopped(written, current) => (written, current),
-            };
-            match written {
-                Ok(written) => write = Some(written),
-                Err(next) => return Ok((next, record)),
-            }
-            let record = record.unwrap_or_else(|| Box::new(keeping.worker.clone()));
-            let at = Moment { revision: record.revision, now: self.world.now() };
-            match asks(keeping, Some(&record), write, at) {
-                record::Step::Next(next) => return Ok((next, Some(record))),
-                _ => start = Start::Seen(record),
-            }
-        }
     }
 }
 

@@ -57,7 +57,6 @@ impl Executor {
         let Some(kept) = kept else {
             // Until it comes again, the record shows its effect, so that no retry runs meanwhile. If this fails, it comes again all the same.
             let key = reporting.ending.base.key.clone();
-            // It comes again, whatever became of the mark.
             drop(self.write(Start::Unread(&key), &mut reporting, Ending::hand_back).await);
             return Err(WorkError::Unwritten);
         };

@@ -26,6 +26,7 @@ pub(crate) mod execution;
 pub(crate) mod executor;
 mod finish;
 mod heartbeat;
+mod keeping;
 pub(crate) mod ownership;
 mod phase;
 mod phasing;
@@ -48,7 +49,7 @@ pub(crate) use ownership::Ownership;
 pub use phase::{CallError, Committed, Phase, PhaseError};
 pub(crate) use report::Report;
 pub(crate) use reserve::Replay;
-pub(crate) use run::{Handled, LeaseOver, Told};
+pub(crate) use run::{Handled, LeaseOver, Replied};
 pub(crate) use single_transaction::Computed;
 pub use single_transaction::SingleTransaction;
 

@@ -1,12 +1,12 @@
 //! A worker's report on its way into the record: carries out what the protocol says, and notes what became of it.
 
 use super::{
-    Applied, Effort, Executor, Moment, Retries, Start, Step, Unapplied,
+    Applied, Change, Effort, Executor, Moment, Retries, Start, Step, Unapplied,
     commit::{completing, refusal},
 };
 use crate::{
     domain::{DomainWrite, IfRefused},
-    record::{self, Answer, Counts, Ending, Instead, Note, Record, Rows, SoFar, Written},
+    record::{self, Answer, Counts, Ending, Instead, Note, Record, Rows, SoFar, Transition, Written},
     telemetry::Count,
     time::Instant,
     time_budget::WRITE_BACKOFF,
@@ -65,6 +65,24 @@ impl Reporting {
     }
 }
 
+impl<N> Step<Result<Written, N>> {
+    /// What the protocol says, as a step: by the change that `commits` domain writes with a record, or that `alarms` operators with the report
+    /// beside it.
+    pub(super) fn of(
+        said: record::Step<N>,
+        commits: impl FnOnce(Transition) -> Change,
+        alarms: impl FnOnce(Transition) -> Change,
+    ) -> Self {
+        match said {
+            record::Step::Write { next, commits: true } => Self::Write(commits(next), Ok(Written::Applied)),
+            record::Step::Write { next, commits: false } => Self::Write(next.into(), Ok(Written::Applied)),
+            record::Step::Mark(next) => Self::Write(next.into(), Ok(Written::Marked)),
+            record::Step::Alarm(next) => Self::Write(alarms(next), Ok(Written::Beside)),
+            record::Step::Next(next) => Self::Stop(Err(next)),
+        }
+    }
+}
+
 impl Executor {
     /// Writes what the protocol says, until it says something else: that, and the current record.
     ///
@@ -79,18 +97,10 @@ impl Executor {
         loop {
             let Reporting { ending, so_far, writes, stop_at, .. } = &*reporting;
             let effort = Effort { until: Some(*stop_at), backoff: WRITE_BACKOFF, retries: Retries::All };
-            let step = |current: Option<&Record>, at: Moment| match asks(ending, current, so_far, at) {
-                record::Step::Write { next, commits: true } => {
-                    Step::Write(completing(next, writes, at.now), Ok(Written::Applied))
-                }
-                record::Step::Write { next, commits: false } => {
-                    Step::Write(next.into(), Ok(Written::Applied))
-                }
-                record::Step::Mark(next) => Step::Write(next.into(), Ok(Written::Marked)),
-                record::Step::Alarm(next) => {
-                    Step::Write(self.with_report(next, reporting, at.now), Ok(Written::Beside))
-                }
-                record::Step::Next(next) => Step::Stop(Err(next)),
+            let step = |current: Option<&Record>, at: Moment| {
+                let commits = |next| completing(next, writes, at.now);
+                let alarms = |next| self.with_report(next, reporting, at.now);
+                Step::of(asks(ending, current, so_far, at), commits, alarms)
             };
             let (now, current) = match self.engine.apply(start, effort, step).await {
                 Ok(Applied::Written(now, record)) => (now, Some(record)),

@@ -14,14 +14,14 @@ use crate::{
 
 /// What became of a request.
 #[derive(Debug)]
-pub struct Told<R> {
+pub struct Replied<R> {
     /// What its caller is told.
     pub says: Says<Replay>,
     /// What its handler replied, if that counts: its caller gets it if it is [told](Says::Own) so.
     pub reply: Option<R>,
 }
 
-impl<R> From<Says<Replay>> for Told<R> {
+impl<R> From<Says<Replay>> for Replied<R> {
     fn from(says: Says<Replay>) -> Self {
         Self { says, reply: None }
     }
@@ -77,7 +77,7 @@ impl Executor {
         request: &Request,
         handler: impl FnOnce(Execution) -> F,
         handled: impl FnOnce(&Execution, Result<T, LeaseOver>) -> Handled<R>,
-    ) -> Told<R>
+    ) -> Replied<R>
     where
         F: Future<Output = T>,
     {
@@ -86,9 +86,9 @@ impl Executor {
             let mut owned = match self.reserve(request).await {
                 Ok(owned) => owned,
                 Err(says) => {
-                    let told = says.into();
-                    self.observe(request, &told, false, None, started);
-                    return told;
+                    let replied = says.into();
+                    self.observe(request, &replied, false, None, started);
+                    return replied;
                 }
             };
             let attempts = Some(owned.execution().attempts());
@@ -96,9 +96,9 @@ impl Executor {
             let Handled { report, status, reply } = handled(owned.execution(), output);
             owned.status = status;
             let is_answer = matches!(report, Report::Completed(_));
-            let told = Told { says: self.finish(owned, report).await, reply: Some(reply) };
-            self.observe(request, &told, is_answer, attempts, started);
-            told
+            let replied = Replied { says: self.finish(owned, report).await, reply: Some(reply) };
+            self.observe(request, &replied, is_answer, attempts, started);
+            replied
         };
         ran.instrument(telemetry::request_span(&request.key)).await
     }
@@ -107,7 +107,7 @@ impl Executor {
     pub(super) fn observe<R>(
         &self,
         request: &Request,
-        Told { says, .. }: &Told<R>,
+        Replied { says, .. }: &Replied<R>,
         is_answer: bool,
         attempts: Option<u32>,
         started: Instant,
@@ -120,7 +120,7 @@ impl Executor {
             _ => None,
         };
         let took = self.engine.world.instant().since(started);
-        observer.tell(&Observed { key: &request.key, told: says.name(), how, attempts, took });
+        observer.tell(&Observed { key: &request.key, says: says.name(), how, attempts, took });
     }
 
     /// What `work` returns, which runs in a separate task. So it runs to its end even if the returned future is dropped (T35). `None` if

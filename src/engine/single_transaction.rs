@@ -18,7 +18,7 @@ use super::{
     collected::Collected,
     commit,
     reserve::{Next, Times, instead},
-    run::Told,
+    run::Replied,
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
@@ -136,20 +136,20 @@ impl Executor {
         &self,
         request: &Request,
         compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
-    ) -> Told<T> {
+    ) -> Replied<T> {
         let started = self.engine.world.instant();
-        let told = self.transacted(request, compute).await;
+        let replied = self.transacted(request, compute).await;
         // What is accepted has no answer yet.
-        let is_answer = matches!(told.says, Says::Own { expires_at: Some(_) });
-        self.observe(request, &told, is_answer, None, started);
-        told
+        let is_answer = matches!(replied.says, Says::Own { expires_at: Some(_) });
+        self.observe(request, &replied, is_answer, None, started);
+        replied
     }
 
     async fn transacted<T>(
         &self,
         request: &Request,
         mut compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
-    ) -> Told<T> {
+    ) -> Replied<T> {
         let (times, now) = (self.times(request), self.engine.world.now());
         // Before the breaker, because its one probe must reach the store.
         if times.is_too_late(&*self.engine.world) {
@@ -186,7 +186,7 @@ impl Executor {
                     let current = self.current(served, run > 0).await;
                     return match current {
                         Some(current) => current.into(),
-                        None if run == 0 => Told { says: Says::Released, reply: Some(reply) },
+                        None if run == 0 => Replied { says: Says::Released, reply: Some(reply) },
                         // The transaction of an earlier run may still be applied.
                         None => Says::Unconfirmed.into(),
                     };
@@ -198,7 +198,7 @@ impl Executor {
                 // A duplicate gets the first one's answer here too.
                 Err(error) => {
                     let current = self.current(served, true).await;
-                    return Told::from(current.unwrap_or_else(|| {
+                    return Replied::from(current.unwrap_or_else(|| {
                         self.refused_early(&error);
                         Says::Unconfirmed
                     }));
@@ -206,7 +206,7 @@ impl Executor {
             };
             match self.transact(served, run > 0, &content, &writes).await {
                 Ok(Sent::Committed(expires_at)) => {
-                    return Told { says: Says::Own { expires_at }, reply: Some(reply) };
+                    return Replied { says: Says::Own { expires_at }, reply: Some(reply) };
                 }
                 Ok(Sent::Denied(denied)) => match commit::refusal(&writes, &denied) {
                     IfRefused::Recompute if run + 1 < MAX_COMPUTATIONS => run += 1,

@@ -439,13 +439,13 @@ async fn a_request_that_resumes_late_sends_no_transaction() {
                 Box::pin(async { Computed::Answer(Answer::json(201, "{}"), ()) })
             })
             .await;
-        assert_eq!(matches!(outcome, Told { says: Says::Own { .. }, .. }), is_committed, "{outcome:?}");
+        assert_eq!(matches!(outcome, Replied { says: Says::Own { .. }, .. }), is_committed, "{outcome:?}");
         assert_eq!(store.state().await, if is_committed { "completed" } else { "absent" });
     }
 }
 
 /// A run that computes nothing.
-async fn runs_empty(store: &Faulty, operation: Operation) -> Told<()> {
+async fn runs_empty(store: &Faulty, operation: Operation) -> Replied<()> {
     let executor = store.executor(operation);
     executor.run_single_transaction(&request(), |_| Box::pin(async { Computed::Nothing(()) })).await
 }
@@ -457,7 +457,7 @@ async fn a_dead_worker_is_fenced_before_a_single_transaction_answers() {
     drop(owned(store.executor(operation().effects_in_transaction()).reserve(&request()).await));
     store.lease_ends();
     let outcome = runs_empty(&store, operation()).await;
-    assert!(matches!(outcome, Told { says: Says::Released, reply: Some(()) }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Released, reply: Some(()) }), "{outcome:?}");
     assert_eq!(store.record().await.unwrap().state.settled_by(), Some(SettledBy::Certainty));
 }
 
@@ -468,7 +468,7 @@ async fn what_a_dead_worker_did_is_unknown_to_a_single_transaction() {
     drop(owned(store.executor(operation()).reserve(&request()).await));
     store.lease_ends();
     let outcome = runs_empty(&store, again).await;
-    let is_unknown = matches!(outcome, Told { says: Says::Unknown { .. }, .. });
+    let is_unknown = matches!(outcome, Replied { says: Says::Unknown { .. }, .. });
     assert!(is_unknown, "{outcome:?}");
 }
 
@@ -491,7 +491,7 @@ async fn an_empty_run_after_a_sent_transaction_confirms_nothing() {
             Box::pin(async { computed })
         })
         .await;
-    assert!(matches!(outcome, Told { says: Says::Unconfirmed, .. }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
 }
 
 /// A queue that takes a message as the store goes away.

@@ -10,7 +10,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Failure, Guard, Ran, RunError, UnkeptResult};
 use crate::{
-    engine::{Computed, Execution, Handled, LeaseOver, Replay, Report, Request, SingleTransaction, Told},
+    engine::{Computed, Execution, Handled, LeaseOver, Replay, Replied, Report, Request, SingleTransaction},
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     json,
@@ -101,7 +101,7 @@ impl Guard {
                 Ok(result) => handled(result),
                 Err(LeaseOver) => Handled::perhaps(LeaseOver::WHY, None),
             };
-            let Told { says, reply } = guard.executor.run(&request, handler, handled).await;
+            let Replied { says, reply } = guard.executor.run(&request, handler, handled).await;
             guard.told(says, reply.flatten(), &request)
         };
         self.executor.to_its_end(work).await.unwrap_or_else(|| Err(self.unknown(None)))
@@ -152,7 +152,7 @@ impl Guard {
                 }
             })
         };
-        let Told { says, reply } = self.executor.run_single_transaction(&request, compute).await;
+        let Replied { says, reply } = self.executor.run_single_transaction(&request, compute).await;
         match (says, reply.flatten()) {
             // All effects are in the transaction.
             (Says::Released, Some(Err(RunError::Unknown { source, .. }))) => {

@@ -23,7 +23,7 @@ use super::{
     status,
 };
 use crate::{
-    engine::{self, Computed, SingleTransaction, Told},
+    engine::{self, Computed, Replied, SingleTransaction},
     key::RecordKey,
     record::{Admission, Refusal, Says, State},
     telemetry,
@@ -85,7 +85,7 @@ pub(super) async fn answer<B: GuardedBody>(
 impl Guard {
     fn accepted(
         &self,
-        Told { says, reply }: Told<Reply>,
+        Replied { says, reply }: Replied<Reply>,
         request: &engine::Request,
         mount: &str,
     ) -> HttpAnswer {

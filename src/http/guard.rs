@@ -19,7 +19,7 @@ use super::{
     settings::Guard,
 };
 use crate::{
-    engine::{Execution, Handled, LeaseOver, Report, Told},
+    engine::{Execution, Handled, LeaseOver, Replied, Report},
     operation::How,
     record::{HANDLER_FAILED, Says},
     telemetry::Count,
@@ -80,7 +80,7 @@ impl Guard {
         let handled = |execution: &Execution, answered: Result<_, LeaseOver>| {
             self.handled(execution, answered.unwrap_or(Err(LeaseOver::WHY)))
         };
-        let Told { says, reply } = self.settings.executor.run(&request, handler, handled).await;
+        let Replied { says, reply } = self.settings.executor.run(&request, handler, handled).await;
         let attempts = reply.as_ref().map_or(0, |reply| reply.guarded.attempts);
         let mut response = match (says, reply) {
             (Says::Own { expires_at }, Some(reply)) => self.own(expires_at, reply),

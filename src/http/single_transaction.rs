@@ -13,7 +13,7 @@ use super::{
     run::ResponseBody, settings::Guard,
 };
 use crate::{
-    engine::{self, Computed, SingleTransaction, Told},
+    engine::{self, Computed, Replied, SingleTransaction},
     record::Says,
     telemetry,
     time::Instant,
@@ -82,7 +82,7 @@ impl Guard {
 
     fn respond(
         &self,
-        Told { says, reply }: Told<Reply>,
+        Replied { says, reply }: Replied<Reply>,
         request: &engine::Request,
         mount: &str,
     ) -> HttpAnswer {

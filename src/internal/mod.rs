@@ -18,7 +18,7 @@ pub use crate::{
         ownership::Ownership,
         report::Report,
         reserve::Replay,
-        run::Told,
+        run::Replied,
         single_transaction::Computed,
     },
     error_chain::error_chain,

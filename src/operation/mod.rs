@@ -403,7 +403,7 @@ impl Operation {
     /// use lambda_idempotency::Operation;
     ///
     /// let payment = Operation::new("create-payment").observe(|observed| {
-    ///     println!("{} {} {:?}", observed.key.hash(), observed.told, observed.took);
+    ///     println!("{} {} {:?}", observed.key.hash(), observed.says, observed.took);
     /// });
     /// ```
     pub fn observe(mut self, observer: impl Fn(&Observed<'_>) + Send + Sync + 'static) -> Self {

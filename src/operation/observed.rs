@@ -14,7 +14,7 @@ pub struct Observed<'a> {
     /// `refused` (the answer of a refused domain write), `not_committed`, `interrupted`, `unknown`, `answered_elsewhere`, `unconfirmed`,
     /// `in_flight`, `mismatch`, `too_old`, `too_late`, `unavailable`, `unreadable`, `gone`, `other_phases`. Logs and the walkthrough use the
     /// same.
-    pub told: &'static str,
+    pub says: &'static str,
     /// How the caller came by the operation's answer, if it gets that.
     pub how: Option<How>,
     /// How many executions there were, if one of them was for this request, after a reservation.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lambda_idempotency::{
     Operation,
     fingerprint::{Content, FingerprintRule},
-    internal::{Admission, Computed, Executor, Replay, Request, Says, Stale, Told},
+    internal::{Admission, Computed, Executor, Replay, Replied, Request, Says, Stale},
     key::age::KeyTime,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Answer, AnswerKind, Work},
@@ -173,7 +173,7 @@ async fn single_transaction(machine: &Machine, executor: &Executor, request: &Re
         };
         Box::pin(computed) as futures_util::future::BoxFuture<'static, Computed<Answer>>
     };
-    let Told { says, reply } = executor.run_single_transaction(request, compute).await;
+    let Replied { says, reply } = executor.run_single_transaction(request, compute).await;
     received(says, reply)
 }
 

@@ -41,7 +41,7 @@ pub struct Own {
 
 /// What callers were told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Told {
+pub struct Replied {
     /// The number of the answer that every caller gets, once a caller got it; zero before.
     pub answer: u8,
     /// Whether a caller got a refusal.
@@ -53,7 +53,7 @@ pub struct Told {
 impl Kind for Plain {
     type Worker = Own;
     type Workers = [Worker; 3];
-    type Own = Told;
+    type Own = Replied;
 
     const NAME: &'static str = "plain";
     const IDLE: Own = Own {
@@ -65,7 +65,7 @@ impl Kind for Plain {
         published: false,
     };
     const WORKERS: [Worker; 3] = [Worker::IDLE; 3];
-    const START: Told = Told { answer: 0, refused: false, restored: false };
+    const START: Replied = Replied { answer: 0, refused: false, restored: false };
     const DENIALS: &'static [Found] = &[Found::NotFound, Found::NotExecuted, Found::Refused];
     const ALARMS_APART: bool = true;
 

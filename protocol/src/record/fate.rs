@@ -120,7 +120,7 @@ impl WorkerReport<'_> {
             // From there, it is applied once the other execution is over.
             Deferred::Sent => marks().map_or(Fate::Fenced, Fate::Marked),
             // What the record takes may be the only trace.
-            _ if is_double => {
+            Deferred::Perhaps | Deferred::PerhapsAgain | Deferred::NoQueue if is_double => {
                 let id = self.base.report_id();
                 let alarm = Alarm::new(AlarmKind::SecondExecution, DOUBLE, Some(id), now);
                 let next = marks().map(|next| next.raises(alarm.clone()));
@@ -131,7 +131,9 @@ impl WorkerReport<'_> {
                     false => Fate::Marked(next),
                 })
             }
-            _ => marks().map_or(Fate::Fenced, Fate::Marked),
+            Deferred::Perhaps | Deferred::PerhapsAgain | Deferred::NoQueue => {
+                marks().map_or(Fate::Fenced, Fate::Marked)
+            }
         }
     }
 

@@ -55,8 +55,9 @@ impl Record {
         noted.any(|noted| !came_to(noted)) || kept(self) > kept(worker)
     }
 
-    /// Its effects, if it knows of a phase that the worker did not when it last saw it: its call that is unknown may be that one, so the next
-    /// retry decides, and not a question: each handler comes to the same phase in the same place. Of a phase that is only noted, nobody says that it was that call.
+    /// Its effects, if it knows of a phase that the worker did not when it last saw it: its call that is unknown may be that one, because each
+    /// handler comes to the same phase in the same place. So the next retry decides, and not a question. Of a phase that is only noted, it is
+    /// not known whether it was that call.
     pub(super) fn effects_learned_since(&self, worker: &Self) -> Option<Effects> {
         let known = |record: &Self| record.phases().cloned().unwrap_or(Phases::none(Duration::ZERO));
         let (ours, theirs) = (known(self), known(worker));

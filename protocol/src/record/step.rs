@@ -200,11 +200,7 @@ impl Ending {
                     end(Stands::Lost(seen))
                 }
                 Overtaken::Alarms(kind, because) => {
-                    match self.alarm(
-                        current,
-                        Alarm::new(kind, because, Some(self.base.report_id()), now),
-                        revision,
-                    ) {
+                    match self.alarm(current, (kind, because), Moment { revision, now }) {
                         Beside::Alarm(next) => Step::Alarm(next),
                         Beside::Already => end(Stands::Lost(seen)),
                         Beside::Full => defer_or(Counts::ContradictionUnsent, Stands::Lost(seen)),
@@ -227,11 +223,7 @@ impl Ending {
         Moment { revision, now }: Moment,
     ) -> Step<MessageNext> {
         let escalate = |reason| Step::Next(MessageNext::Escalate(reason));
-        let alarm = |kind, because| match self.alarm(
-            current,
-            Alarm::new(kind, because, Some(self.base.report_id()), now),
-            revision,
-        ) {
+        let alarm = |kind, because| match self.alarm(current, (kind, because), Moment { revision, now }) {
             Beside::Alarm(next) => Step::Alarm(next),
             Beside::Already => Step::Next(MessageNext::Done),
             Beside::Full => escalate(because),
@@ -299,11 +291,17 @@ impl Ending {
     }
 
     /// This alarm, with the report beside the record.
-    fn alarm(&self, current: Option<&Record>, alarm: Alarm, revision: Revision) -> Beside {
+    fn alarm(
+        &self,
+        current: Option<&Record>,
+        (kind, because): (AlarmKind, &str),
+        Moment { revision, now }: Moment,
+    ) -> Beside {
+        let id = self.base.report_id();
         let Some(current) = current else { return Beside::Full };
-        match current.alarm(alarm, revision) {
+        match current.alarm(Alarm::new(kind, because, Some(id), now), revision) {
             Some(next) => Beside::Alarm(next),
-            None if current.has_report(self.base.report_id()) => Beside::Already,
+            None if current.has_report(id) => Beside::Already,
             None => Beside::Full,
         }
     }

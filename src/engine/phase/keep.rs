@@ -8,7 +8,7 @@ use tokio::sync::MutexGuard;
 use super::{error::PhaseError, opened::Opened};
 use crate::{
     domain::DomainWrite,
-    engine::{Start, Unapplied, deferred_report::phase_report},
+    engine::{Start, Unapplied, keeping::phase_report},
     json::{self, JsonError},
     record::{Counts, Keeping, Kept, Made, Next, Phase, Record, phase_of},
     time_budget::TimeBudget,

@@ -85,7 +85,7 @@ fn observing(seen: &Seen) -> impl Fn(&Observed<'_>) + Send + Sync + 'static {
     move |observed| {
         let how = observed.how.map(How::is_replay);
         let hash = observed.key.hash().to_string();
-        seen.lock().unwrap().push((hash, observed.told, how, observed.attempts));
+        seen.lock().unwrap().push((hash, observed.says, how, observed.attempts));
     }
 }
 

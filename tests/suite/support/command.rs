@@ -18,7 +18,7 @@ pub struct CommandLine {
 
 /// How a command ended.
 #[derive(Debug)]
-pub struct Told {
+pub struct Replied {
     pub code: Option<i32>,
     pub stdout: String,
     pub stderr: String,
@@ -57,10 +57,10 @@ impl CommandLine {
         command
     }
 
-    pub async fn run(&self, arguments: &[&str]) -> Told {
+    pub async fn run(&self, arguments: &[&str]) -> Replied {
         let output = self.command(arguments).output().await.expect("the command line can be run");
         let text = |bytes| String::from_utf8(bytes).expect("output is text");
-        Told { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        Replied { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 
     /// Runs a command with `--output json`, which must succeed, and parses its output.
@@ -71,7 +71,7 @@ impl CommandLine {
     }
 }
 
-impl Told {
+impl Replied {
     /// Fails unless it was refused with this exit code and one line that contains `text`, and printed nothing else.
     #[track_caller]
     pub fn assert_refused(&self, code: i32, text: &str) {

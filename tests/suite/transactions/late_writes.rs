@@ -7,7 +7,7 @@ use futures_util::{FutureExt, future::join};
 use lambda_idempotency::{
     async_trait,
     engine::SingleTransaction,
-    internal::{Computed, Report, Request, Says, Told},
+    internal::{Computed, Replied, Report, Request, Says},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
@@ -158,9 +158,9 @@ async fn a_frozen_request_in_a_single_transaction_sends_nothing_once_it_resumes(
     };
     let executor = bank.executor();
     let other = executor.run_single_transaction(&request, take("the other's", false)).await;
-    assert!(matches!(other, Told { says: Says::Own { .. }, .. }), "{other:?}");
+    assert!(matches!(other, Replied { says: Says::Own { .. }, .. }), "{other:?}");
     let resumed = executor.run_single_transaction(&request, take("late", true)).await;
-    assert!(matches!(resumed, Told { says: Says::Unconfirmed, .. }), "{resumed:?}");
+    assert!(matches!(resumed, Replied { says: Says::Unconfirmed, .. }), "{resumed:?}");
     assert_eq!(bank.cents("a").await, Some(70));
 }
 
@@ -189,7 +189,7 @@ async fn a_process_frozen_between_two_sends_sends_its_transaction_no_more(endpoi
             }
         };
         let (outcome, ()) = join(in_time(transacted), freezes).await;
-        assert!(matches!(outcome, Told { says: Says::Unconfirmed, .. }), "{outcome:?}");
+        assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
         assert_eq!(bank.guarded.faults.asked(TRANSACTION), sent, "{frozen_for:?}");
     }
 }
@@ -206,7 +206,7 @@ async fn the_client_of_the_store_does_not_resend_a_single_transaction(endpoint: 
         async { Computed::Answer(Answer::http(201, Vec::new(), "put"), ()) }.boxed()
     };
     let outcome = executor.run_single_transaction(&request, compute).await;
-    assert!(matches!(outcome, Told { says: Says::Unconfirmed, .. }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
     assert_eq!(guarded.faults.asked(TRANSACTION), 1);
 }
 
@@ -254,10 +254,10 @@ async fn a_single_transaction_duplicate_is_replayed_although_its_write_is_refuse
         }
     };
     let outcome = bank.executor().run_single_transaction(&request, computed(vec![first.clone()])).await;
-    assert!(matches!(outcome, Told { says: Says::Own { .. }, .. }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Own { .. }, .. }), "{outcome:?}");
     let twice = computed(vec![first.clone(), first]);
     let outcome = bank.executor().run_single_transaction(&request, twice).await;
-    assert!(matches!(outcome, Told { says: Says::Replay(_), .. }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Replay(_), .. }), "{outcome:?}");
     assert_eq!(bank.cents("a").await, Some(70));
 }
 

@@ -14,7 +14,7 @@ use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
     engine::SingleTransaction,
-    internal::{Admission, Computed, Executor, Report, Request, Says, Told},
+    internal::{Admission, Computed, Executor, Replied, Report, Request, Says},
     operation::OnLeaseExpiry,
     record::{Answer, Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
@@ -48,7 +48,7 @@ impl Bank {
         request: &Request,
         text: &str,
         write: DomainWrite,
-    ) -> Told<()> {
+    ) -> Replied<()> {
         let text = text.to_owned();
         let compute = move |transaction: SingleTransaction| {
             transaction.write(write.clone()).unwrap();
@@ -58,25 +58,25 @@ impl Bank {
         self.guarded.clock.passing(executor.run_single_transaction(request, compute)).await
     }
 
-    async fn taken(&self, request: &Request, cents: u64) -> Told<()> {
+    async fn taken(&self, request: &Request, cents: u64) -> Replied<()> {
         self.transact(&self.executor(), request, "taken", self.take(cents).or_answer(too_little())).await
     }
 }
 
-fn committed(outcome: &Told<()>) {
-    assert!(matches!(outcome, Told { says: Says::Own { expires_at: Some(_) }, .. }), "{outcome:?}");
+fn committed(outcome: &Replied<()>) {
+    assert!(matches!(outcome, Replied { says: Says::Own { expires_at: Some(_) }, .. }), "{outcome:?}");
 }
 
-fn replayed(outcome: Told<()>) -> String {
+fn replayed(outcome: Replied<()>) -> String {
     match outcome {
-        Told { says: says @ Says::Replay(_), .. } => replayed_text(Err(says)),
+        Replied { says: says @ Says::Replay(_), .. } => replayed_text(Err(says)),
         other => panic!("not replayed: {other:?}"),
     }
 }
 
-fn found<T: std::fmt::Debug>(outcome: &Told<T>) -> &'static str {
+fn found<T: std::fmt::Debug>(outcome: &Replied<T>) -> &'static str {
     match outcome {
-        Told { says, reply: None } => told(says),
+        Replied { says, reply: None } => told(says),
         other => panic!("{other:?}"),
     }
 }
@@ -116,8 +116,9 @@ async fn of_a_hundred_simultaneous_requests_one_commits_and_all_get_its_answer(e
         (bank.transact(&bank.executor(), request, &text, bank.take(1)).await, text)
     }))
     .await;
-    let (first, others): (Vec<_>, Vec<_>) =
-        outcomes.into_iter().partition(|(outcome, _)| matches!(outcome, Told { says: Says::Own { .. }, .. }));
+    let (first, others): (Vec<_>, Vec<_>) = outcomes
+        .into_iter()
+        .partition(|(outcome, _)| matches!(outcome, Replied { says: Says::Own { .. }, .. }));
     assert_eq!((first.len(), bank.cents("a").await), (1, Some(99)));
     for (outcome, _) in others {
         assert_eq!(replayed(outcome), first[0].1);
@@ -176,8 +177,8 @@ async fn repeated_denials_leave_the_breaker_closed(endpoint: &str) {
     committed(&bank.transact(&executor, &request(), "taken", bank.take(30)).await);
 }
 
-fn unconfirmed<T: std::fmt::Debug>(outcome: &Told<T>) {
-    assert!(matches!(outcome, Told { says: Says::Unconfirmed, .. }), "{outcome:?}");
+fn unconfirmed<T: std::fmt::Debug>(outcome: &Replied<T>) {
+    assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
 }
 
 #[apply(on_each_store)]
@@ -243,7 +244,7 @@ async fn add_five(
     bank: &Bank,
     request: &Request,
     seen: impl Fn(u64) -> u64 + Send + 'static,
-) -> (Told<()>, u64) {
+) -> (Replied<()>, u64) {
     let (runs, accounts) = (Arc::new(AtomicU64::new(0)), bank.accounts.clone());
     let run = runs.clone();
     let compute = move |transaction: SingleTransaction| {
@@ -292,7 +293,7 @@ async fn another_request_under_the_key_is_a_mismatch(endpoint: &str) {
     assert_eq!((found(&bank.taken(&other, 30).await), bank.cents("a").await), ("mismatch", Some(70)));
 }
 
-async fn nothing(bank: &Bank, executor: &Executor, request: &Request) -> Told<&'static str> {
+async fn nothing(bank: &Bank, executor: &Executor, request: &Request) -> Replied<&'static str> {
     let write = bank.take(30);
     let compute = move |transaction: SingleTransaction| {
         transaction.write(write.clone()).unwrap();
@@ -306,7 +307,7 @@ async fn an_answer_that_must_not_be_kept_leaves_no_record(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     assert!(matches!(
         nothing(&bank, &bank.executor(), &request).await,
-        Told { says: Says::Released, reply: Some("a 500") }
+        Replied { says: Says::Released, reply: Some("a 500") }
     ));
     assert_eq!((bank.cents("a").await, bank.guarded.record(&request.key).await), (Some(100), None));
     committed(&bank.taken(&request, 30).await);
@@ -317,14 +318,14 @@ async fn a_duplicate_gets_the_kept_answer_and_not_its_handlers(endpoint: &str) {
     let (bank, request) = (Bank::on(endpoint).await, request());
     committed(&bank.taken(&request, 30).await);
     match nothing(&bank, &bank.executor(), &request).await {
-        Told { says, reply: None } => assert_eq!(replayed_text(Err(says)), "taken"),
+        Replied { says, reply: None } => assert_eq!(replayed_text(Err(says)), "taken"),
         other => panic!("{other:?}"),
     }
     assert_eq!(bank.cents("a").await, Some(70));
     // T43: while the record cannot be read, no other answer is given.
     bank.guarded.faults.for_all("GetItem", Fault::DropRequest);
     let outcome = bank.guarded.clock.passing(nothing(&bank, &bank.executor(), &request)).await;
-    assert!(matches!(outcome, Told { says: Says::Unavailable, .. }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Unavailable, .. }), "{outcome:?}");
 }
 
 // What a run sent may still land while the next one fails, and also while the record cannot be read.
@@ -363,7 +364,7 @@ async fn a_duplicate_stores_no_body_in_a_body_item(endpoint: &str) {
     committed(&bank.executor().run_single_transaction(&request, large()).await);
     let current = bank.guarded.collection(&request.key).await.len();
     let duplicate = bank.executor().run_single_transaction(&request, large()).await;
-    assert!(matches!(duplicate, Told { says: Says::Replay(_), .. }), "{duplicate:?}");
+    assert!(matches!(duplicate, Replied { says: Says::Replay(_), .. }), "{duplicate:?}");
     assert_eq!(
         (bank.guarded.collection(&request.key).await.len(), bank.cents("a").await),
         (current, Some(99))
@@ -377,7 +378,7 @@ async fn a_transaction_without_an_answer_is_found_by_the_retry(endpoint: &str) {
         let (bank, request) = (Bank::on(endpoint).await, request());
         bank.guarded.faults.for_all(ANY, fault);
         let outcome = bank.taken(&request, 30).await;
-        assert!(matches!(outcome, Told { says: Says::Unconfirmed, .. }), "{outcome:?}");
+        assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
         bank.guarded.faults.clear();
         bank.guarded.clock.advance(Duration::from_secs(60));
         match expected {
@@ -396,7 +397,7 @@ async fn a_transaction_that_lands_after_the_retrys_does_nothing(endpoint: &str) 
     let late = Late::timing_out();
     bank.guarded.faults.script(TRANSACTION, [late.fault()]);
     let outcome = bank.transact(&executor, &request, "first", bank.take(30)).await;
-    assert!(matches!(outcome, Told { says: Says::Unconfirmed, .. }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
     committed(&bank.transact(&executor, &request, "second", bank.take(30)).await);
     late.release().await;
     assert_eq!(bank.cents("a").await, Some(70));
@@ -470,7 +471,7 @@ async fn an_unavailable_store_is_not_asked_for_a_while(endpoint: &str) {
     let mut unanswered = 0;
     while matches!(
         bank.transact(&executor, &request(), "taken", bank.take(1)).await,
-        Told { says: Says::Unconfirmed, .. }
+        Replied { says: Says::Unconfirmed, .. }
     ) {
         unanswered += 1;
         assert!(unanswered < 100, "the breaker never opens");
@@ -490,7 +491,7 @@ async fn a_dead_worker_is_fenced_before_an_empty_run_is_confirmed(endpoint: &str
     bank.guarded.clock.advance(LEASE + GRACE);
     assert!(matches!(
         nothing(&bank, &bank.executor(), &request).await,
-        Told { says: Says::Released, reply: Some(_) }
+        Replied { says: Says::Released, reply: Some(_) }
     ));
     assert_eq!(bank.guarded.state(&request).await, "failed_retryable");
     let ended = guarded.finish(dead, completed("late")).await;
@@ -528,7 +529,7 @@ async fn a_write_into_the_table_of_records_is_refused_at_once(endpoint: &str) {
         async { Computed::Nothing(()) }.boxed()
     };
     let outcome = bank.executor().run_single_transaction(&request, compute).await;
-    assert!(matches!(outcome, Told { says: Says::Released, reply: Some(()) }), "{outcome:?}");
+    assert!(matches!(outcome, Replied { says: Says::Released, reply: Some(()) }), "{outcome:?}");
 }
 
 #[apply(on_each_store)]
@@ -595,15 +596,15 @@ async fn simultaneous_transfers_under_faults_add_up_and_happen_once(endpoint: &s
                     async move { Computed::Answer(answer, ()) }.boxed()
                 };
                 match bank.executor().run_single_transaction(request, compute).await {
-                    Told { says: Says::Own { .. }, .. } => return number.to_string(),
-                    Told { says: Says::Refused(replay), .. } => {
+                    Replied { says: Says::Own { .. }, .. } => return number.to_string(),
+                    Replied { says: Says::Refused(replay), .. } => {
                         return String::from_utf8(replay.answer.body.to_vec()).unwrap();
                     }
-                    Told { says: says @ Says::Replay(_), .. } => {
+                    Replied { says: says @ Says::Replay(_), .. } => {
                         return replayed_text(Err(says));
                     }
                     // The client sends it again.
-                    Told { says: Says::Unconfirmed, .. } => tokio::task::yield_now().await,
+                    Replied { says: Says::Unconfirmed, .. } => tokio::task::yield_now().await,
                     other => panic!("{other:?}"),
                 }
             }

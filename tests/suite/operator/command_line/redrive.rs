@@ -7,9 +7,9 @@ use super::{
     queues::{CHECKS, DEAD, DEFERRED_REPORTS, OUTBOX, Queues, RECONCILE, WORK},
     table,
 };
-use crate::support::command::Told;
+use crate::support::command::Replied;
 
-async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) -> Told {
+async fn redrive(queues: &Queues, table: &super::OperatorsTable, more: &[&str]) -> Replied {
     let address = queues.serve().await;
     let redrive = ["redrive", "--queue", DEAD, "--sqs-endpoint-url", &address, "--output", "json"];
     table.cli.run(&[&redrive[..], more].concat()).await
