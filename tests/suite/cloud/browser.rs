@@ -59,21 +59,30 @@ impl Drop for Browser {
 }
 
 impl Browser {
+    /// A driver, and its port. It ends at once if another process takes the port for IPv6 that it has for IPv4: then it is started anew.
+    fn driver() -> (Process, String) {
+        let start = || {
+            let mut driver = Process::start("chromedriver", |program| {
+                program.arg("--port=0").stdout(Stdio::piped());
+            })
+            .expect("chromedriver can be run");
+            let mut lines = driver.output().next().map(BufReader::new).expect("its output is piped").lines();
+            let port = lines.find_map(|line| {
+                let line = line.expect("text");
+                Some(line.split_once("successfully on port ")?.1.trim_end_matches('.').to_owned())
+            })?;
+            // Its pipe must not be full.
+            std::thread::spawn(move || lines.for_each(drop));
+            Some((driver, port))
+        };
+        (0..5).find_map(|_| start()).expect("it says its port")
+    }
+
     async fn open(url: &str) -> Self {
-        let mut driver = Process::start("chromedriver", |program| {
-            program.arg("--port=0").stdout(Stdio::piped());
-        })
-        .expect("chromedriver can be run");
-        let mut lines = driver.output().next().map(BufReader::new).expect("its output is piped").lines();
-        let port = lines.find_map(|line| {
-            let line = line.expect("text");
-            Some(line.split_once("successfully on port ")?.1.trim_end_matches('.').to_owned())
-        });
-        // Its pipe must not be full.
-        std::thread::spawn(move || lines.for_each(drop));
+        let (driver, port) = Self::driver();
         let options = json!({ "args": ARGUMENTS });
         let capabilities = [("goog:chromeOptions".to_owned(), options)].into_iter().collect();
-        let address = format!("127.0.0.1:{}", port.expect("it says its port"));
+        let address = format!("127.0.0.1:{port}");
         let driver_url = format!("http://{address}");
         let connect =
             ClientBuilder::new(HttpConnector::new()).capabilities(capabilities).connect(&driver_url).await;
