@@ -59,7 +59,7 @@ cli *arguments:
 
 # The guard in memory, and payments in the local cloud
 bench:
-    cargo bench --features internal --bench guard
+    cargo bench --bench guard
     cargo bench -p local --bench payments
     cargo bench -p local --bench deliveries
 

@@ -51,6 +51,8 @@
 //! | [`store`] | where records live: DynamoDB, memory, S3 for large bodies; and the conformance suite |
 //! | [`outbox`] | delivers the messages that operations publish |
 //! | [`reconcile`] | finds out what is unknown, and settles it |
+//! | [`stale`] | finds records whose worker is dead, even if nobody retries |
+//! | [`operator`] | corrections by operators, as the command line makes them |
 //! | [`lambda`] | the shell of Lambda functions: triggers, log, metrics, variables; the functions `stale`, `reconcile` and `webhook` |
 //! | [`config`] | configuration errors |
 //! | [`queue`] | queues for work that is done later: SQS, memory |
@@ -64,7 +66,8 @@
 //! # Features
 //!
 //! - `dynamodb` (default): keeps records in DynamoDB.
-//! - `http`: guards HTTP services, those of `lambda_http` among them.
+//! - `http`: guards HTTP services.
+//! - `lambda-http` (default): guards those of `lambda_http` too, and takes the tenant from what API Gateway verified.
 //! - `axum` (default): guards axum routes too, and gives handlers their [`Execution`] as an argument.
 //! - `lambda`: triggers, log, metrics and environment variables of functions, and the functions `stale`, `reconcile` and
 //!   `webhook`.
@@ -72,15 +75,11 @@
 //! - `sqs`: queues in SQS.
 //! - `eventbridge`: EventBridge buses as targets of the outbox.
 //! - `conformance`: the suite that every store must pass, for a custom store.
-//!
-//! The feature `internal` is for the packages of this repository. Its contents may change in any version.
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// Without `http`, much of the engine has no caller. Without `internal`, what only the packages of this repository use has none.
-#![cfg_attr(not(all(feature = "internal", feature = "lambda")), allow(dead_code, unused_imports))]
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
@@ -114,22 +113,18 @@ pub mod function;
 mod headers;
 #[cfg(feature = "http")]
 pub mod http;
-#[cfg(feature = "internal")]
-#[doc(hidden)]
-pub mod internal;
 mod json;
 pub mod key;
 #[cfg(feature = "lambda")]
 pub mod lambda;
 mod message;
 pub mod operation;
-#[cfg(feature = "internal")]
-mod operator;
+pub mod operator;
 pub mod outbox;
 pub mod queue;
 pub mod reconcile;
 pub mod record;
-mod stale;
+pub mod stale;
 pub mod store;
 pub mod telemetry;
 pub mod time;
@@ -139,10 +134,12 @@ pub mod world;
 // The names that most users need.
 pub use engine::Execution;
 pub use function::{Failure, Guard, Ran, RunError};
+#[cfg(feature = "lambda-http")]
+pub use http::JwtClaim;
 #[cfg(feature = "axum")]
 pub use http::NotBegun;
 #[cfg(feature = "http")]
-pub use http::{Idempotency, JwtClaim, Outcome, SingleTenant};
+pub use http::{Idempotency, Outcome, SingleTenant};
 pub use json::JsonError;
 pub use operation::{How, Operation};
 pub use reconcile::{Finding, Question, Reconciler};

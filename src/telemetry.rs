@@ -4,10 +4,11 @@
 //! 2. An operation's metrics have the label `operation`, those of messages the label `queue`. Tenants and keys are not labels: there are too many.
 //! 3. Log lines about a record are in a span `idempotency`, which has the operation and the hash of the key. `lambda::run` writes
 //!    the tenant as a property of the lines that carry metrics.
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 use tracing::{Span, field::Empty};
 
+pub use crate::error_chain::error_chain;
 use crate::{
     key::{OperationName, RecordKey},
     record::{Alarm, AlarmKind, Record, State},
@@ -19,6 +20,7 @@ use crate::{
 macro_rules! counts {
     ($($(#[$doc:meta])* $count:ident: $name:ident = $metric:literal;)*) => {
         /// What is counted, by operation.
+        #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "some happen to requests only"))]
         #[derive(Clone, Copy)]
         pub(crate) enum Count { $($count),* }
 
@@ -106,7 +108,8 @@ impl Count {
 }
 
 /// Counts messages of a queue.
-pub(crate) fn count_message(name: &'static str, queue: &Arc<str>) {
+#[cfg(feature = "lambda")]
+pub(crate) fn count_message(name: &'static str, queue: &std::sync::Arc<str>) {
     metrics::counter!(name, "queue" => queue.clone()).increment(1);
 }
 

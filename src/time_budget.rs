@@ -40,6 +40,7 @@ impl TimeBudget {
     }
 
     /// For reading a response's body.
+    #[cfg(feature = "http")]
     pub(crate) fn read(self) -> Duration {
         let Some(left) = self.left else { return BODY_TIMEOUT };
         left.saturating_sub(WRITING_TIME).max(left / 2).min(BODY_TIMEOUT)

@@ -9,13 +9,12 @@ use http_body_util::Full;
 use lambda_http::Body;
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    engine::SingleTransaction,
+    engine::{self, Computed, Executor, Replied, Report, SingleTransaction},
     fingerprint::{Content, FingerprintRule},
     http::{IDEMPOTENCY_KEY, Idempotency, SingleTenant},
-    internal::{self, Computed, Executor, Replied, Report, Says},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     operation::Operation,
-    record::{Answer, AnswerKind},
+    record::{Answer, AnswerKind, Says},
     store::Store,
 };
 use serde_json::json;
@@ -98,17 +97,17 @@ fn payment(key: &IdempotencyKey) -> DomainWrite {
 }
 
 /// The parsed requests: one under each number.
-fn requests() -> impl Fn(u64) -> internal::Request {
+fn requests() -> impl Fn(u64) -> engine::Request {
     let content = Content::new("POST", "/payments", REQUEST.as_bytes()).json();
     let fingerprints = content.fingerprints(OPERATION, &FingerprintRule::new(), &[]);
     let (tenant, operation) = (Tenant::parse(TENANT).unwrap(), OperationName::parse(OPERATION).unwrap());
     move |number| {
         let key = IdempotencyKey::parse(&key(number)).unwrap();
-        internal::Request {
+        engine::Request {
             key: RecordKey::new(tenant.clone(), operation.clone(), key),
             fingerprints: fingerprints.clone(),
             answer_kind: AnswerKind::Http,
-            admission: lambda_idempotency::internal::Admission::ALWAYS,
+            admission: lambda_idempotency::record::Admission::ALWAYS,
             work: lambda_idempotency::record::Work::Now,
             deadline: None,
             origin: None,

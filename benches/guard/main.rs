@@ -1,4 +1,4 @@
-//! What the guard costs: `cargo bench --features internal --bench guard`.
+//! What the guard costs: `cargo bench --bench guard`.
 //!
 //! Criterion tracks a guarded call on the store in memory, in CPU time of its thread, from run to run. The tables at the
 //! end compare the guard with the raw SDK calls that it makes, in one run, in turn. `ROUNDS` is the number of rounds.
@@ -106,7 +106,7 @@ async fn tabulate(rounds: u64) {
     }
 }
 
-/// The rows that were selected by name, as with criterion: `cargo bench --features internal --bench guard -- "http/1 KB"`.
+/// The rows that were selected by name, as with criterion: `cargo bench --bench guard -- "http/1 KB"`.
 fn rows() -> impl Iterator<Item = (Front, Answer)> {
     let asked = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     Front::ALL

@@ -1,7 +1,7 @@
 //! What it costs to find dead workers by the table's stream: CPU time per batch, and the messages and reads that healthy
 //! operations cause, by the window in which stream records are gathered.
 //!
-//! `cargo bench --features internal --bench unmatched`
+//! `cargo bench --bench unmatched`
 
 #[path = "../guard/random.rs"]
 mod random;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::FutureExt;
-use lambda_idempotency::{internal::Stale, queue::MemoryQueue, store::memory::MemoryStore};
+use lambda_idempotency::{queue::MemoryQueue, stale::Stale, store::memory::MemoryStore};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use serde_json::{json, value::RawValue};

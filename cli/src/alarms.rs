@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    internal::{ReportBeside, ReportSummary},
+    operator::{ReportBeside, ReportSummary},
     record::{Alarm, AlarmKind, BodyId, Note, Record},
     time::Timestamp,
 };

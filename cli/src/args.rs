@@ -5,8 +5,8 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use lambda_idempotency::{
-    internal::{MessageSummary, Scope},
-    key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
+    operator::MessageSummary,
     record::SettledBy,
 };
 

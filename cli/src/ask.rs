@@ -1,8 +1,9 @@
 //! `ask`: makes the reconcile function ask the provider now. The command line has no provider to ask, so it sends a message.
 
+use crate::terminal::harmless;
 use aws_sdk_sqs::Client;
 use lambda_idempotency::{
-    internal::{MessageSummary, terminal::harmless},
+    operator::MessageSummary,
     record::{Record, State},
 };
 use serde_json::json;

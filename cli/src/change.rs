@@ -5,12 +5,10 @@ use std::{
     io::{self, BufRead, IsTerminal, Write},
 };
 
+use crate::terminal::{harmless, harmless_text};
 use lambda_idempotency::{
-    internal::{
-        Correction, CorrectionError, Message,
-        terminal::{harmless, harmless_text},
-    },
     key::RecordKey,
+    operator::{Correction, CorrectionError, Message},
     record::{Answer, AnswerKind, Record},
     time::Timestamp,
     time_budget::CLOCK_SKEW,

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    internal::{Correction, ReportBeside},
+    operator::{Correction, ReportBeside},
     record::{Record, State},
     time::Timestamp,
 };

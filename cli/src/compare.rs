@@ -6,11 +6,9 @@ use std::{
     path::Path,
 };
 
+use crate::terminal::{harmless, harmless_json};
 use futures_util::stream;
-use lambda_idempotency::{
-    internal::terminal::{harmless, harmless_json},
-    key::OperationName,
-};
+use lambda_idempotency::key::OperationName;
 use ledgers::{CompareError, Difference, Entry, Side, Summary, compare};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

@@ -6,8 +6,8 @@ use aws_config::{BehaviorVersion, Region, SdkConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodb::config::Builder;
 use lambda_idempotency::{
     config::ConfigError,
-    internal::Operator,
     key::RecordKey,
+    operator::Operator,
     record::Record,
     store::{
         Store, StoreError, StoreErrorKind,

@@ -2,16 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
+use crate::terminal::harmless;
 use aws_sdk_sqs::{
     Client,
     types::{Message, MessageSystemAttributeName},
 };
-use lambda_idempotency::{
-    internal::{self, terminal::harmless},
-    key::RecordKey,
-    store::Store,
-    time::Timestamp,
-};
+use lambda_idempotency::{key::RecordKey, operator, store::Store, time::Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -92,7 +88,7 @@ impl DeadLetter {
         let attributes = message.message_attributes();
         let buried = attributes.and_then(|attributes| attributes.get(REASON)?.string_value());
         let reason = reason.or_else(|| buried.map(str::to_owned));
-        let internal::MessageSummary { kind, record, queue, .. } = internal::MessageSummary::read(body);
+        let operator::MessageSummary { kind, record, queue, .. } = operator::MessageSummary::read(body);
         let queue = match queue {
             Some("checks") => Some(Queue::Checks),
             Some("reconcile") => Some(Queue::Reconcile),
@@ -109,7 +105,7 @@ impl DeadLetter {
             false => attributes.is_empty(),
         });
         let destination = record.clone().zip(queue).filter(|_| is_ours);
-        let kind = kind.unwrap_or_else(|| internal::MessageSummary::NO_KIND.to_owned());
+        let kind = kind.unwrap_or_else(|| operator::MessageSummary::NO_KIND.to_owned());
         Self { message, kind, reason, record, state: None, destination }
     }
 

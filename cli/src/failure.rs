@@ -2,9 +2,11 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use crate::terminal::harmless;
 use lambda_idempotency::{
-    internal::{CorrectionError, PhaseCorrectionError, error_chain, terminal::harmless},
+    operator::{CorrectionError, PhaseCorrectionError},
     store::{StoreError, StoreErrorKind},
+    telemetry::error_chain,
 };
 
 /// A failed command.
@@ -94,7 +96,7 @@ impl From<CorrectionError> for Failure {
 
 #[cfg(test)]
 mod tests {
-    use lambda_idempotency::internal::{HoldError, SettleError};
+    use lambda_idempotency::record::{HoldError, SettleError};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! `forget-response`: deletes a kept answer that must not be kept any longer.
 
 use lambda_idempotency::{
-    internal::Correction,
+    operator::Correction,
     record::{Place, Record, State},
     time::Timestamp,
 };

@@ -1,6 +1,6 @@
 //! `hold`: holds what a deployment released although it perhaps had its effect, so that no retry runs it.
 
-use lambda_idempotency::{internal::Correction, record::Record};
+use lambda_idempotency::{operator::Correction, record::Record};
 use serde_json::json;
 
 use crate::{

@@ -31,14 +31,15 @@ mod settle;
 mod several;
 mod show;
 mod sweep;
+pub mod terminal;
 mod undelivered;
 mod values;
 mod watch;
 
 use std::{io, process::ExitCode};
 
+use crate::terminal::harmless_text;
 use clap::{CommandFactory, Parser, error::ContextKind};
-use lambda_idempotency::internal::terminal::harmless_text;
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
     fmt::layer,

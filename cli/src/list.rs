@@ -5,8 +5,8 @@ use std::time::Duration;
 use comfy_table::Table;
 use indicatif::ProgressBar;
 use lambda_idempotency::{
-    internal::Correction,
     key::Tenant,
+    operator::Correction,
     record::{Note, Record, State},
     store::Unsettled,
     time::Timestamp,

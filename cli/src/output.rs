@@ -7,11 +7,9 @@ use std::{
     time::Duration,
 };
 
+use crate::terminal::{harmless, harmless_json};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use lambda_idempotency::{
-    internal::terminal::{harmless, harmless_json},
-    time::Timestamp,
-};
+use lambda_idempotency::time::Timestamp;
 use serde::Serialize;
 
 use crate::{args::Output, failure::Failure};

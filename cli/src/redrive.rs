@@ -5,7 +5,8 @@
 
 use std::collections::HashMap;
 
-use lambda_idempotency::{internal::terminal::harmless, key::RecordKey};
+use crate::terminal::harmless;
+use lambda_idempotency::key::RecordKey;
 use serde_json::json;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! `resume`: lets retries resume operations that were escalated between workers.
 
-use lambda_idempotency::{internal::Correction, record::Record, time::Timestamp};
+use lambda_idempotency::{operator::Correction, record::Record, time::Timestamp};
 use serde_json::json;
 
 use crate::{

@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde_json::value::RawValue;
 
+use crate::terminal::harmless;
 use lambda_idempotency::{
-    internal::{Correction, Message, terminal::harmless},
+    operator::{Correction, Message},
     outbox::Topics,
     record::{Evidence, Record, State},
     time::Timestamp,

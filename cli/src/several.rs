@@ -1,6 +1,6 @@
 //! Several records that one command changes, and those that it does not.
 
-use lambda_idempotency::{internal::Correction, key::RecordKey, record::Record};
+use lambda_idempotency::{key::RecordKey, operator::Correction, record::Record};
 use serde_json::{Value, json};
 
 use crate::{

@@ -1,11 +1,13 @@
 //! `show`: shows one record with its audit lines.
 
+use crate::terminal::harmless_text;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_idempotency::{
-    internal::{ReportSummary, error_chain, terminal::harmless_text},
     key::RecordKey,
+    operator::ReportSummary,
     record::{Answer, Place, Record, State},
     store::{AuditLine, Outbox, OutboxMessage, Store, StoreErrorKind},
+    telemetry::error_chain,
     time::Timestamp,
 };
 use serde_json::{Value, json};

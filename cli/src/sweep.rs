@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{internal::Correction, record::Record, store::Unsettled};
+use lambda_idempotency::{operator::Correction, record::Record, store::Unsettled};
 use serde_json::json;
 
 use crate::{

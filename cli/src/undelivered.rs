@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use crate::terminal::harmless;
 use lambda_idempotency::{
-    internal::{error_chain, terminal::harmless},
     key::{RecordKey, Tenant},
     store::{Outbox, OutboxMessage, StoreErrorKind, Unsettled},
+    telemetry::error_chain,
     time::Timestamp,
 };
 use serde::Serialize;

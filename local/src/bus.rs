@@ -24,7 +24,7 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
 use std::{

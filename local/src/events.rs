@@ -13,7 +13,7 @@ use axum::{
     routing::{get, post},
 };
 use bytes::Bytes;
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, HashMap},

@@ -91,7 +91,7 @@ use crate::{
     variables::Variables,
 };
 use futures_util::future::try_join_all;
-use lambda_idempotency::internal::terminal::harmless;
+use idempotency_cli::terminal::harmless;
 use reqwest::redirect::Policy;
 use serde_json::json;
 use std::{collections::HashMap, env, process::ExitCode, sync::Arc};

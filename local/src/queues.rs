@@ -14,7 +14,7 @@ use aws_sdk_sqs::{
 };
 use axum::{Router, body::Body, extract::State, http::HeaderMap, response::Response};
 use bytes::Bytes;
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::RustackSqs};
 use rustack_sqs_http::{
     dispatch::dispatch_operation, response::error_to_response, router::resolve_operation,

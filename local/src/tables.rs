@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
         StreamSpecification, TableDescription, TableStatus, TimeToLiveSpecification, TimeToLiveStatus,
     },
 };
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use serde_json::Value;
 use std::{error::Error, time::Duration};
 use tokio::time;

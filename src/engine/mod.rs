@@ -40,17 +40,19 @@ pub(crate) mod tests;
 
 pub(crate) use crate::record::Moment;
 pub(crate) use apply::{Applied, Change, Effort, Engine, Retries, Start, Step, Tried, Unapplied};
-pub(crate) use bodies::{Placed, body_in};
+pub(crate) use bodies::Placed;
+#[cfg(feature = "http")]
+pub(crate) use bodies::body_in;
 pub(crate) use commit::{completing, with_writes};
 pub(crate) use delivery::Left;
 pub use execution::Execution;
-pub(crate) use executor::{Executor, Request};
-pub(crate) use ownership::Ownership;
+pub use executor::{Executor, Request};
+pub use ownership::Ownership;
 pub use phase::{CallError, Committed, Phase, PhaseError};
-pub(crate) use report::Report;
-pub(crate) use reserve::Replay;
-pub(crate) use run::{Handled, LeaseOver, Replied};
-pub(crate) use single_transaction::Computed;
-pub use single_transaction::SingleTransaction;
+pub use report::Report;
+pub use reserve::Replay;
+pub use run::Replied;
+pub(crate) use run::{Handled, LeaseOver};
+pub use single_transaction::{Computed, SingleTransaction};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -11,10 +11,12 @@ use super::{
 use crate::{
     config::{self, ConfigError},
     function::RunError,
+    key::RecordKey,
     lambda::{
         self,
         trigger::{BatchFailures, Event, Trigger, refuse, time},
     },
+    message::Message,
     outbox::{Deliverer, Destination, SqsTarget, Topics},
     queue::SqsQueue,
     store::dynamodb::DynamoDbStore,
@@ -134,11 +136,19 @@ pub fn deliveries(deliverer: Deliverer, source: impl Source) -> impl SqsFunction
 }
 
 async fn delivered(deliverer: &Deliverer, Job { message, context, .. }: &Job) -> Done {
-    let Some(key) = Deliverer::asked_for(&message.body) else {
+    let Some(key) = asked_for(&message.body) else {
         return Done::refused("the message asks for no delivery");
     };
     let time = time(&*deliverer.engine.world, context);
     let ended = deliverer.deliver(&key, time).await;
     let ended = ended.map_err(|error| RunError::NotExecuted(Some(Box::new(error))));
     Done { ended, attempts: Some(message.receives) }
+}
+
+/// The record whose messages a message of the queue of wakes asks to deliver.
+fn asked_for(body: &str) -> Option<RecordKey> {
+    match Message::read(body) {
+        Ok(Message::Deliver { key }) => RecordKey::from_partition_key(&key),
+        _ => None,
+    }
 }

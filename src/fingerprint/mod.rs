@@ -28,7 +28,7 @@ pub use content::Content;
 pub(crate) use content::is_header_name;
 #[cfg(feature = "http")]
 pub(crate) use form::in_any_order;
-pub(crate) use protocol::fingerprint::{Fingerprint, Fingerprints};
+pub use protocol::fingerprint::{Fingerprint, Fingerprints};
 pub use rule::FingerprintRule;
 
 #[cfg(test)]

@@ -2,8 +2,6 @@
 
 use std::future::Future;
 
-use lambda_http::Body;
-
 use super::ProblemType;
 
 /// A request body that can be read before it is passed on. Sealed: the bodies of `lambda_http` and axum are.
@@ -15,7 +13,8 @@ pub trait GuardedBody: Sized + Send + 'static {
     fn whole(self, limit: usize) -> impl Future<Output = Result<Self::Whole, ProblemType>> + Send;
 }
 
-impl GuardedBody for Body {
+#[cfg(feature = "lambda-http")]
+impl GuardedBody for lambda_http::Body {
     type Whole = Self;
 
     async fn whole(self, limit: usize) -> Result<Self, ProblemType> {

@@ -3,6 +3,7 @@
 
 use std::mem;
 
+use super::{IDEMPOTENT_REPLAYED_BODY, front::Front};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::{
@@ -12,9 +13,6 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
-use lambda_http::{Body, IntoResponse, RequestExt, request::RequestContext};
-
-use super::IDEMPOTENT_REPLAYED_BODY;
 
 /// What Lambda takes from a function
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html>).
@@ -30,27 +28,7 @@ const AROUND: usize = 16 * 1024;
 /// The longest encoding of one byte in JSON: `\u001f`.
 const LONGEST_ESCAPE: usize = 6;
 
-/// What the front of a request takes of its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Front {
-    /// A REST API, or an HTTP API in payload format 1.0: all lines of a header.
-    AllLines,
-    /// An HTTP API or a function URL, in format 2.0: one line of each name, and a list of cookies.
-    OneLine,
-    /// One line of each name, or all, as its target group is set.
-    LoadBalancer,
-}
-
 impl Front {
-    /// The front of a request; `None` outside Lambda.
-    pub(crate) fn of(context: Option<&RequestContext>) -> Option<Self> {
-        Some(match context? {
-            RequestContext::Alb(_) => Self::LoadBalancer,
-            RequestContext::ApiGatewayV2(_) => Self::OneLine,
-            _ => Self::AllLines,
-        })
-    }
-
     /// How long an encoded response it takes.
     fn limit(self) -> usize {
         if self == Self::LoadBalancer { OF_LOAD_BALANCER } else { OF_LAMBDA }
@@ -62,7 +40,7 @@ impl Front {
 /// [`Idempotent-Replayed-Body: omitted`](IDEMPOTENT_REPLAYED_BODY). Lambda takes 6 MiB, and a load balancer 1 MB, of the encoded response. A
 /// request that does not come from Lambda has no bound.
 pub fn deliverable(request: &Parts, response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
-    deliver(Front::of(request.request_context_ref()), false, response)
+    deliver(Front::of(&request.extensions), false, response)
 }
 
 /// A response as this front takes it. Its body has any size if something outside makes it shorter, or streams it.
@@ -149,7 +127,10 @@ fn head(headers: &HeaderMap) -> usize {
 }
 
 /// How long the body is in Lambda's response, as `lambda_http` writes it there.
+#[cfg(feature = "lambda-http")]
 fn encoded(headers: &HeaderMap, body: &Bytes) -> Option<usize> {
+    use lambda_http::{Body, IntoResponse};
+
     let mut response = Response::new(Full::new(body.clone()));
     *response.headers_mut() = headers.clone();
     Some(match response.into_response().now_or_never()?.into_body() {
@@ -157,6 +138,11 @@ fn encoded(headers: &HeaderMap, body: &Bytes) -> Option<usize> {
         Body::Binary(bytes) => 4 * bytes.len().div_ceil(3),
         _ => 0,
     })
+}
+
+#[cfg(not(feature = "lambda-http"))]
+fn encoded(_: &HeaderMap, body: &Bytes) -> Option<usize> {
+    Some(body.len())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 mod accept;
 mod classify;
 mod deliver;
+mod front;
 mod guard;
 mod guarded;
 mod layer;
@@ -35,6 +36,8 @@ mod key_header;
 mod origin;
 mod target;
 mod tenant;
+#[cfg(feature = "lambda-http")]
+mod verified;
 
 // For handlers: arguments and responses.
 #[cfg(feature = "axum")]
@@ -52,11 +55,13 @@ use body::GuardedBody;
 #[cfg(feature = "lambda")]
 pub(crate) use claim::read as read_accepted;
 pub use classify::Outcome;
-pub use deliver::deliverable;
 #[cfg(feature = "lambda")]
-pub(crate) use deliver::{Front, clean};
+pub(crate) use deliver::clean;
+pub use deliver::deliverable;
 #[cfg(feature = "axum")]
 pub use extract::{NotBegun, OrNotBegun};
+#[cfg(feature = "lambda")]
+pub(crate) use front::Front;
 #[cfg(feature = "lambda")]
 pub(crate) use guarded::By;
 pub use guarded::Guarded;
@@ -69,10 +74,9 @@ pub use problem_type::ProblemType;
 pub use profile::Profile;
 pub use service::Service;
 pub use status::{operation_key, operation_status};
-pub use tenant::{
-    IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, PerHost, PerStage, SingleTenant, TenantResolver,
-    context_tenant,
-};
+pub use tenant::{PerHost, PerStage, SingleTenant, TenantResolver};
+#[cfg(feature = "lambda-http")]
+pub use verified::{IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, context_tenant};
 
 /// The argument and the result of a [`TenantResolver`].
 #[doc(no_inline)]
@@ -80,6 +84,7 @@ pub use {crate::key::Tenant, http::request::Parts};
 
 /// The `lambda_http` whose requests the guard understands. In requests of another major version it would not find the
 /// verified caller, and would refuse them all.
+#[cfg(feature = "lambda-http")]
 pub use lambda_http;
 
 use http::HeaderName;

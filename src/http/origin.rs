@@ -1,8 +1,8 @@
 //! Where a request came from, in one readable line: its method and its route.
 
 use http::request::Parts;
-use lambda_http::{RequestExt, request::RequestContext};
 
+use super::front;
 use crate::record::Note;
 
 /// `POST /payments/{id}`, by the router's route or the gateway's. The method alone if neither names one: the path itself
@@ -21,23 +21,18 @@ fn route(parts: &Parts) -> Option<&str> {
     if let Some(matched) = parts.extensions.get::<axum::extract::MatchedPath>() {
         return Some(matched.as_str());
     }
-    match parts.request_context_ref()? {
-        RequestContext::ApiGatewayV1(context) => context.resource_path.as_deref(),
-        RequestContext::ApiGatewayV2(context) => {
-            let route = context.route_key.as_deref()?;
-            Some(route.split_once(' ').map_or(route, |(_, path)| path))
-        }
-        _ => None,
-    }
+    let route = front::context(parts)?.route?;
+    Some(route.split_once(' ').map_or(route, |(_, path)| path))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "lambda-http"))]
 mod tests {
     use http::Request;
     use lambda_http::aws_lambda_events::{
         alb::AlbTargetGroupRequestContext,
         apigw::{ApiGatewayProxyRequestContext, ApiGatewayV2httpRequestContext},
     };
+    use lambda_http::request::RequestContext;
 
     use super::*;
 

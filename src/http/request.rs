@@ -4,18 +4,21 @@ use std::{borrow::Cow, iter, panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
-use lambda_http::RequestExt;
 
 use super::{
-    GuardedBody, MAX_BODY, Problem, ProblemType, claim::Claim, key_header, origin, respond::HttpAnswer,
-    settings::Guard, target,
+    GuardedBody, MAX_BODY, Problem, ProblemType,
+    claim::Claim,
+    front::{self, Front},
+    key_header, origin,
+    respond::HttpAnswer,
+    settings::Guard,
+    target,
 };
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
     key::{RecordKey, Scope},
     record::{Admission, AnswerKind, Work},
-    time::Timestamp,
     time_budget::BODY_TIMEOUT,
 };
 
@@ -61,7 +64,7 @@ impl Guard {
 /// Parses what the guard needs from a request.
 async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<Parsed<B>, Problem> {
     let operation = guard.operation();
-    let deadline = parts.lambda_context_ref().map(|context| Timestamp::from_millis(context.deadline));
+    let deadline = front::deadline(parts);
     let claim: Option<&Claim> = parts.extensions.get();
     if let Some(claim) = claim {
         // It was parsed when it was accepted.
@@ -82,7 +85,7 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         return Ok(Parsed { request, body, mount: String::new() });
     }
     let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
-        if parts.request_context_ref().is_none() {
+        if Front::of(&parts.extensions).is_none() {
             guard.no_context();
         }
         Problem::unverified(&*guard.tenant)

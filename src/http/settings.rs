@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, request::Parts};
 
-use super::{Profile, TenantResolver, claim::Claim, deliver::Front, problem_document::Shape, tenant};
+use super::{Profile, TenantResolver, claim::Claim, front::Front, problem_document::Shape, tenant};
 use crate::{
     engine::{Execution, Executor, SingleTransaction},
     key::Tenant,
@@ -151,7 +151,7 @@ impl Guard {
         let is_within = known.get::<Execution>().is_some()
             || known.get::<SingleTransaction>().is_some()
             || known.get::<Claim>().is_some();
-        Front::of(known.get()).filter(|_| !is_within)
+        Front::of(known).filter(|_| !is_within)
     }
 
     pub(super) fn world(&self) -> &Arc<dyn World> {

@@ -17,8 +17,8 @@
 use std::borrow::Cow;
 
 use http::{Uri, request::Parts};
-use lambda_http::{RequestExt, request::RequestContext};
 
+use super::front::{self, Front};
 use crate::fingerprint::in_any_order;
 
 type Query<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
@@ -33,42 +33,27 @@ pub(super) fn path(parts: &Parts) -> Cow<'_, [u8]> {
 
 /// The prefix of the API's paths in URLs that its clients can use.
 pub(super) fn mount(parts: &Parts) -> &str {
-    match (decoded(parts), parts.request_context_ref()) {
-        (Some((path, stage)), _) => {
-            let rest = stage.strip(path);
-            if rest.len() < path.len() { &path[..=stage.name.len()] } else { "" }
-        }
-        // A REST API's path never has the stage; its context's path has it if the client's has.
-        (None, Some(RequestContext::ApiGatewayV1(context))) => context
-            .path
-            .as_deref()
-            .and_then(|whole| whole.strip_suffix(parts.raw_http_path()))
-            .unwrap_or_default(),
-        _ => "",
+    if let Some((path, stage)) = decoded(parts) {
+        let rest = stage.strip(path);
+        return if rest.len() < path.len() { &path[..=stage.name.len()] } else { "" };
     }
+    // A REST API's path never has the stage.
+    let client_path = front::context(parts).and_then(|context| context.client_path);
+    client_path
+        .and_then(|whole| whole.strip_suffix(front::raw_path(parts).unwrap_or_default()))
+        .unwrap_or_default()
 }
 
-/// The decoded path and the stage that may precede it, from a front that decodes paths: an HTTP API in both payload
-/// formats, and function URLs.
+/// The decoded path and the stage that may precede it, from a front that decodes paths.
 fn decoded(parts: &Parts) -> Option<(&str, Stage<'_>)> {
-    let (path, name, route, domain) = match parts.request_context_ref()? {
-        RequestContext::ApiGatewayV2(context) => {
-            (context.http.path.as_deref()?, &context.stage, &context.route_key, &context.domain_name)
-        }
-        // A REST API's request has a resource.
-        RequestContext::ApiGatewayV1(context) if context.resource_id.is_none() => {
-            let path = Some(parts.raw_http_path()).filter(|path| !path.is_empty())?;
-            (path, &context.stage, &context.resource_path, &context.domain_name)
-        }
-        _ => return None,
-    };
-    let name = name.as_deref().unwrap_or_default();
-    Some((path, Stage { name, route: route.as_deref(), domain: domain.as_deref() }))
+    let context = front::context(parts)?;
+    let name = context.stage.unwrap_or_default();
+    Some((context.decoded?, Stage { name, route: context.route, domain: context.domain }))
 }
 
 /// The path as the front passes it on.
 fn encoded(parts: &Parts) -> &str {
-    Some(parts.raw_http_path()).filter(|path| !path.is_empty()).unwrap_or_else(|| original_uri(parts).path())
+    front::raw_path(parts).unwrap_or_else(|| original_uri(parts).path())
 }
 
 /// The stage that may precede a path.
@@ -107,8 +92,8 @@ impl Stage<'_> {
 
 /// The query's parameters, decoded, in the order of their names.
 pub(super) fn query(parts: &Parts) -> Query<'_> {
-    let mut query: Query<'_> = match parts.query_string_parameters_ref() {
-        Some(parameters) => parameters.iter().map(|(name, value)| (name.into(), value.into())).collect(),
+    let mut query: Query<'_> = match front::parameters(parts) {
+        Some(parameters) => parameters,
         // What looks like the URI's query is then a decoded part of the path.
         None if is_from_event(parts) => Vec::new(),
         None => form_urlencoded::parse(original_uri(parts).query().unwrap_or_default().as_bytes()).collect(),
@@ -121,8 +106,7 @@ pub(super) fn query(parts: &Parts) -> Query<'_> {
 /// a space in two ways. But it is as it was sent if different queries decode to U+FFFD, or if parsers disagree about it: about a `%` without
 /// two hex digits, a name without `=`, an empty pair. No escaped one is equal to such a one.
 pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<Cow<'a, str>> {
-    let passes_it_on =
-        !is_from_event(parts) || matches!(parts.request_context_ref(), Some(RequestContext::ApiGatewayV2(_)));
+    let passes_it_on = !is_from_event(parts) || Front::of(&parts.extensions) == Some(Front::OneLine);
     let raw = original_uri(parts).query().filter(|_| passes_it_on)?;
     let is_escape = |after: &str| matches!(after.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
     let lossy = |(name, value): &(Cow<'_, str>, Cow<'_, str>)| {
@@ -142,7 +126,7 @@ pub(super) fn raw_query<'a>(parts: &'a Parts, query: &Query<'_>) -> Option<Cow<'
 }
 
 fn is_from_event(parts: &Parts) -> bool {
-    !parts.raw_http_path().is_empty()
+    front::raw_path(parts).is_some()
 }
 
 /// The URI before nested routers strip its prefix, which tells `/accounts/1/payments` from `/accounts/2/payments`.

@@ -1,19 +1,14 @@
 //! Finds the caller's tenant in what verified the caller: never in the body, the path or a plain header.
 
-use std::{borrow::Cow, sync::OnceLock};
+use std::sync::OnceLock;
 
 use http::request::Parts;
-use lambda_http::{RequestExt, request::RequestContext};
 
-use serde_json::Value;
-
+use super::front;
 use crate::key::Tenant;
 
 /// The challenge of callers that are verified by a token.
 pub(super) const BEARER: &str = "Bearer";
-
-/// The challenge of callers that sign their requests with AWS's Signature Version 4: the scheme of their `Authorization`.
-const SIGNATURE_V4: &str = "AWS4-HMAC-SHA256";
 
 /// Finds the verified caller of a request. If there is none, the request is refused with 401.
 ///
@@ -37,153 +32,6 @@ where
     fn tenant(&self, request: &Parts) -> Option<Tenant> {
         self(request)
     }
-}
-
-/// A claim of the token that API Gateway's JWT authorizer (HTTP API) or Cognito authorizer (REST API) verified.
-#[derive(Clone, Copy, Debug)]
-pub struct JwtClaim(
-    /// The claim's name, such as `sub`.
-    pub &'static str,
-);
-
-impl JwtClaim {
-    /// The same claim together with the token's issuer, for an API whose authorizers trust several issuers: the same `sub`
-    /// from two issuers is two tenants.
-    ///
-    /// Choose before the first request comes: these are other tenants, and records of the former ones are not found. Issuer
-    /// and claim may have 254 bytes together, and the issuer no `|`; any other caller is refused with 401.
-    pub fn with_issuer(self) -> impl TenantResolver + Copy {
-        move |request: &Parts| {
-            let (issuer, claim) = (JwtClaim("iss").value(request)?, self.value(request)?);
-            // An issuer is a URL, without a bar: the first bar separates the two, so no two pairs share a tenant.
-            (!issuer.is_empty() && !issuer.contains('|') && !claim.is_empty())
-                .then(|| parse(&format!("{issuer}|{claim}")))
-                .flatten()
-        }
-    }
-
-    fn value(self, request: &Parts) -> Option<Cow<'_, str>> {
-        match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => {
-                let claims = &context.authorizer.as_ref()?.jwt.as_ref()?.claims;
-                Some(claims.get(self.0)?.into())
-            }
-            RequestContext::ApiGatewayV1(context) => {
-                text(self.0, context.authorizer.fields.get("claims")?.get(self.0)?)
-            }
-            _ => None,
-        }
-    }
-}
-
-impl TenantResolver for JwtClaim {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        parse(&self.value(request)?)
-    }
-}
-
-/// A string, or a whole number in its digits. Anything else identifies nobody.
-fn text<'a>(name: &str, value: &'a Value) -> Option<Cow<'a, str>> {
-    match value {
-        Value::String(text) => Some(text.into()),
-        Value::Number(number) if number.is_u64() => Some(number.to_string().into()),
-        other => {
-            let kind = match other {
-                Value::Null => "null",
-                Value::Bool(_) => "a boolean",
-                Value::Number(_) => "a number that is not a whole one",
-                _ => "a list or an object",
-            };
-            tracing::error!(
-                name,
-                kind,
-                "what the authorizer verified names no tenant: the request is refused"
-            );
-            None
-        }
-    }
-}
-
-/// A field that your Lambda authorizer put into its context.
-#[derive(Clone, Copy, Debug)]
-pub struct LambdaAuthorizer(
-    /// The field's name, such as `tenantId`, or `principalId` for a REST API.
-    pub &'static str,
-);
-
-impl TenantResolver for LambdaAuthorizer {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        let authorizer = match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => context.authorizer.as_ref()?,
-            RequestContext::ApiGatewayV1(context) => &context.authorizer,
-            _ => return None,
-        };
-        parse(&text(self.0, authorizer.fields.get(self.0)?)?)
-    }
-}
-
-/// The AWS account of a caller that signed the request (IAM authorizer, function URL with `AWS_IAM`).
-#[derive(Clone, Copy, Debug)]
-pub struct IamAccount;
-
-impl TenantResolver for IamAccount {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => {
-                parse(context.authorizer.as_ref()?.iam.as_ref()?.account_id.as_deref()?)
-            }
-            RequestContext::ApiGatewayV1(context) => {
-                // Also set for requests with only an API key; the ARN is there only if a signature was checked.
-                context.identity.user_arn.as_ref()?;
-                parse(context.identity.account_id.as_deref()?)
-            }
-            _ => None,
-        }
-    }
-
-    fn challenge(&self) -> &'static str {
-        SIGNATURE_V4
-    }
-}
-
-/// The IAM user or role of a caller that signed the request, as its ARN.
-///
-/// The session name of an assumed role is left out: a client that retries with new credentials is the same client. So all
-/// callers with one role are one tenant, and can replay each other's answers. If a role is shared, as with a Cognito
-/// identity pool or single sign-on, use a custom resolver.
-#[derive(Clone, Copy, Debug)]
-pub struct IamCaller;
-
-impl TenantResolver for IamCaller {
-    fn tenant(&self, request: &Parts) -> Option<Tenant> {
-        let arn = match request.request_context_ref()? {
-            RequestContext::ApiGatewayV2(context) => {
-                context.authorizer.as_ref()?.iam.as_ref()?.user_arn.as_deref()?
-            }
-            RequestContext::ApiGatewayV1(context) => context.identity.user_arn.as_deref()?,
-            _ => return None,
-        };
-        match arn.split_once(":assumed-role/") {
-            Some((_, role_and_session)) => {
-                let session = role_and_session.rsplit_once('/')?.1;
-                parse(&arn[..arn.len() - session.len() - 1])
-            }
-            None => parse(arn),
-        }
-    }
-
-    fn challenge(&self) -> &'static str {
-        SIGNATURE_V4
-    }
-}
-
-/// The tenant of a function in tenant isolation mode: `Context.tenant_id`.
-///
-/// **It is whatever the invoker puts into `X-Amz-Tenant-Id`**, and Lambda verifies none of it. Behind API Gateway, map that header from what the
-/// authorizer verified, such as `context.authorizer.claims.sub` or `context.authorizer.tenantId`. Mapped from a header, a parameter or the path
-/// of the request, the client chooses its tenant, and reads any other's answers by their keys.
-pub fn context_tenant(request: &Parts) -> Option<Tenant> {
-    parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
 }
 
 /// The tenants of this resolver, apart in each stage of the API: `live|acme` and `sandbox|acme`, for example. For stages that are separate
@@ -265,21 +113,13 @@ fn within(name: &str, resolver: &impl TenantResolver, request: &Parts) -> Option
 
 /// The domain by which the API was called, as its front verified it.
 pub(super) fn host(request: &Parts) -> Option<String> {
-    let domain = match request.request_context_ref()? {
-        RequestContext::ApiGatewayV2(context) => context.domain_name.as_deref()?,
-        RequestContext::ApiGatewayV1(context) => context.domain_name.as_deref()?,
-        _ => return None,
-    };
-    Some(domain.to_ascii_lowercase()).filter(|domain| !domain.is_empty() && !domain.contains(ENDS))
+    let domain = front::context(request)?.domain?.to_ascii_lowercase();
+    Some(domain).filter(|domain| !domain.is_empty() && !domain.contains(ENDS))
 }
 
 /// The stage of API Gateway through which a request comes: `$default`, if it has no name.
 pub(super) fn stage(request: &Parts) -> Option<&str> {
-    match request.request_context_ref()? {
-        RequestContext::ApiGatewayV2(context) => context.stage.as_deref(),
-        RequestContext::ApiGatewayV1(context) => context.stage.as_deref(),
-        _ => None,
-    }
+    front::context(request)?.stage
 }
 
 /// Whether this is a tenant of [`PerStage`] or [`PerHost`], or of one within the other.
@@ -314,6 +154,6 @@ impl TenantResolver for SingleTenant {
     }
 }
 
-fn parse(text: &str) -> Option<Tenant> {
+pub(super) fn parse(text: &str) -> Option<Tenant> {
     Tenant::parse(text).ok()
 }

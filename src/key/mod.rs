@@ -6,8 +6,10 @@ pub mod age;
 pub(crate) mod refusal;
 pub mod signature;
 
+pub(crate) use protocol::key::KeyHash;
+#[cfg(feature = "http")]
+pub(crate) use protocol::key::is_hash;
 pub use protocol::key::{
     IdempotencyKey, KeyError, MAX_KEY_CHARS, MAX_OPERATION_BYTES, MAX_TENANT_BYTES, OperationName, RecordKey,
-    Tenant,
+    Scope, Tenant,
 };
-pub(crate) use protocol::key::{KeyHash, Scope, is_hash};

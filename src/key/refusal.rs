@@ -24,6 +24,29 @@ impl KeyRefusal {
         Admission::Refused(Refusal { reason, detail, perhaps_in_flight })
     }
 
+    pub(crate) const NOT_A_UUID_V7: Self =
+        refusal("not-a-uuid-v7", "The Idempotency-Key must be a UUID of version 7");
+    pub(crate) const NOT_A_ULID: Self = refusal("not-a-ulid", "The Idempotency-Key must be a ULID");
+    pub(crate) const TIMESTAMP_MISSING: Self =
+        refusal("timestamp-missing", "The request has no Idempotency-Timestamp header");
+    pub(crate) const TIMESTAMP_INVALID: Self = refusal(
+        "timestamp-invalid",
+        "The Idempotency-Timestamp is not a valid signature of the Idempotency-Key",
+    );
+    /// It is dated ahead of our clock by more than the skew.
+    pub(crate) const FUTURE: Self = refusal("future", "The time of the Idempotency-Key is in the future");
+    pub(crate) const TOO_OLD: Self =
+        refusal("too-old", "The Idempotency-Key is older than this operation accepts");
+
+    pub(crate) fn too_short(limit: usize) -> Self {
+        let detail = format!("The Idempotency-Key is shorter than {limit} characters").into();
+        Self { detail, ..refusal("too-short", "") }
+    }
+}
+
+/// Of the request header.
+#[cfg(feature = "http")]
+impl KeyRefusal {
     pub(crate) const MISSING: Self = refusal("missing", "The request has no Idempotency-Key header");
     pub(crate) const REPEATED: Self =
         refusal("repeated", "The request has more than one Idempotency-Key header");
@@ -46,27 +69,9 @@ impl KeyRefusal {
         "reserved",
         "The Idempotency-Key has a form that the service makes itself: sha256: and 43 digits",
     );
-    pub(crate) const NOT_A_UUID_V7: Self =
-        refusal("not-a-uuid-v7", "The Idempotency-Key must be a UUID of version 7");
-    pub(crate) const NOT_A_ULID: Self = refusal("not-a-ulid", "The Idempotency-Key must be a ULID");
-    pub(crate) const TIMESTAMP_MISSING: Self =
-        refusal("timestamp-missing", "The request has no Idempotency-Timestamp header");
-    pub(crate) const TIMESTAMP_INVALID: Self = refusal(
-        "timestamp-invalid",
-        "The Idempotency-Timestamp is not a valid signature of the Idempotency-Key",
-    );
-    /// It is dated ahead of our clock by more than the skew.
-    pub(crate) const FUTURE: Self = refusal("future", "The time of the Idempotency-Key is in the future");
-    pub(crate) const TOO_OLD: Self =
-        refusal("too-old", "The Idempotency-Key is older than this operation accepts");
 
     pub(crate) fn too_long(limit: usize) -> Self {
         let detail = format!("The Idempotency-Key is longer than {limit} characters").into();
         Self { detail, ..refusal("too-long", "") }
-    }
-
-    pub(crate) fn too_short(limit: usize) -> Self {
-        let detail = format!("The Idempotency-Key is shorter than {limit} characters").into();
-        Self { detail, ..refusal("too-short", "") }
     }
 }

@@ -14,22 +14,23 @@
 //! 4. A function begins no work that may last beyond its deadline.
 //! 5. The metrics of an invocation are written when it ends, even if it fails.
 
-pub(crate) mod deferred_reports;
+mod deferred_reports;
 mod http_event;
 mod log;
 mod metrics;
-pub(crate) mod reconcile;
-pub(crate) mod run;
-pub(crate) mod stale;
+mod reconcile;
+mod run;
+mod stale;
 pub(crate) mod trigger;
 mod webhook;
 
 pub use crate::config::{count, millis, switch, text};
+pub use deferred_reports::DeferredReports;
 pub use lambda_runtime::Error;
 pub use log::{logs, report};
-pub use reconcile::{reconcile, reconciliation};
-pub use run::{run, run_concurrent, run_http};
-pub use stale::stale;
+pub use reconcile::{reconcile, reconcile_event, reconciliation};
+pub use run::{http_event, run, run_concurrent, run_http};
+pub use stale::{stale, stale_event};
 pub use trigger::{BatchFailures, Event};
 pub use webhook::{Events, Notice, webhook, webhook_service};
 

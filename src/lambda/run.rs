@@ -121,7 +121,7 @@ where
     S: Service<Request, Response = R, Error = E>,
     R: IntoResponse,
 {
-    let front = Front::of(request.extensions().get());
+    let front = Front::of(request.extensions());
     poll_fn(|context| service.poll_ready(context)).await?;
     let mut response = service.call(request).await?.into_response().await;
     clean(response.headers_mut(), front);

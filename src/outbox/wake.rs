@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::Deliverer;
 use crate::{
     error_chain::error_chain,
-    key::{KeyHash, RecordKey},
+    key::KeyHash,
     message::Message,
     queue::{FifoQueue, Queue, QueueError},
     store::stream::{published, waiting},
@@ -90,14 +90,6 @@ impl Deliverer {
             telemetry::count(OUTBOX_BATCH);
         }
         failed
-    }
-
-    /// The record whose messages a message of the queue of wakes asks to deliver.
-    pub(crate) fn asked_for(body: &str) -> Option<RecordKey> {
-        match Message::read(body) {
-            Ok(Message::Deliver { key }) => RecordKey::from_partition_key(&key),
-            _ => None,
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use lambda_idempotency::{internal::error_chain, key::OperationName, world::World};
+use lambda_idempotency::{key::OperationName, telemetry::error_chain, world::World};
 use ledgers::{Day, Difference, Summary, compare};
 use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
 use serde::{Deserialize, Serialize};

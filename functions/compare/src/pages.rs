@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::{
-    internal::{Backoff, error_chain},
-    key::RecordKey,
-    world::World,
-};
+use lambda_idempotency::{key::RecordKey, telemetry::error_chain, world::World};
 use ledgers::{Day, Entry};
 use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
+use protocol::backoff::Backoff;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error};
 
-use lambda_idempotency::{internal::error_chain, key::RecordKey, time::Timestamp};
+use lambda_idempotency::{key::RecordKey, telemetry::error_chain, time::Timestamp};
 use ledgers::Day;
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Deserializer, Serialize};

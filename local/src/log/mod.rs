@@ -1,6 +1,6 @@
 //! The log of the local cloud and its functions, on standard error, in one of three forms.
 //!
-//! 1. On a terminal, readable lines ([`readable`]). Untrusted text never steers the terminal ([`terminal`](lambda_idempotency::internal::terminal)).
+//! 1. On a terminal, readable lines ([`readable`]). Untrusted text never steers the terminal ([`terminal`](idempotency_cli::terminal)).
 //! 2. With `--json`, one object per line: the local cloud's own events, or a function's line under `line` with its source. A
 //!    line of metrics stays as the function wrote it, so that readers of CloudWatch's format can read it here too.
 //! 3. Otherwise, lines as functions wrote them, after their source.
@@ -13,7 +13,7 @@ mod readable;
 pub use level::Level;
 
 use aws_smithy_types::{DateTime, date_time::Format};
-use lambda_idempotency::internal::terminal::harmless_json;
+use idempotency_cli::terminal::harmless_json;
 use readable::{Line, field};
 use serde_json::{Map, Value, json, value::RawValue};
 use std::{

@@ -1,7 +1,7 @@
 //! Readable lines, one per event: time, source, level, message, fields.
 
 use super::Level;
-use lambda_idempotency::internal::terminal::harmless;
+use idempotency_cli::terminal::harmless;
 use serde_json::{Map, Value};
 
 /// Fields that come before others.

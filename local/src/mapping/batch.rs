@@ -9,7 +9,7 @@ use super::{Failure, Reports, invoke, record::Record, warn};
 use crate::functions::Function;
 use aws_sdk_dynamodbstreams::Client;
 use aws_smithy_types::date_time::Format;
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use serde_json::{Value, json};
 use std::{
     sync::Arc,

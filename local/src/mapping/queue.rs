@@ -10,7 +10,7 @@ use aws_sdk_sqs::{
     types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
 };
 use aws_smithy_types::base64;
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, convert::Infallible, error::Error, sync::Arc, time::Duration};
 use tokio::time;

@@ -7,7 +7,7 @@ use super::{
     warn,
 };
 use aws_sdk_dynamodbstreams::types::{Shard, ShardIteratorType};
-use lambda_idempotency::internal::error_chain;
+use lambda_idempotency::telemetry::error_chain;
 use std::{
     collections::{HashMap, VecDeque},
     error::Error,

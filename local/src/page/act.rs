@@ -9,8 +9,8 @@ use axum::{
 };
 use lambda_idempotency::{
     Answer, DynamoDbStore, Store,
-    internal::{Correction, Operator},
     key::RecordKey,
+    operator::{Correction, Operator},
     record::{AnswerKind, Evidence},
 };
 use serde::Deserialize;

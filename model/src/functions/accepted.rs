@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Either, Full};
 use lambda_idempotency::{
     Execution, Idempotency, Operation, Outcome, SingleTenant,
+    engine::Report,
     http::{
         IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP, IDEMPOTENT_REPLAYED,
         lambda_http::{
@@ -13,7 +14,6 @@ use lambda_idempotency::{
             http::{Request, Response, StatusCode, header::CONTENT_TYPE},
         },
     },
-    internal::Report,
     key::signature::Secrets,
     record::Answer,
     time::Timestamp,

@@ -6,8 +6,8 @@ use lambda_idempotency::{
     Execution, Failure, Guard, async_trait,
     event::{self, Consumer, DeadMessage, KeyFrom, Message},
     http::lambda_http::{Body as HttpBody, http::Request},
-    internal::Event,
     key::Tenant,
+    lambda::Event,
     queue::QueueError,
     world::World,
 };

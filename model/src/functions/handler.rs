@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     Execution,
-    engine::{CallError, PhaseError},
-    internal::Report,
+    engine::{CallError, PhaseError, Report},
     record::{Answer, MAX_PHASE_RESULTS},
     world::World,
 };

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     Operation,
+    engine::{Computed, Executor, Replay, Replied, Request},
     fingerprint::{Content, FingerprintRule},
-    internal::{Admission, Computed, Executor, Replay, Replied, Request, Says, Stale},
     key::age::KeyTime,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
-    record::{Answer, AnswerKind, Work},
+    record::{Admission, Answer, AnswerKind, Says, Work},
+    stale::Stale,
     time::Timestamp,
     time_budget::{CLOCK_SKEW, MAX_SENDING_TIME},
     world::World,
@@ -185,7 +186,7 @@ fn of_replay(replay: &Replay) -> Received {
 }
 
 /// What the guard answers, as in `http/guard.rs` and `http/respond.rs`.
-fn received(says: Says, answer: Option<Answer>) -> Received {
+fn received(says: Says<Replay>, answer: Option<Answer>) -> Received {
     match says {
         Says::Replay(kept) => of_replay(&kept),
         Says::Refused(Replay { answer, .. }) => Received::of(&answer),

@@ -11,10 +11,10 @@ use lambda_idempotency::{
     engine::SingleTransaction,
     fingerprint::FingerprintRule,
     http::{Outcome, Parts},
-    internal::{CheckOutcome, Stale},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::{Answer, State},
+    stale::{CheckOutcome, Stale},
     telemetry::RESERVE_ACCEPTED,
     time_budget::CLOCK_SKEW,
 };

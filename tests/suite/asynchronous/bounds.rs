@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use lambda_idempotency::{
     Finding, Operation,
-    internal::{CheckOutcome, Stale},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::{Answer, Head, State},
+    stale::{CheckOutcome, Stale},
     telemetry::WORK_ABANDONED,
     time::Timestamp,
 };

@@ -9,14 +9,16 @@ use axum::{
 };
 use lambda_idempotency::{
     Finding, Operation, Question, Reconciler, async_trait,
-    engine::CallError,
+    engine::{self, CallError},
     event::Consumer,
     http::NotBegun,
-    internal::{self, Correction, Operator, Stale, error_chain},
     operation::OnLeaseExpiry,
+    operator::{Correction, Operator},
     queue::MemoryQueue,
     reconcile::Reconciliation,
     record::{Answer, Head, SettledBy, State, Work},
+    stale::Stale,
+    telemetry::error_chain,
     world::World,
 };
 use macro_rules_attribute::apply;
@@ -165,7 +167,7 @@ async fn a_late_effect_overturns_pending_work_that_was_assumed_undone(endpoint: 
     reports.post("r-1", r#""report""#).await;
     let (guarded, key) = (&reports.guarded, reports.key("r-1"));
     let accepted = guarded.record(&key).await.and_then(|record| record.accepted).expect("it is accepted");
-    let request = internal::Request { key: key.clone(), work: Work::Claimed(accepted.request), ..request() };
+    let request = engine::Request { key: key.clone(), work: Work::Claimed(accepted.request), ..request() };
     let executor = guarded.executor_of(operation());
     let ours = owned(executor.reserve(&request).await);
     // Its lease is over, and the provider does not know the effect yet.

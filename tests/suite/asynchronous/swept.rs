@@ -7,9 +7,10 @@ use axum::http::StatusCode;
 use lambda_idempotency::{
     Execution, Finding, async_trait,
     engine::CallError,
-    internal::{CheckOutcome, Correction, Operator, Stale},
+    operator::{Correction, Operator},
     outbox::{Deliverer, Topics},
     queue::{MemoryQueue, Queue, QueueError},
+    stale::{CheckOutcome, Stale},
     telemetry::{OUTBOX_UNDELIVERED, WORK_ABANDONED, WORK_WAITING},
     time_budget::{DELIVERY_GRACE, MAX_DELAY},
 };

@@ -7,10 +7,11 @@ use aws_config::{BehaviorVersion, SdkConfig};
 use lambda_http::Context;
 use lambda_idempotency::{
     async_trait,
-    internal::{DeferredReports, Stale, reconcile_event, stale_event},
+    lambda::{DeferredReports, reconcile_event, stale_event},
     operation::Operation,
     queue::{MemoryQueue, Queue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
+    stale::Stale,
     store::memory::MemoryStore,
     time::Timestamp,
     world::ManualWorld,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
 use lambda_idempotency::{
-    internal::{Executor, Replay, Report, Request},
+    engine::{Executor, Replay, Report, Request},
     operation::Operation,
     record::{Answer, State},
 };

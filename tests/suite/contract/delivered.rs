@@ -6,11 +6,11 @@ use aws_smithy_types::base64;
 use axum::{Router, routing::post};
 use lambda_idempotency::{
     Execution, Idempotency, Operation, SingleTenant, async_trait,
+    engine::Report,
     http::Outcome,
-    internal::{Report, Says},
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::{Answer, State},
+    record::{Answer, Says, State},
     store::Store,
     time_budget::BODY_TIMEOUT,
 };

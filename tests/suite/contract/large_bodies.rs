@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lambda_idempotency::{
-    internal::Executor,
+    engine::Executor,
     record::Place,
     store::{Store, s3::S3Bodies},
 };

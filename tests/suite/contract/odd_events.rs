@@ -9,7 +9,7 @@ use axum::{
 };
 use lambda_http::{Context, LambdaEvent, service_fn};
 use lambda_idempotency::{
-    Execution, Idempotency, JwtClaim, MemoryStore, Operation, SingleTenant, internal::http_event,
+    Execution, Idempotency, JwtClaim, MemoryStore, Operation, SingleTenant, lambda::http_event,
 };
 use serde_json::{Value, json};
 

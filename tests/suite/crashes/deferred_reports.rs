@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     async_trait,
-    internal::{Executor, Report, Request, Says},
+    engine::{Executor, Report, Request},
     queue::{MemoryQueue, Queue, QueueError, WorkError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::Evidence,
+    record::{Evidence, Says},
     store::{Store, conformance::samples},
     time_budget::CLOCK_SKEW,
     world::World,

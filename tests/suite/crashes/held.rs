@@ -1,9 +1,10 @@
 //! An operator holds a record, and its worker reports later (T53).
 
 use lambda_idempotency::{
-    internal::{Correction, Operator, Ownership, Report, Request, Says},
+    engine::{Ownership, Report, Request},
+    operator::{Correction, Operator},
     queue::MemoryQueue,
-    record::{AlarmKind, Answer, Record},
+    record::{AlarmKind, Answer, Record, Says},
 };
 use macro_rules_attribute::apply;
 use serde_json::json;

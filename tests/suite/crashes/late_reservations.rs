@@ -8,7 +8,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
     async_trait,
-    internal::{Executor, Report, Request},
+    engine::{Executor, Report, Request},
     operation::{OnLeaseExpiry, Operation, WhileInFlight},
     queue::MemoryQueue,
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},

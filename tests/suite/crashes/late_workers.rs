@@ -6,12 +6,13 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
     async_trait,
+    engine::{Executor, Ownership, Replay, Report, Request},
     fingerprint::{Content, FingerprintRule},
-    internal::{Correction, Executor, MessageSummary, Operator, Ownership, Report, Request, Says},
     operation::OnLeaseExpiry,
+    operator::{Correction, MessageSummary, Operator},
     queue::{MemoryQueue, Queue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{AlarmKind, Answer, Evidence, Record, SettledBy, State},
+    record::{AlarmKind, Answer, Evidence, Record, Says, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::{CONTRADICTION_UNSENT, RECONCILE_CONTRADICTED},
 };
@@ -471,7 +472,7 @@ async fn an_answer_that_differs_from_the_records_is_escalated(endpoint: &str) {
     }
 }
 
-fn finish_outcome(ended: &Says) -> &'static str {
+fn finish_outcome(ended: &Says<Replay>) -> &'static str {
     match ended {
         Says::Own { expires_at: Some(_) } | Says::Released => "written",
         Says::Replay(_) => "superseded",

@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use lambda_http::Context;
 use lambda_idempotency::{
-    internal::{Executor, Request, Stale, stale_event},
+    engine::{Executor, Request},
+    lambda::stale_event,
     operation::Operation,
     queue::MemoryQueue,
     record::{Record, State},
+    stale::Stale,
     store::{Item, Store, memory::MemoryStore},
     time::Timestamp,
     time_budget::MAX_DELAY,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{Operation, http::Outcome, internal::Report, operation::OnLeaseExpiry};
+use lambda_idempotency::{Operation, engine::Report, http::Outcome, operation::OnLeaseExpiry};
 use macro_rules_attribute::apply;
 
 use crate::support::{

@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use lambda_idempotency::{engine::Execution, internal::Report, operation::Operation};
+use lambda_idempotency::{
+    engine::{Execution, Report},
+    operation::Operation,
+};
 use macro_rules_attribute::apply;
 
 use crate::support::{

@@ -7,8 +7,8 @@ use lambda_idempotency::{
     Answer, Execution, Failure, Finding, Guard, Operation, Question, Reconciler, RunError, async_trait,
     domain::Table,
     event::{Consumer, KeyFrom, MemorySource},
-    internal::{Correction, Operator},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    operator::{Correction, Operator},
     queue::MemoryQueue,
     reconcile::Reconciliation,
 };

@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::future::join_all;
 use lambda_idempotency::{
-    internal::{Executor, Report, Request, Says},
+    engine::{Executor, Report, Request},
+    record::Says,
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
     time_budget::CLOCK_SKEW,

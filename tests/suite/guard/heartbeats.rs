@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::{Executor, Ownership, Request},
+    engine::{Executor, Ownership, Request},
     operation::{OnLeaseExpiry, Operation},
     record::{Record, State},
     store::{Store, conformance::samples},

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::{Executor, Report, Says},
+    engine::{Executor, Report},
     operation::OnLeaseExpiry,
-    record::{Record, State},
+    record::{Record, Says, State},
     time::Timestamp,
     time_budget::CLOCK_SKEW,
     world::ManualWorld,

@@ -7,9 +7,8 @@ use axum::{
     response::IntoResponse,
 };
 use lambda_idempotency::{
-    engine::Execution,
+    engine::{Execution, Executor},
     http::SAFE_HEADERS,
-    internal::Executor,
     operation::Operation,
     record::Head,
     store::{Store, memory::MemoryStore},

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::{Correction, CorrectionError, Operator, Request},
+    engine::Request,
+    operator::{Correction, CorrectionError, Operator},
     record::{Alarm, AlarmKind, Answer, Note, Record},
     store::{Store, WriteOutcome, conformance::samples},
 };

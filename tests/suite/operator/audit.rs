@@ -1,7 +1,8 @@
 //! Changes by operators: the record and its audit line are written together, or not at all.
 
 use lambda_idempotency::{
-    internal::{Correction, CorrectionError, Operator, Request},
+    engine::Request,
+    operator::{Correction, CorrectionError, Operator},
     record::{AnswerKind, Note, Record, Revision, SettledBy, State},
     store::{
         AuditLine, Companion, Store, StoreError, StoreErrorKind, WriteOutcome, conformance::samples,
@@ -146,7 +147,7 @@ async fn an_unseen_change_is_recognised_even_after_the_next_one(endpoint: &str) 
         key: seen.key.clone(),
         fingerprints: fingerprints(BODY),
         answer_kind: AnswerKind::Http,
-        admission: lambda_idempotency::internal::Admission::ALWAYS,
+        admission: lambda_idempotency::record::Admission::ALWAYS,
         work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: None,
@@ -199,7 +200,7 @@ async fn a_change_resent_after_its_token_expired_is_applied_once(endpoint: &str)
         key: seen.key.clone(),
         fingerprints: fingerprints(BODY),
         answer_kind: AnswerKind::Http,
-        admission: lambda_idempotency::internal::Admission::ALWAYS,
+        admission: lambda_idempotency::record::Admission::ALWAYS,
         work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: None,

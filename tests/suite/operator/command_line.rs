@@ -25,7 +25,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lambda_idempotency::{
-    internal::Scope,
+    key::Scope,
     record::{Effects, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples},
     world::{SystemWorld, World},

@@ -10,8 +10,8 @@ use std::{
 
 use lambda_idempotency::{
     Execution, Failure, Guard, Operation, async_trait,
+    engine::{Report, Request},
     event::{Consumer, KeyFrom, MemorySource, deliveries},
-    internal::{Report, Request},
     key::Tenant,
     outbox::{Deliverer, DeliveryError, MemoryTarget, Target},
     queue::{MemoryQueue, QueueError},

@@ -14,8 +14,8 @@ use axum::{
     http::{HeaderMap, StatusCode},
 };
 use lambda_idempotency::{
-    internal::error_chain,
     outbox::{EventBus, Target},
+    telemetry::error_chain,
     time::Timestamp,
     time_budget::BUS_CHECK,
     world::ManualWorld,

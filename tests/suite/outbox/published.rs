@@ -5,11 +5,11 @@ use std::time::Duration;
 use lambda_idempotency::{
     Answer, Execution, Failure, Finding, Guard, Operation, Question, Reconciler, RunError, async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    engine::SingleTransaction,
-    internal::{Report, Says},
+    engine::{Report, SingleTransaction},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     queue::MemoryQueue,
     reconcile::Reconciliation,
+    record::Says,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};

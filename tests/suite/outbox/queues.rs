@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use aws_sdk_sqs::types::Message;
 use lambda_idempotency::{
-    internal::error_chain,
     outbox::{SqsTarget, Target},
     store::OutboxMessage,
+    telemetry::error_chain,
 };
 use serde_json::{Value, json};
 

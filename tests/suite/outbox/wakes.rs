@@ -7,9 +7,9 @@ use std::{
 
 use lambda_idempotency::{
     async_trait,
-    internal::Stale,
     outbox::Deliverer,
     queue::{FifoQueue, MemoryQueue, QueueError},
+    stale::Stale,
     telemetry::{OUTBOX_BATCH, OUTBOX_UNDELIVERED},
     time_budget::DELIVERY_GRACE,
 };

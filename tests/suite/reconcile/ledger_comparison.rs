@@ -13,7 +13,8 @@ use aws_sdk_dynamodb::types::{
 use compare::{Compared, Comparison, Failure, Reports};
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
-    internal::Says,
+    engine::Replay,
+    record::Says,
     time::Timestamp,
     world::{SystemWorld, World},
 };
@@ -370,7 +371,12 @@ async fn an_invalid_input_is_named_in_its_error() {
 }
 
 /// Completes an operation that records this payment.
-pub async fn recorded(guarded: &Guarded, ledger: &Ledger, payment: &Payment, charged_at: Timestamp) -> Says {
+pub async fn recorded(
+    guarded: &Guarded,
+    ledger: &Ledger,
+    payment: &Payment,
+    charged_at: Timestamp,
+) -> Says<Replay> {
     let (executor, request) = (guarded.executor(), request());
     let ours = owned(executor.reserve(&request).await);
     ours.execution().write(ledger.recording("acme", payment, charged_at)).expect("a write");

@@ -8,7 +8,7 @@ use std::{
 
 use lambda_idempotency::{
     async_trait,
-    internal::Report,
+    engine::Report,
     queue::MemoryQueue,
     reconcile::{Finding, Polled, Question, Reconciler, Reconciliation},
     record::{Answer, State},

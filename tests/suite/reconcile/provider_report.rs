@@ -11,11 +11,12 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    internal::{Executor, MessageSummary, Ownership, Report, Request, Says},
+    engine::{Executor, Ownership, Replay, Report, Request},
     operation::OnLeaseExpiry,
+    operator::MessageSummary,
     queue::MemoryQueue,
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{AlarmKind, Answer, Evidence, Note, State},
+    record::{AlarmKind, Answer, Evidence, Note, Says, State},
     store::Store,
     time::Timestamp,
     time_budget::DEFAULT_NOT_FOUND_GRACE,
@@ -84,7 +85,7 @@ impl Listening {
         Self { guarded, dead_letters, questions, provider, reconciliation }
     }
 
-    async fn reserve(&self, request: &Request) -> Result<Ownership, Says> {
+    async fn reserve(&self, request: &Request) -> Result<Ownership, Says<Replay>> {
         self.guarded.executor().reserve(request).await
     }
 

@@ -12,14 +12,12 @@ use std::{
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     async_trait,
-    internal::{
-        Correction, CorrectionError, Executor, MessageSummary, Operator, Ownership, Replay, Report, Request,
-        Says,
-    },
+    engine::{Executor, Ownership, Replay, Report, Request},
     operation::Operation,
+    operator::{Correction, CorrectionError, MessageSummary, Operator},
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, ProviderReport, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{Alarm, AlarmKind, Answer, Evidence, Note, Record, State},
+    record::{Alarm, AlarmKind, Answer, Evidence, Note, Record, Says, State},
     store::{Store, Unsettled, conformance::samples, dynamodb::DynamoDbStore},
     telemetry::{
         ALARMED_COUNT, BETWEEN_WORKERS_COUNT, RECONCILE_POLL, UNKNOWN_COUNT, UNKNOWN_ESCALATED,
@@ -119,7 +117,7 @@ impl Reconciling {
         self.reconciliation.ask_if_due(&request.key).await.expect("store and queue answer")
     }
 
-    async fn reserve(&self, request: &Request) -> Result<Ownership, Says> {
+    async fn reserve(&self, request: &Request) -> Result<Ownership, Says<Replay>> {
         self.guarded.executor().reserve(request).await
     }
 

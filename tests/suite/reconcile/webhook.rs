@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use axum::{Router, body::Body, http::Request};
 use lambda_idempotency::{
-    internal::MessageSummary,
     key::signature::Secrets,
+    operator::MessageSummary,
     queue::MemoryQueue,
     reconcile::Reconciliation,
     record::{AlarmKind, Evidence},

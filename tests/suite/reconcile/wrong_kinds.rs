@@ -10,9 +10,10 @@ use std::{
 use lambda_idempotency::{
     Answer, Failure, Finding, Guard, Operation, Question, Reconciler, RunError, async_trait,
     domain::Table,
+    engine::Report,
     event::{Consumer, KeyFrom, MemorySource},
-    internal::{Correction, Operator, Report},
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
+    operator::{Correction, Operator},
     queue::MemoryQueue,
     reconcile::{ProviderReport, ReconcileOutcome, Reconciliation},
     record::{Evidence, Record, State},

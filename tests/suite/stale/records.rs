@@ -5,13 +5,15 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use lambda_http::Context;
 use lambda_idempotency::{
+    engine::Request,
     fingerprint::{Content, FingerprintRule},
     http::{ProblemType, Profile, operation_status},
-    internal::{CheckOutcome, Request, Stale, stale_event},
     key::RecordKey,
+    lambda::stale_event,
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     record::Head,
+    stale::{CheckOutcome, Stale},
     store::{Store, WriteOutcome, conformance::samples},
     time::Timestamp,
 };

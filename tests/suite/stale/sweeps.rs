@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use aws_sdk_dynamodb::types::AttributeValue;
 use futures_util::FutureExt;
 use lambda_idempotency::{
-    internal::Stale,
     queue::MemoryQueue,
     record::State,
+    stale::Stale,
     store::{Checkpoint, Unsettled, dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     time_budget::DELIVERY_GRACE,

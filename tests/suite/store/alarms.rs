@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::{Correction, Operator, Report, Request, Says, Stale},
+    engine::{Report, Request},
+    operator::{Correction, Operator},
     queue::MemoryQueue,
     reconcile::{ReconcileOutcome, Reconciliation},
-    record::{AlarmKind, Answer, Place, Record},
+    record::{AlarmKind, Answer, Place, Record, Says},
+    stale::Stale,
     store::{Store, Unsettled},
     time_budget::CLOCK_SKEW,
 };

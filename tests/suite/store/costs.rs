@@ -5,13 +5,12 @@ use std::{collections::HashSet, time::Duration};
 use axum::{body::Bytes, http::Response};
 use lambda_idempotency::{
     domain::Table,
-    engine::{Committed, Execution},
-    internal::{Report, Request, Says},
+    engine::{Committed, Execution, Report, Request},
     operation::Operation,
     outbox::Topics,
     queue::MemoryQueue,
     reconcile::Reconciliation,
-    record::UnknownCause,
+    record::{Says, UnknownCause},
     store::{Outbox, Store as _, Unsettled as _, conformance::samples},
 };
 use macro_rules_attribute::apply;

@@ -7,8 +7,9 @@ use aws_sdk_dynamodb::{
     config::{Builder, timeout::TimeoutConfig},
 };
 use lambda_idempotency::{
-    internal::{Executor, Report, Says},
+    engine::{Executor, Report},
     operation::WhileInFlight,
+    record::Says,
     store::dynamodb::DynamoDbStore,
 };
 use macro_rules_attribute::apply;

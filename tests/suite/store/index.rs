@@ -2,7 +2,7 @@
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
 use lambda_idempotency::{
-    internal::Report,
+    engine::Report,
     key::RecordKey,
     record::Revision,
     store::{Survey, Unsettled as _},

@@ -1,7 +1,10 @@
 //! Items that this version cannot read as a record. They are never guessed at, never run, never overwritten.
 
 use aws_sdk_dynamodb::{primitives::Blob, types::AttributeValue};
-use lambda_idempotency::internal::{Report, Request, Says};
+use lambda_idempotency::{
+    engine::{Report, Request},
+    record::Says,
+};
 use macro_rules_attribute::apply;
 
 use crate::support::{

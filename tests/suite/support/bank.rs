@@ -5,7 +5,7 @@ use std::time::Duration;
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     domain::{DomainWrite, Table},
-    internal::{Executor, Ownership, Request},
+    engine::{Executor, Ownership, Request},
     queue::MemoryQueue,
     record::Answer,
 };

@@ -9,7 +9,6 @@ use super::tables::idempotency_table;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::AttributeValue;
 use bytes::Bytes;
-use lambda_idempotency::internal::{Executor, Ownership, Replay, Report, Request, Says};
 use lambda_idempotency::key::{IdempotencyKey, OperationName, RecordKey, Tenant};
 use lambda_idempotency::operation::Operation;
 use lambda_idempotency::record::{Answer, AnswerKind, Record, Work};
@@ -17,8 +16,12 @@ use lambda_idempotency::store::{Store, Unsettled, dynamodb::DynamoDbStore};
 use lambda_idempotency::time::Timestamp;
 use lambda_idempotency::world::{SystemWorld, World};
 use lambda_idempotency::{
-    fingerprint::{Content, FingerprintRule},
-    internal::{Admission, Fingerprints, Refusal},
+    engine::{Executor, Ownership, Replay, Report, Request},
+    record::Says,
+};
+use lambda_idempotency::{
+    fingerprint::{Content, FingerprintRule, Fingerprints},
+    record::{Admission, Refusal},
 };
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -266,7 +269,7 @@ pub fn fresh<T: From<[u8; 16]>>() -> T {
 }
 
 #[track_caller]
-pub fn owned(reserved: Result<Ownership, Says>) -> Ownership {
+pub fn owned(reserved: Result<Ownership, Says<Replay>>) -> Ownership {
     match reserved {
         Ok(owned) => owned,
         other => panic!("not ours but {other:?}"),
@@ -274,7 +277,7 @@ pub fn owned(reserved: Result<Ownership, Says>) -> Ownership {
 }
 
 #[track_caller]
-pub fn replayed(reserved: Result<Ownership, Says>) -> Replay {
+pub fn replayed(reserved: Result<Ownership, Says<Replay>>) -> Replay {
     match reserved {
         Err(Says::Replay(replay)) => replay,
         other => panic!("no replay but {other:?}"),
@@ -289,19 +292,19 @@ pub fn body_of(replay: &Replay) -> Option<&Bytes> {
 
 /// The replayed body as text.
 #[track_caller]
-pub fn replayed_text(reserved: Result<Ownership, Says>) -> String {
+pub fn replayed_text(reserved: Result<Ownership, Says<Replay>>) -> String {
     let replay = replayed(reserved);
     let body = body_of(&replay).expect("the body was kept");
     String::from_utf8(body.to_vec()).expect("the body is text")
 }
 
 /// The outcome of a reservation as the caller sees it, as short text.
-pub fn outcome_of(reserved: &Result<Ownership, Says>) -> &'static str {
+pub fn outcome_of(reserved: &Result<Ownership, Says<Replay>>) -> &'static str {
     reserved.as_ref().map_or_else(told, |_| "owned")
 }
 
 /// What a caller is told, as short text.
-pub fn told(says: &Says) -> &'static str {
+pub fn told(says: &Says<Replay>) -> &'static str {
     match says {
         Says::InFlight { .. } => "in flight",
         Says::MayNotBegin => "may not begin",
@@ -312,6 +315,6 @@ pub fn told(says: &Says) -> &'static str {
 }
 
 #[track_caller]
-pub fn written(ended: Says) {
+pub fn written(ended: Says<Replay>) {
     assert!(matches!(ended, Says::Own { .. } | Says::Released), "{ended:?}");
 }

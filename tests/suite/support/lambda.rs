@@ -4,7 +4,7 @@ use std::{fmt::Debug, rc::Rc};
 
 use futures_util::{FutureExt, future::LocalBoxFuture};
 use lambda_http::{Context, LambdaEvent, Request, Service};
-use lambda_idempotency::internal::{Event, http_event};
+use lambda_idempotency::lambda::{Event, http_event};
 use serde_json::Value;
 
 /// A function as the runtime calls it. It returns its answer as Lambda sees it.

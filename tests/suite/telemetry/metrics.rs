@@ -10,15 +10,15 @@ use std::{
 use axum::{Extension, body::Body, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     Execution, Failure, async_trait,
-    engine::{CallError, PhaseError},
+    engine::{CallError, PhaseError, Report},
     event::{Consumer, DeadMessage, KeyFrom, MemorySource, Source},
     http::{Outcome, Profile},
-    internal::{Report, Stale},
     key::Tenant,
     operation::Operation,
     outbox::Topics,
     queue::{MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
+    stale::Stale,
     store::{dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
     time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},

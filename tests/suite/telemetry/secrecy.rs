@@ -6,8 +6,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use axum::{Router, http::StatusCode};
 use bytes::Bytes;
 use lambda_idempotency::{
+    engine::{Executor, Report, Request},
     fingerprint::{Content, FingerprintRule},
-    internal::{Executor, Report, Request},
     key::RecordKey,
     operation::Operation,
     record::{Answer, AnswerKind, UnknownCause},
@@ -421,7 +421,7 @@ async fn debug_output_shows_no_caller_data() {
         key: secrets.record_key("kept"),
         fingerprints: content.fingerprints(PAY, &FingerprintRule::new(), &[]),
         answer_kind: AnswerKind::Http,
-        admission: lambda_idempotency::internal::Admission::ALWAYS,
+        admission: lambda_idempotency::record::Admission::ALWAYS,
         work: lambda_idempotency::record::Work::Now,
         deadline: Some(clock.now()),
         origin: None,

@@ -11,11 +11,12 @@ use std::{
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    internal::{Executor, Ownership, Report, Request, Says, Stale},
+    engine::{Executor, Ownership, Replay, Report, Request},
     operation::Operation,
     queue::{MemoryQueue, WorkError},
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
-    record::{AlarmKind, Answer, Record, Revision, SettledBy},
+    record::{AlarmKind, Answer, Record, Revision, Says, SettledBy},
+    stale::Stale,
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::COMPLETION_DENIED,
 };
@@ -42,7 +43,11 @@ impl Bank {
     }
 
     /// The store goes away between the effect and its completion.
-    pub async fn lose(&self, request: &Request, writes: impl IntoIterator<Item = DomainWrite>) -> Says {
+    pub async fn lose(
+        &self,
+        request: &Request,
+        writes: impl IntoIterator<Item = DomainWrite>,
+    ) -> Says<Replay> {
         let executor = self.deferring();
         let ours = owned(executor.reserve(request).await);
         writes.into_iter().for_each(|write| ours.execution().write(write).unwrap());
@@ -63,14 +68,14 @@ impl Reconciler for NeverAsked {
     }
 }
 
-fn refused(ended: Says) -> Answer {
+fn refused(ended: Says<Replay>) -> Answer {
     match ended {
         Says::Refused(replay) => replay.answer,
         other => panic!("not refused: {other:?}"),
     }
 }
 
-fn unknown(ended: &Says) {
+fn unknown(ended: &Says<Replay>) {
     assert!(matches!(ended, Says::Unknown { .. }), "{ended:?}");
 }
 
@@ -574,7 +579,7 @@ fn transfer() -> Operation {
     operation().effects_in_transaction()
 }
 
-fn not_committed(ended: &Says) {
+fn not_committed(ended: &Says<Replay>) {
     assert!(matches!(ended, Says::NotCommitted), "{ended:?}");
 }
 

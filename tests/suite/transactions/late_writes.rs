@@ -6,12 +6,11 @@ use std::time::Duration;
 use futures_util::{FutureExt, future::join};
 use lambda_idempotency::{
     async_trait,
-    engine::SingleTransaction,
-    internal::{Computed, Replied, Report, Request, Says},
+    engine::{Computed, Replied, Report, Request, SingleTransaction},
     operation::OnLeaseExpiry,
     queue::MemoryQueue,
     reconcile::{Finding, Question, Reconciler, Reconciliation},
-    record::{Answer, Evidence},
+    record::{Answer, Evidence, Says},
     telemetry::DOUBLE_EXECUTION,
     time_budget::MAX_SENDING_TIME,
 };

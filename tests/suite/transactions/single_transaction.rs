@@ -13,10 +13,9 @@ use futures_util::{FutureExt, StreamExt, future::join_all, stream};
 use lambda_idempotency::{
     async_trait,
     domain::{DomainWrite, DomainWriteError, Table},
-    engine::SingleTransaction,
-    internal::{Admission, Computed, Executor, Replied, Report, Request, Says},
+    engine::{Computed, Executor, Replied, Report, Request, SingleTransaction},
     operation::OnLeaseExpiry,
-    record::{Answer, Record, Revision},
+    record::{Admission, Answer, Record, Revision, Says},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::{COMPLETION_DENIED, STORE_ERROR, TRANSACTION_UNCONFIRMED},
 };

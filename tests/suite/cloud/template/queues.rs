@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use lambda_idempotency::internal::Backoff;
 use local::yaml;
+use protocol::backoff::Backoff;
 use serde_json::{Value, json};
 
 use super::{FUNCTION, QUEUE, Resource, list, members, referred, resource, resources};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::Operator,
     key::RecordKey,
+    operator::Operator,
     record::{Alarm, AlarmKind, Answer, Note, Record, SettledBy},
     store::{Companion, Store, conformance::samples},
     world::{SystemWorld, World},

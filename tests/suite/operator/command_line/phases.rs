@@ -3,8 +3,7 @@
 use std::{fs, time::Duration};
 
 use lambda_idempotency::{
-    engine::{CallError, PhaseError},
-    internal::Ownership,
+    engine::{CallError, Ownership, PhaseError},
     record::{Evidence, MAX_PHASE_RESULTS, State, UnknownCause},
     time::Timestamp,
     world::{SystemWorld, World},

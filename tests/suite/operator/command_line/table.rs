@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use aws_sdk_dynamodb::Client;
 use lambda_idempotency::{
-    internal::{Executor, Ownership, Request},
+    engine::{Executor, Ownership, Request},
     key::RecordKey,
     record::{Answer, AnswerKind, Note, Record, Reference, SettledBy, State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
@@ -195,7 +195,7 @@ fn request(key: &str) -> Request {
         key: own(key),
         fingerprints: fingerprints(BODY),
         answer_kind: AnswerKind::Http,
-        admission: lambda_idempotency::internal::Admission::ALWAYS,
+        admission: lambda_idempotency::record::Admission::ALWAYS,
         work: lambda_idempotency::record::Work::Now,
         deadline: None,
         origin: None,

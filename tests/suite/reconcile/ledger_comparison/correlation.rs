@@ -1,7 +1,10 @@
 //! The correlation from the provider's charge to its payment.
 
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::{internal::Says, record::Answer, time::Timestamp};
+use lambda_idempotency::{
+    record::{Answer, Says},
+    time::Timestamp,
+};
 use macro_rules_attribute::apply;
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
