@@ -37,6 +37,7 @@ pub(crate) mod single_transaction;
 mod take_back;
 #[cfg(test)]
 pub(crate) mod tests;
+mod to_its_end;
 
 pub(crate) use crate::record::Moment;
 pub(crate) use apply::{Applied, Change, Effort, Engine, Retries, Start, Step, Tried, Unapplied};

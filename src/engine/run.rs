@@ -122,20 +122,4 @@ impl Executor {
         let took = self.engine.world.instant().since(started);
         observer.tell(&Observed { key: &request.key, says: says.name(), how, attempts, took });
     }
-
-    /// What `work` returns, which runs in a separate task. So it runs to its end even if the returned future is dropped (T35). `None` if
-    /// the task ends early.
-    pub(crate) fn to_its_end<T, W>(&self, work: W) -> impl Future<Output = Option<T>> + Send + use<T, W>
-    where
-        T: Send + 'static,
-        W: Future<Output = T> + Send + 'static,
-    {
-        let (done, result) = tokio::sync::oneshot::channel();
-        let task = async move { drop(done.send(work.await)) };
-        self.engine.world.spawn(Box::pin(task.in_current_span()));
-        async move {
-            let result = result.await;
-            result.inspect_err(|_| tracing::error!("the guard's task ended early")).ok()
-        }
-    }
 }

@@ -35,7 +35,8 @@ impl Guard {
     /// The result is kept as JSON, and every call returns what is read from that, the first one too. If JSON cannot carry it, the operation is
     /// completed without it: see [`RunError::ResultNotKept`].
     ///
-    /// The function runs to its end even if this future is dropped. It gets an [`Execution`]: downstream keys, domain writes, phases.
+    /// Poll this future to its end, or drop it. The function runs to its end even then, as a task of its own; if it is dropped outside a runtime, or when
+    /// that shuts down, the function ends there, and the lease ends its record. It gets an [`Execution`]: downstream keys, domain writes, phases.
     ///
     /// # Errors
     /// If there is no result. [`RunError`] says whether something was done, and when to call again.

@@ -34,7 +34,7 @@ struct Reply {
     response: Option<Answered>,
 }
 
-/// Answers one request in a separate task. So the execution runs to its end even if the returned future is dropped (T35).
+/// Answers one request. The execution runs to its end even if the returned future is dropped (T35).
 pub(super) fn answer<I, B, R>(
     guard: Guard,
     mut inner: I,

@@ -48,7 +48,8 @@ pub trait World: fmt::Debug + Send + Sync + 'static {
     /// Sixteen bytes that no other call returns, in any process. They never come from memory alone: SnapStart clones memory.
     fn nonce(&self) -> [u8; 16];
 
-    /// Runs `task` to its end, even if the caller is dropped.
+    /// Runs `task` to its end, even if the caller is dropped. It is called while a caller is dropped, too: if no task can begin then, it drops
+    /// the task, and must not panic.
     fn spawn(&self, task: BoxFuture<'static, ()>);
 }
 

@@ -104,6 +104,9 @@ async fn effects_in_a_transaction_end_with_408_by_certainty(endpoint: &str) {
         let task = tokio::spawn(async move { dying.work(&died).await });
         gate.reached(1).await;
         task.abort();
+        // Its execution becomes a task of its own, which is polled once, and then never again: as if its process were dead.
+        assert!(task.await.is_err_and(|ended| ended.is_cancelled()));
+        tokio::task::yield_now().await;
         reports.guarded.clock.advance(MINUTE * 2);
     }
     // One is taken over by the next, which proves that it did nothing; the last is ended.

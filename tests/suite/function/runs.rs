@@ -198,6 +198,16 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
     assert!(matches!(again, Ok(1)), "{again:?}");
 }
 
+// T35
+#[apply(on_each_store)]
+async fn a_call_that_is_never_polled_does_not_begin(endpoint: &str) {
+    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+    let (guard, counted) = (guard(&guarded), runs.clone());
+    drop(guard.returns(KEY, 1, async move |_, _: u8| Ok::<_, Failure>(counted.add())));
+    let first = guard.returns(KEY, 1, async |_, _: u8| Ok::<_, Failure>(7)).await;
+    assert!(matches!(first, Ok(7)) && runs.count() == 0, "{first:?}");
+}
+
 // T31
 #[apply(on_each_store)]
 async fn no_function_returns_before_its_result_is_kept(endpoint: &str) {
@@ -311,8 +321,10 @@ async fn what_reconciliation_finds_is_the_result_of_each_call(endpoint: &str) {
         panic!("it is dead")
     });
     let mut died = Box::pin(died);
-    assert!(died.as_mut().now_or_never().is_none());
-    gate.reached(1).await;
+    tokio::select! {
+        _ = &mut died => panic!("the gate is closed"),
+        () = gate.reached(1) => {}
+    }
     guarded.clock.advance(LEASE + GRACE + Duration::from_secs(1));
     let unknown = ship(&guard, &runs, Does::Ships, "tea").await;
     assert!(matches!(unknown, Err(RunError::Unknown { source: None, .. })), "{unknown:?}");

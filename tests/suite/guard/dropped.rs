@@ -93,6 +93,34 @@ async fn a_request_dropped_before_its_reservation_either_runs_or_never_existed(e
     assert_eq!(record(&store, "order-2").await, None);
 }
 
+// T35: a caller may be dropped after its runtime, or in a thread that has none.
+#[test]
+fn a_request_dropped_without_a_runtime_is_left_to_its_lease() {
+    for is_shut_down in [false, true] {
+        let begin = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (store, runtime) = (MemoryStore::new(), begin());
+        let (mut app, gate, effects) = held(store.clone());
+        let mut call = Box::pin(app.call(pay("order-1")));
+        runtime.block_on(async {
+            tokio::select! {
+                answer = &mut call => panic!("answered at a closed gate: {answer:?}"),
+                () = gate.reached(1) => {}
+            }
+        });
+        let next = if is_shut_down {
+            drop(runtime);
+            begin()
+        } else {
+            runtime
+        };
+        drop(call);
+        gate.open();
+        assert_eq!(next.block_on(state(&store, "order-1")), "in_progress");
+        next.block_on(send(&app, pay("order-1"))).assert_problem(409, "in-flight");
+        assert_eq!(effects.count(), 0);
+    }
+}
+
 // T35
 #[tokio::test]
 async fn a_dropped_request_whose_handler_panics_leaves_an_unknown() {

@@ -1,0 +1,63 @@
+//! Runs an execution to its end, even if its caller is dropped.
+//!
+//! As long as the caller polls, the execution is a part of it: no task, no hop to another thread. Once the caller is dropped, the rest of the
+//! execution becomes a task of its own, through [`World::spawn`]. Where none can be begun, outside a runtime or when it shuts down, the
+//! execution ends there: its record is left to its lease, as after a crash.
+
+use std::{
+    any::Any,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use futures_util::FutureExt;
+use tracing::{Instrument, Span};
+
+use super::Executor;
+use crate::world::World;
+
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Any + Send>>> + Send>>;
+
+/// What the work returns; `None` if it panics. It begins when it is polled.
+pub(crate) struct ToItsEnd<T: 'static> {
+    /// Until it has ended.
+    work: Option<Work<T>>,
+    begun: bool,
+    world: Arc<dyn World>,
+    /// In which it goes on as a task.
+    span: Span,
+}
+
+impl Executor {
+    /// What `work` returns, which runs to its end even if the returned future is dropped (T35).
+    pub(crate) fn to_its_end<T>(&self, work: impl Future<Output = T> + Send + 'static) -> ToItsEnd<T> {
+        ToItsEnd {
+            work: Some(Box::pin(AssertUnwindSafe(work).catch_unwind())),
+            begun: false,
+            world: self.engine.world.clone(),
+            span: Span::current(),
+        }
+    }
+}
+
+impl<T> Future for ToItsEnd<T> {
+    type Output = Option<T>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        self.begun = true;
+        let Some(work) = &mut self.work else { return Poll::Ready(None) };
+        let ended = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(ended.inspect_err(|_| tracing::error!("the guard panicked")).ok())
+    }
+}
+
+impl<T> Drop for ToItsEnd<T> {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take().filter(|_| self.begun) else { return };
+        let rest = async move { drop(work.await) };
+        self.world.spawn(Box::pin(rest.instrument(self.span.clone())));
+    }
+}
