@@ -57,9 +57,12 @@ local *arguments:
 cli *arguments:
     cargo run -q -p idempotency-cli -- {{ arguments }}
 
-# The guard in memory, and payments in the local cloud
+# What a guarded request costs beside raw calls: all parts, or those whose name contains the filter
+cost *filter:
+    cargo bench --features lambda --bench cost -- {{ filter }}
+
+# Payments and deliveries in the local cloud
 bench:
-    cargo bench --bench guard
     cargo bench -p local --bench payments
     cargo bench -p local --bench deliveries
 

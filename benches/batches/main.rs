@@ -7,17 +7,17 @@
 //! `powertools.py` measures the same batches through Powertools for AWS Lambda (Python). For both on one store, `-- --serve` serves the
 //! embedded one until its input ends, and prints its address, for `DYNAMODB_ENDPOINT`.
 
-#[path = "../guard/client.rs"]
+#[path = "../cost/client.rs"]
 mod client;
 mod consumers;
-#[path = "../guard/embedded.rs"]
+#[path = "../cost/embedded.rs"]
 mod embedded;
 mod messages;
-#[path = "../guard/meter.rs"]
+#[path = "../cost/meter.rs"]
 mod meter;
 mod report;
 mod served;
-#[path = "../guard/spread.rs"]
+#[path = "../cost/spread.rs"]
 mod spread;
 mod trips;
 
@@ -28,7 +28,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime;
 
 use crate::{
-    client::client,
+    client::{config, with_time_outs},
     consumers::{deliver, deliver_bare, guarded, runs},
     messages::Load,
     meter::{cpu_time, spent},
@@ -89,7 +89,7 @@ async fn measure(load: Load, number: u64) -> Samples {
             (served.endpoint.clone(), Some(served))
         }
     };
-    let (client, trips) = (client(&endpoint), Trips::default());
+    let (client, trips) = (with_time_outs(&config(&endpoint)), Trips::default());
     embedded::create_table(&client, TABLE).await;
     let consumer = guarded(DynamoDbStore::from_client(trips.counting(&client), TABLE));
     deliver(&consumer, &load.completed()).await;

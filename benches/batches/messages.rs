@@ -48,7 +48,8 @@ impl Load {
     }
 }
 
-fn event(keys: impl Iterator<Item = u64>) -> String {
+/// A batch of one message for each key.
+pub fn event(keys: impl Iterator<Item = u64>) -> String {
     // As many characters as a UUID has.
     let messages: Vec<_> = keys.map(|key| MESSAGE.trim_end().replace("KEY", &format!("{key:036}"))).collect();
     format!("{{\"Records\":[{}]}}", messages.join(","))

@@ -24,10 +24,9 @@ pub fn head() {
         "bare: the same function for each message, without guard. cpu, allocs, bytes: for each message.\n"
     );
     println!(
-        "{:>8} {:>10} {:>13} {:>14} {:>15} {:>14} {:>13} {:>7} {:>8} {:>8}",
+        "{:>8} {:>10} {:>14} {:>15} {:>14} {:>13} {:>7} {:>8} {:>8}",
         "messages",
         "duplicates",
-        "wall ms/batch",
         "cpu µs",
         "quartiles",
         "messages/cpu s",
@@ -43,10 +42,9 @@ pub fn row(load: Load, samples: &Samples) {
     let messages = load.messages() as f64;
     let cpu = Spread::of(guarded.iter().map(|spent| micros(spent.cpu) / messages));
     println!(
-        "{:>8} {:>8} % {:>13.2} {:>14} {:>15} {:>14.0} {:>13.2} {:>7.0} {:>8.0} {:>8.2}",
+        "{:>8} {:>8} % {:>14} {:>15} {:>14.0} {:>13.2} {:>7.0} {:>8.0} {:>8.2}",
         load.size,
         load.duplicates,
-        median(guarded, |spent| micros(spent.wall)) / 1e3 * load.size as f64 / messages,
         format!("{:.0} ±{:.0}", cpu.median, (cpu.sure.1 - cpu.sure.0) / 2.0),
         format!("{:.0} … {:.0}", cpu.quarter, cpu.three_quarters),
         1e6 / cpu.median,

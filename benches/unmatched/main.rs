@@ -3,7 +3,7 @@
 //!
 //! `cargo bench --bench unmatched`
 
-#[path = "../guard/random.rs"]
+#[path = "../cost/random.rs"]
 mod random;
 
 use std::time::Duration;

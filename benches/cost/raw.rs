@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, Mutex},
 };
 
@@ -10,24 +11,30 @@ use aws_sdk_dynamodb::{
     config::{
         ConfigBag, Intercept, RuntimeComponents, interceptors::BeforeSerializationInterceptorContextRef,
     },
-    error::BoxError,
+    error::{BoxError, SdkError},
     operation::{
-        get_item::GetItemInput, put_item::PutItemInput, transact_write_items::TransactWriteItemsInput,
+        get_item::GetItemInput,
+        put_item::{PutItemError, PutItemInput},
+        transact_write_items::TransactWriteItemsInput,
     },
-    primitives::Blob,
     types::AttributeValue,
 };
-use bytes::Bytes;
+use futures_util::future::join_all;
 use lambda_idempotency::store::dynamodb::DynamoDbStore;
 
 use crate::{
-    guarded::{self, Front},
+    case::Case,
     meter::{Spent, spent},
+    parts,
 };
 
-/// The calls of one guarded operation, to be sent again under other keys.
+/// The calls of one guarded call, to be sent again under other keys: in turn for each key, and at once for several.
 #[derive(Clone, Debug)]
-pub struct Calls(Vec<Call>);
+pub struct Calls {
+    of_keys: Vec<Vec<Call>>,
+    /// Whether they are repeated under their own key, and refused.
+    are_refused: bool,
+}
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -39,44 +46,51 @@ enum Call {
 type Item = HashMap<String, AttributeValue>;
 
 impl Calls {
-    /// The calls that a guarded operation with this answer makes: two, or one in a single transaction; more if the body is kept outside its record.
-    pub async fn recorded(client: &Client, table: &str, front: Front, body: &Bytes) -> Self {
+    /// The calls that a guarded call with this number makes.
+    pub async fn recorded(case: &Case, client: &Client, table: &str, number: u64) -> Self {
         let recorder = Recorder::default();
         let config = client.config().to_builder().interceptor(recorder.clone()).build();
         let store = DynamoDbStore::from_client(Client::from_conf(config), table);
-        front.guard(store, body.clone())(u64::MAX).await;
-        let calls = recorder.0.lock().unwrap().split_off(0);
-        let expected = if front.is_single_transaction() { [1, 3] } else { [2, 3] };
-        assert!(expected.contains(&calls.len()), "{calls:?}");
-        Self(calls)
-    }
-
-    /// The calls with the uncompressed body in the record, as in code written by hand.
-    pub fn with_body_in_record(&self, body: &Bytes) -> Self {
-        let (first, mut last) = (self.0.first().unwrap(), self.0.last().unwrap().clone());
-        let record = last.items().next().unwrap();
-        record.retain(|name, _| name != "body_id");
-        record.insert("body".to_owned(), AttributeValue::B(Blob::new(body.as_ref())));
-        match last {
-            Call::Transaction(_) => Self(vec![last]),
-            _ => Self(vec![first.clone(), last]),
+        case.part.on(store, &case.body())(number).await;
+        let mut of_keys: Vec<(Option<String>, Vec<Call>)> = Vec::new();
+        for mut call in mem::take(&mut *recorder.0.lock().unwrap()) {
+            let key = call.items().next().and_then(|item| item["pk"].as_s().ok().cloned());
+            // Bodies lie beside their record, under keys of their own.
+            match of_keys.iter_mut().find(|of_key| of_key.0 == key || case.part.keys() == 1) {
+                Some(of_key) => of_key.1.push(call),
+                None => of_keys.push((key, vec![call])),
+            }
         }
+        assert_eq!(of_keys.len() as u64, case.part.keys(), "{of_keys:?}");
+        let of_keys = of_keys.into_iter().map(|(_, calls)| calls).collect();
+        Self { of_keys, are_refused: case.is_replay }
     }
 
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.of_keys.iter().map(Vec::len).sum()
     }
 
     /// Makes them under a fresh key for each number. Copying the items and passing them to the SDK is part of a call;
     /// filling them in is not.
     pub async fn send(&self, client: &Client, number: u64) -> Spent {
-        let keyed: Vec<_> = self.0.iter().map(|call| call.clone().keyed(number)).collect();
-        let (_, spent) = spent(async {
-            for call in &keyed {
-                call.send(client).await;
+        let mut keyed = self.of_keys.clone();
+        if !self.are_refused {
+            let keys = number * keyed.len() as u64..;
+            keyed
+                .iter_mut()
+                .zip(keys)
+                .for_each(|(calls, key)| calls.iter_mut().for_each(|call| call.key(key)));
+        }
+        let of_key = async |calls: &Vec<Call>| {
+            for call in calls {
+                let is_refused = call.send(client).await;
+                assert_eq!(is_refused, self.are_refused);
             }
-        })
-        .await;
+        };
+        let (_, spent) = match &*keyed {
+            [calls] => spent(async { of_key(calls).await }).await,
+            several => spent(async { drop(join_all(several.iter().map(of_key)).await) }).await,
+        };
         spent
     }
 }
@@ -95,21 +109,21 @@ impl Call {
         }
     }
 
-    fn keyed(mut self, number: u64) -> Self {
-        let key = guarded::key(number);
+    fn key(&mut self, number: u64) {
+        let key = parts::key(number);
         for item in self.items() {
             if let Some(AttributeValue::S(pk)) = item.get_mut("pk") {
                 pk.replace_range(pk.len() - key.len().., &key);
             }
         }
-        if let Self::Transaction(transaction) = &mut self {
+        if let Self::Transaction(transaction) = self {
             // As long as the keys of the guard.
-            transaction.client_request_token = Some(format!("{number:036}"));
+            transaction.client_request_token = Some(key);
         }
-        self
     }
 
-    async fn send(&self, client: &Client) {
+    /// Whether its condition does not hold.
+    async fn send(&self, client: &Client) -> bool {
         match self {
             Self::Get(get) => {
                 let get = client
@@ -118,6 +132,7 @@ impl Call {
                     .set_key(get.key.clone())
                     .set_consistent_read(get.consistent_read);
                 get.send().await.expect("a table that is there");
+                false
             }
             Self::Put(put) => {
                 let put = client
@@ -129,7 +144,14 @@ impl Call {
                     .set_return_values_on_condition_check_failure(
                         put.return_values_on_condition_check_failure.clone(),
                     );
-                put.send().await.expect("a put whose condition holds");
+                match put.send().await.map_err(SdkError::into_service_error) {
+                    Ok(_) => false,
+                    Err(PutItemError::ConditionalCheckFailedException(refused)) => {
+                        assert!(refused.item.is_some());
+                        true
+                    }
+                    Err(error) => panic!("{error:?}"),
+                }
             }
             Self::Transaction(transaction) => {
                 let transaction = client
@@ -137,6 +159,7 @@ impl Call {
                     .set_client_request_token(transaction.client_request_token.clone())
                     .set_transact_items(transaction.transact_items.clone());
                 transaction.send().await.expect("a transaction whose conditions hold");
+                false
             }
         }
     }

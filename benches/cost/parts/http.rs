@@ -1,0 +1,91 @@
+//! The guard for HTTP: its layer alone, and a function's whole way from the event to the answer.
+
+use std::convert::Infallible;
+
+use axum::{
+    Json, Router,
+    routing::{MethodRouter, post},
+};
+use bytes::Bytes;
+use http_body_util::Full;
+use lambda_http::{
+    Body, LambdaEvent,
+    http::{Request, Response, StatusCode, header::CONTENT_TYPE},
+};
+use lambda_idempotency::{
+    JwtClaim, Operation,
+    http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, SingleTenant},
+    lambda::{Event, http_event},
+    store::Store,
+};
+use serde_json::Value;
+use tower::{Layer, ServiceExt, service_fn};
+
+use super::{Guarded, OPERATION, ORDER, Order, Payment, Ran, TENANT, context, key};
+use crate::meter::spent;
+
+const EVENT: &str = include_str!("../../../tests/suite/fixtures/http_api_jwt.json");
+/// The key in it.
+const KEY: &str = "order-1";
+
+const JSON: &str = "application/json";
+
+pub fn layer(store: impl Store, body: Bytes) -> Guarded {
+    let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
+    let service = guard.layer(service_fn(move |_: Request<Body>| {
+        let mut response = Response::new(Full::new(body.clone()));
+        *response.status_mut() = StatusCode::CREATED;
+        response.headers_mut().insert(CONTENT_TYPE, JSON.parse().expect("a header"));
+        async { Ok::<_, Infallible>(response) }
+    }));
+    Box::new(move |number| {
+        let service = service.clone();
+        let request = Request::post("/payments")
+            .header(CONTENT_TYPE, JSON)
+            .header(IDEMPOTENCY_KEY, key(number))
+            .body(Body::from(ORDER))
+            .expect("a request");
+        Box::pin(async move {
+            let (response, spent) = spent(service.oneshot(request)).await;
+            let response = response.expect("an answer");
+            assert_eq!(response.status(), StatusCode::CREATED);
+            assert!(response.headers().contains_key("idempotency-expires"), "the completion was not written");
+            Ran { spent, is_replay: response.headers().contains_key(IDEMPOTENT_REPLAYED) }
+        })
+    })
+}
+
+/// A function with one guarded route.
+pub fn event(store: impl Store) -> Guarded {
+    let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(JwtClaim("sub"));
+    serve(post(create).route_layer(guard), true)
+}
+
+pub fn event_unguarded() -> Guarded {
+    serve(post(create), false)
+}
+
+fn serve(route: MethodRouter, is_guarded: bool) -> Guarded {
+    let router = Router::new().route("/payments", route);
+    Box::new(move |number| {
+        let (router, event, context) = (router.clone(), EVENT.replace(KEY, &key(number)), context());
+        Box::pin(async move {
+            // As `lambda::run_http` does, but without the Runtime API.
+            let call = async {
+                let event: Event = serde_json::from_str(&event).expect("an event");
+                let answer = http_event(router, LambdaEvent::new(event, context)).await.expect("an answer");
+                serde_json::to_string(&answer).expect("JSON")
+            };
+            let (answer, spent) = spent(call).await;
+            let answer: Value = serde_json::from_str(&answer).expect("JSON");
+            assert_eq!(answer["statusCode"], 201);
+            let headers = &answer["headers"];
+            assert_eq!(headers["idempotency-expires"].is_string(), is_guarded);
+            Ran { spent, is_replay: headers[IDEMPOTENT_REPLAYED.as_str()].is_string() }
+        })
+    })
+}
+
+async fn create(OrNotBegun(Json(order)): OrNotBegun<Json<Order>>) -> (StatusCode, Json<Payment>) {
+    (StatusCode::CREATED, Json(order.paid()))
+}
