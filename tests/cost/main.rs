@@ -47,19 +47,19 @@ use crate::{
 /// How many allocations each call makes in memory, and how many system calls more than the calls of the SDK in it. If one becomes cheaper, its
 /// figure goes down here. A figure that must go up needs a reason in the commit's message.
 const LIMITS: [(&str, u64, u64); 9] = [
-    ("executor", 0, 0),
-    ("function", 0, 0),
-    ("function, replay", 0, 0),
-    ("HTTP layer", 0, 0),
-    ("HTTP event", 0, 0),
-    ("HTTP event, replay", 0, 0),
-    ("batch of ten", 0, 0),
-    ("function, one phase", 0, 0),
-    ("single transaction", 0, 0),
+    ("executor", 23, 5),
+    ("function", 55, 3),
+    ("function, replay", 28, 4),
+    ("HTTP layer", 45, 3),
+    ("HTTP event", 274, 3),
+    ("HTTP event, replay", 236, 4),
+    ("batch of ten", 926, 48),
+    ("function, one phase", 120, 3),
+    ("single transaction", 137, 4),
 ];
 
-/// How many system calls may be added by chance: the server's answer may come in two parts.
-const CHANCE: u64 = 1;
+/// How many of ten system calls may be added by chance, and one at least: an answer may come in two parts, or while others are sent.
+const BY_CHANCE: u64 = 1;
 
 const ROUNDS: u64 = 31;
 
@@ -89,14 +89,17 @@ async fn no_call_adds_more_system_calls_than_its_limit() {
         assert!(middle(&counted.raw) > 0, "nothing was counted");
         added.push((case.name(), middle(&counted.guarded).saturating_sub(middle(&counted.raw))));
     }
-    within(&added, LIMITS.map(|(name, _, added)| (name, added + CHANCE)));
+    within(&added, LIMITS.map(|(name, _, added)| (name, added + (added * BY_CHANCE / 10).max(1))));
 }
 
 /// Compares all before it fails, so that one run tells all figures.
 fn within(measured: &[(String, u64)], limits: [(&str, u64); LIMITS.len()]) {
-    let limits: Vec<_> = limits.into_iter().map(|(name, limit)| (name.to_owned(), limit)).collect();
-    let names = |rows: &[(String, u64)]| rows.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    assert_eq!(names(measured), names(&limits));
-    let are_within = measured.iter().zip(&limits).all(|(measured, limit)| measured.1 <= limit.1);
-    assert!(are_within, "measured: {measured:#?}\nlimits: {limits:#?}");
+    assert!(
+        measured.iter().map(|(name, _)| &**name).eq(limits.map(|(name, _)| name)),
+        "each case has a limit"
+    );
+    let rows = measured.iter().zip(limits);
+    let lines = rows.map(|((name, figure), (_, limit))| format!("{name}: {figure}, at most {limit}"));
+    let lines = lines.collect::<Vec<_>>().join("\n");
+    assert!(measured.iter().zip(limits).all(|((_, figure), (_, limit))| *figure <= limit), "{lines}");
 }
