@@ -38,7 +38,7 @@ pub fn memory_row(name: &str, spent: &[Spent], system_calls: Option<&[Kinds]>) {
         format!("{:.1} … {:.1}", cpu.quarter, cpu.three_quarters),
         median(spent, |spent| spent.allocations as f64),
         median(spent, |spent| spent.allocated_bytes as f64),
-        system_calls.map_or("–".to_owned(), |counted| middle(counted).to_string()),
+        system_calls.map_or("–".to_owned(), |counted| middle(counted, Kinds::total).to_string()),
     );
 }
 
@@ -105,9 +105,9 @@ pub fn paired_row(case: &Case, calls: usize, rounds: &Rounds, counted: &Counted)
         allocations(guarded),
         allocations(guarded) - allocations(raw),
         bytes(guarded) - bytes(raw),
-        middle(&counted.raw),
-        middle(&counted.plain),
-        middle(&counted.guarded) as i64 - middle(&counted.raw) as i64,
+        middle(&counted.raw, Kinds::total),
+        middle(&counted.plain, Kinds::total),
+        middle(&counted.guarded, Kinds::total) as i64 - middle(&counted.raw, Kinds::total) as i64,
         by_kind(counted),
     );
 }

@@ -127,6 +127,15 @@ impl Kinds {
         calls - u64::from(self.0[libc::SYS_clock_gettime as usize])
     }
 
+    /// The same without those that depend on chance: waits for events, by how fast the server's thread is, and the allocator's, by what
+    /// the heap looks like.
+    pub fn deliberate(&self) -> u64 {
+        const BY_CHANCE: [&str; 7] =
+            ["brk", "epoll_pwait", "epoll_pwait2", "epoll_wait", "madvise", "mmap", "munmap"];
+        let by_chance = self.named().filter(|(name, _)| BY_CHANCE.contains(&&**name));
+        self.total() - by_chance.map(|(_, calls)| u64::from(calls)).sum::<u64>()
+    }
+
     /// Those that were added since `before`.
     pub fn since(&self, before: &Self) -> Self {
         Self(self.0.iter().zip(&before.0).map(|(now, before)| now - before).collect())
@@ -163,9 +172,9 @@ fn name(kind: usize) -> String {
     named.map_or_else(|| format!("number {kind}"), |(_, name)| (*name).to_owned())
 }
 
-/// The median of their numbers.
-pub fn middle(counted: &[Kinds]) -> u64 {
-    let mut sorted: Vec<_> = counted.iter().map(Kinds::total).collect();
+/// The median of a number of each.
+pub fn middle(counted: &[Kinds], number: fn(&Kinds) -> u64) -> u64 {
+    let mut sorted: Vec<_> = counted.iter().map(number).collect();
     sorted.sort_unstable();
     sorted[sorted.len() / 2]
 }
