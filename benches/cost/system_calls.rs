@@ -129,6 +129,7 @@ impl Kinds {
 
     /// The same without those that depend on chance: waits for events, by how fast the server's thread is, and the allocator's, by what
     /// the heap looks like.
+    #[allow(dead_code, reason = "the benchmark prints all")]
     pub fn deliberate(&self) -> u64 {
         const BY_CHANCE: [&str; 7] =
             ["brk", "epoll_pwait", "epoll_pwait2", "epoll_wait", "madvise", "mmap", "munmap"];
