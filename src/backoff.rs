@@ -5,7 +5,8 @@
 //! 2. Clock and jitter come from the [`World`], so that a simulated run can be repeated.
 //! 3. A try that would begin at the deadline, or after it, is not waited for.
 //!
-//! Below this, the AWS clients retry too: see [`STORE_TRY`](crate::time_budget::STORE_TRY) and its neighbours.
+//! Below this, the AWS clients retry too, except for the writes of records: see [`STORE_TRY`](crate::time_budget::STORE_TRY) and its
+//! neighbours.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,7 +30,12 @@ impl<'a> Retry<'a> {
 
     /// Waits before another try. Returns `false` at once if the deadline would come first.
     pub(crate) async fn again(&mut self) -> bool {
-        let wait = self.next();
+        self.again_after(Duration::ZERO).await
+    }
+
+    /// The same, but it waits for this long at least.
+    pub(crate) async fn again_after(&mut self, at_least: Duration) -> bool {
+        let wait = self.next().max(at_least);
         if self.until.is_some_and(|until| self.world.instant().plus(wait) >= until) {
             return false;
         }

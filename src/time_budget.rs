@@ -141,6 +141,17 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_write_and_its_two_re_sends_fit_into_one_step() {
+        let waits: Duration = (1..=RESENDS).map(|tries| WRITE_BACKOFF.after(tries, [0; 16])).sum();
+        assert!(waits < STORE_TRY && STORE_TRY * (RESENDS + 1) + waits <= STORE_TIMEOUT);
+        // The engine waits for as long as the client of its reads.
+        assert!(STORE_CONNECT_TIMEOUT < STORE_TRY && STORE_TRY < STORE_CALL_TIMEOUT);
+        assert!(STORE_CALL_TIMEOUT < STORE_TIMEOUT);
+        // A write that a message's caller retries has two tries at least.
+        assert!(STORE_TRY * 2 <= OFFLINE_WRITE_TIMEOUT);
+    }
+
     fn left() -> impl Strategy<Value = Duration> {
         // Each order of magnitude with the same probability, and zero.
         prop_oneof![Just(0), 0..10_u64, 0..1_000_u64, 0..10_000_u64, 0..1_800_000_u64]

@@ -9,7 +9,8 @@
 //!
 //! 1. A step is a function from the current record to the next. It writes nothing. It is called again whenever the
 //!    record has changed, so it never decides on outdated data.
-//! 2. A write that got no answer is sent again unchanged, with the same revision. Each is bounded in time.
+//! 2. A write that got no answer is sent again unchanged, with the same revision: at once by [`sending`](super::sending), and then with
+//!    waits as its [`Effort`] says. Each try is bounded in time.
 //! 3. If the current record has the revision that we were writing, we won: an earlier try was applied, and its answer was lost.
 //!    The store's transaction has the same rule for the companions.
 
@@ -18,12 +19,10 @@ use std::{sync::Arc, time::Duration};
 use crate::{
     backoff::{Backoff, Retry},
     key::RecordKey,
-    queue::QueueError,
     record::{Moment, Record, Revision, Transition},
     store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome},
     telemetry::{self, Count},
     time::{Instant, Timestamp},
-    time_budget::{SEND_TIMEOUT, STORE_TIMEOUT, STORE_TRY},
     world::World,
 };
 
@@ -110,7 +109,7 @@ pub(crate) struct Effort {
     pub(crate) retries: Retries,
 }
 
-/// Which failed writes are retried. With the first two, a step also fails after [`MAX_RACES`] lost races.
+/// Which failed writes are retried, besides those that [`sending`](super::sending) sends again at once. With the first two, a step also fails after [`MAX_RACES`] lost races.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Retries {
     /// None: the caller may ask again.
@@ -269,9 +268,14 @@ impl Engine {
         effort: Effort,
     ) -> Result<Written, Unapplied> {
         let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
+        let mut resends = self.resends(effort.until);
         loop {
             let call = self.store.put(revision(seen), &change.record, &change.with);
-            let error = match self.bounded(effort.until, call).await {
+            let answer = self.tried(effort.until, call).await;
+            if answer.is_ok() {
+                resends.answered();
+            }
+            let error = match answer {
                 Ok(WriteOutcome::Written) => return Ok(Ok(())),
                 Ok(WriteOutcome::Refused(current)) => return Ok(written(change, current)),
                 // That proves nothing about the record: an earlier try may have been applied, and its rows may be what refuses
@@ -296,8 +300,9 @@ impl Engine {
                     Count::StoreError.add(change.record.key.operation());
                 }
             }
-            let again = effort.retries.again_after(kind, self.world.instant());
-            if !again || !retry.again().await || effort.retries.are_over(self.world.now()) {
+            let retries = effort.retries.again_after(kind, self.world.instant());
+            let again = retries && resends.later(&mut retry, kind).await || resends.again(kind).await;
+            if !again || effort.retries.are_over(self.world.now()) {
                 let error = unanswered.unwrap_or(error);
                 return Err(Unapplied { error, tried: None, denied: Vec::new(), refused });
             }
@@ -318,28 +323,6 @@ impl Engine {
 
     async fn load(&self, key: &RecordKey, effort: Effort) -> Result<Option<Box<Record>>, StoreError> {
         Ok(self.bounded(effort.until, self.store.load(key)).await?.map(Box::new))
-    }
-
-    /// Bounds `call` by the store's time-out, or by `until` if that is sooner. Once `until` has passed, no caller waits, and the
-    /// whole time-out applies.
-    pub(crate) async fn bounded<T>(
-        &self,
-        until: Option<Instant>,
-        call: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
-        let left = until.map(|until| until.since(self.world.instant())).filter(|left| !left.is_zero());
-        let bound = left.map_or(STORE_TIMEOUT, |left| left.min(STORE_TIMEOUT));
-        let answer = self.world.within(bound, call).await;
-        answer.unwrap_or_else(|| Err(StoreError::no_answer_in_time(bound < STORE_TRY)))
-    }
-
-    /// Bounds the sending of a message, whatever its queue is.
-    pub(crate) async fn sent(
-        &self,
-        sending: impl Future<Output = Result<(), QueueError>> + Send,
-    ) -> Result<(), QueueError> {
-        let sent = self.world.within(SEND_TIMEOUT, sending).await;
-        sent.unwrap_or_else(|| Err(QueueError::new("no answer in time")))
     }
 }
 

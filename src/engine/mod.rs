@@ -33,6 +33,7 @@ mod phasing;
 pub(crate) mod report;
 pub(crate) mod reserve;
 pub(crate) mod run;
+mod sending;
 pub(crate) mod single_transaction;
 mod take_back;
 #[cfg(test)]

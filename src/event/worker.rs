@@ -137,7 +137,7 @@ where
         Ok(()) => match waits(engine, &key, id).await {
             Ok(false) => {
                 // If this fails, a sweep deletes it.
-                if let Err(error) = engine.bounded(None, engine.store.delete_body(&key, id)).await {
+                if let Err(error) = engine.sent_again(|| engine.store.delete_body(&key, id)).await {
                     let cause = error.cause();
                     tracing::warn!(cause, "the request of accepted work could not be deleted yet");
                 }

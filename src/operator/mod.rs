@@ -194,7 +194,7 @@ impl Operator {
         let record = self.engine.bounded(None, self.engine.store.load(key)).await?;
         let (id, now) = (self.engine.world.nonce().into(), self.engine.world.now());
         let line = AuditLine::new([who, what, reason], now, record.as_ref(), record.as_ref());
-        self.engine.bounded(None, self.engine.store.audit(key, id, &line)).await
+        self.engine.sent_again(|| self.engine.store.audit(key, id, &line)).await
     }
 
     /// What `seen` would become. Writes nothing.

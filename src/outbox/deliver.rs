@@ -132,7 +132,7 @@ impl Deliverer {
                 handed.map_err(|error| DeliveryError::Target { topic: message.topic.clone(), error })?;
                 Count::Delivered.add(key.operation());
                 telemetry::took(DELIVERY_AGE, key.operation(), world.now().since(message.published_at));
-                self.engine.bounded(None, self.outbox.remove(message)).await?;
+                self.engine.sent_again(|| self.outbox.remove(message)).await?;
             }
         }
     }

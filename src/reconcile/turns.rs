@@ -166,8 +166,7 @@ impl<'a> Turns<'a> {
             lease_until: engine.world.now(),
             progress: progress.clone(),
         };
-        let write = records.write_checkpoint(self.saved.0, &checkpoint);
-        match engine.bounded(None, write).await {
+        match engine.sent_again(|| records.write_checkpoint(self.saved.0, &checkpoint)).await {
             Ok(_) => self.saved = (Some(revision), progress),
             Err(error) => {
                 tracing::warn!(cause = error.cause(), "the next poll begins where an earlier one did");

@@ -121,7 +121,7 @@ impl Stale {
         seen: Option<Revision>,
         checkpoint: &Checkpoint,
     ) -> Result<bool, StoreError> {
-        self.engine.bounded(None, self.records.write_checkpoint(seen, checkpoint)).await
+        self.engine.sent_again(|| self.records.write_checkpoint(seen, checkpoint)).await
     }
 }
 

@@ -187,7 +187,7 @@ impl Stale {
         };
         let Some(record) = record.filter(|record| record.needs_body(request)) else {
             // The next sweep tries again.
-            if let Err(error) = self.engine.bounded(None, self.records.delete_body(key, request)).await {
+            if let Err(error) = self.engine.sent_again(|| self.records.delete_body(key, request)).await {
                 let cause = error.cause();
                 tracing::error!(cause, "a body that no record needs could not be deleted");
             }

@@ -23,6 +23,7 @@ mod item;
 pub mod memory;
 mod message;
 mod outbox;
+mod retry_budget;
 #[cfg(feature = "s3")]
 pub mod s3;
 mod shards;
@@ -47,6 +48,7 @@ pub use item::Item;
 pub(crate) use item::from_attributes;
 pub use message::OutboxMessage;
 pub use outbox::Outbox;
+pub use retry_budget::RetryBudget;
 pub use unsettled::{Cursor, Due, Page, Survey, Turn, Unsettled};
 
 /// The outcome of a conditional write.
@@ -96,6 +98,13 @@ pub enum Companion {
 pub trait Store: Send + Sync + 'static {
     /// Writes `record` if the current one has the revision `seen`; if `seen` is `None`, only if there is no record.
     async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome>;
+
+    /// The budget from which the engine sends a write again that got no answer within
+    /// [`STORE_TRY`](crate::time_budget::STORE_TRY). Clones of a store share one. Without it, a write has
+    /// [`STORE_TIMEOUT`](crate::time_budget::STORE_TIMEOUT), in which the store's own client retries.
+    fn retry_budget(&self) -> Option<&RetryBudget> {
+        None
+    }
 
     /// The table of records, which domain writes must not touch; `None` if the store has no table.
     fn records_table(&self) -> Option<&str>;

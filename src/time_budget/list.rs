@@ -57,8 +57,8 @@ list! {
     /// The least time for storing a body: several times what a healthy store needs.
     pub const MIN_BODY_TIME: Duration = millis(100);
 
-    /// One step waits this long for the store, whatever time-outs its client has. The write may still be applied later; its
-    /// condition and its revision keep that harmless.
+    /// One step waits this long for the store: a read, whatever time-outs its client has, or all tries of a write that is not retried
+    /// further. The write may still be applied later; its condition and its revision keep that harmless.
     pub const STORE_TIMEOUT: Duration = seconds(5);
 
     /// A write that no caller waits for is tried for this long. Then its message goes back to its queue.
@@ -197,7 +197,7 @@ list! {
     /// The waits between two tries to take a reservation back. They grow fast, to spare a store that fails.
     pub(crate) const TAKE_BACK_BACKOFF: Backoff = Backoff { first: millis(50), factor: 4, max: seconds(10) };
 
-    /// The first wait between two tries of an AWS client. The SDK's default (1 s) is most of the time that a caller waits.
+    /// The first wait between two tries of an AWS client that retries. The SDK's default (1 s) is most of the time that a caller waits.
     pub(crate) const CLIENT_BACKOFF: Duration = millis(25);
 
     /// A connection to DynamoDB takes milliseconds within a Region. The SDK's own limit (3.1 s) is most of a request's time.
@@ -207,8 +207,12 @@ list! {
     /// nothing about the store.
     pub const STORE_TRY: Duration = millis(1500);
 
-    /// All tries of a call of DynamoDB together. The SDK has no limit: a call without an answer hangs until the function is
-    /// killed.
+    /// A write of DynamoDB that gets no answer is sent again so often: at once, and after a wait of `WRITE_BACKOFF`. If each try fails at
+    /// once, as on a closed connection, all are over within `STORE_TRY`; if none is answered, within `STORE_TIMEOUT`.
+    pub(crate) const RESENDS: u32 = 2;
+
+    /// All tries of a read of DynamoDB together, or of a body that is kept. The SDK has no limit: a call without an answer hangs until the
+    /// function is killed.
     pub(crate) const STORE_CALL_TIMEOUT: Duration = seconds(4);
 
     /// One try of a call of SQS: a worker sends its report in the last seconds of its time.

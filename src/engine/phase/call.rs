@@ -99,7 +99,7 @@ impl Execution {
         let kept_for = phasing.executor.operation().retain.max(OLD_EFFECT);
         let until = engine.world.now().plus(kept_for.saturating_mul(2));
         // Before the phase is kept: each reference that a record names leads to it, unless the handler goes on after an error.
-        let written = engine.bounded(None, engine.store.refer(&reference, self.record_key(), until)).await;
+        let written = engine.sent_again(|| engine.store.refer(&reference, self.record_key(), until)).await;
         written.map_err(|error| {
             tracing::error!(cause = error.cause(), "a reference could not be written");
             PhaseError::NotKept

@@ -179,7 +179,7 @@ impl Unsettled for DynamoDbStore {
 
     async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool> {
         let item = checkpoint::to_item(checkpoint)?;
-        Ok(match conditions::put(&self.client, &self.table, seen, item).await? {
+        Ok(match conditions::put(&self.writes, &self.table, seen, item).await? {
             Ok(()) => true,
             // It is ours if an earlier try was applied and its answer was lost.
             Err(current) => current

@@ -5,7 +5,8 @@
 //! 2. A write with [companions](super::Companion) is one `TransactWriteItems`, with the revision as its request token.
 //! 3. A record is read strongly consistent. The index and scans are not, so their records are read again before a change.
 //! 4. A body goes into its record, else into a body item, else into S3 if a bucket is set, else it is left out.
-//! 5. A sparse index finds unknown outcomes and operations between workers. Time to live deletes settled records and body items.
+//! 5. The engine alone retries writes: their client has no retries and no time-outs. That of reads and bodies has the SDK's.
+//! 6. A sparse index finds unknown outcomes and operations between workers. Time to live deletes settled records and body items.
 //!
 //! It does not work across Regions: two Regions of an asynchronous global table can both reserve a key (T30).
 
@@ -25,6 +26,7 @@ mod reference;
 mod shard;
 pub mod table;
 mod transaction;
+mod writes;
 
 use std::sync::Arc;
 
@@ -38,7 +40,7 @@ use aws_sdk_dynamodb::{
 use bytes::Bytes;
 
 use super::{
-    AuditLine, Companion, Result, Store, StoreError, WriteOutcome,
+    AuditLine, Companion, Result, RetryBudget, Store, StoreError, WriteOutcome,
     item::{Item, PK, RECORD, SK, from_attributes},
 };
 use crate::{
@@ -62,7 +64,11 @@ use conditions::Attributes;
 /// `dynamodb:DeleteItem` on the table.
 #[derive(Clone, Debug)]
 pub struct DynamoDbStore {
+    /// For reads, and for bodies, which are written by one call whether they go to an item or to S3.
     client: Client,
+    /// For all other writes.
+    writes: Client,
+    retry_budget: RetryBudget,
     table: Arc<str>,
     #[cfg(feature = "s3")]
     large_bodies: Option<super::s3::S3Bodies>,
@@ -83,8 +89,8 @@ impl DynamoDbStore {
         Ok(store)
     }
 
-    /// Opens the table `table`, with time-outs and a backoff that suit requests, and with a budget of retries that no other client
-    /// of this process shares.
+    /// Opens the table `table`, with time-outs and a backoff that suit requests, and with budgets of retries that no other client
+    /// of this process shares. Open it once, and clone it: clones share connections and budgets.
     pub fn new(config: &SdkConfig, table: impl Into<Arc<str>>) -> Self {
         let timeouts = TimeoutConfig::builder()
             .connect_timeout(STORE_CONNECT_TIMEOUT)
@@ -99,11 +105,14 @@ impl DynamoDbStore {
         Self::from_client(Client::from_conf(config), table)
     }
 
-    /// Opens the table `table` through a client of your own. Give it time-outs: the SDK sets none by default, and an unanswered
-    /// request would wait until the function ends.
+    /// Opens the table `table` through a client of your own, whose connections it shares. Give it time-outs for reads: the SDK sets none
+    /// by default, and `operation_status` would wait until the function ends. The engine bounds and
+    /// retries the writes itself, whatever the client's settings are.
     pub fn from_client(client: Client, table: impl Into<Arc<str>>) -> Self {
         Self {
+            writes: writes::client_of_writes(&client),
             client,
+            retry_budget: RetryBudget::default(),
             table: table.into(),
             #[cfg(feature = "s3")]
             large_bodies: None,
@@ -142,15 +151,15 @@ impl DynamoDbStore {
 
     /// Deletes an item whose key names its content.
     async fn delete(&self, pk: &str, sk: String) -> Result<()> {
-        let request = self.client.delete_item().table_name(&*self.table);
+        let request = self.writes.delete_item().table_name(&*self.table);
         request.key(PK, AttributeValue::S(pk.to_owned())).key(SK, AttributeValue::S(sk)).send().await?;
         Ok(())
     }
 
     /// Puts an item whose key is unique to its writer. So an existing item is the same one, written by a request whose answer was
     /// lost.
-    async fn put_new(&self, item: Attributes) -> Result<()> {
-        conditions::put(&self.client, &self.table, None, item).await.map(|_| ())
+    async fn put_new(&self, client: &Client, item: Attributes) -> Result<()> {
+        conditions::put(client, &self.table, None, item).await.map(|_| ())
     }
 }
 
@@ -169,7 +178,7 @@ impl Store for DynamoDbStore {
         if !with.is_empty() {
             return self.transact(seen, record, with).await;
         }
-        match conditions::put(&self.client, &self.table, seen, to_item(record)?).await? {
+        match conditions::put(&self.writes, &self.table, seen, to_item(record)?).await? {
             Ok(()) => Ok(WriteOutcome::Written),
             Err(current) => refused(current),
         }
@@ -177,6 +186,10 @@ impl Store for DynamoDbStore {
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {
         self.item(&key.partition_key(), RECORD).await?.map(from_attributes).transpose()
+    }
+
+    fn retry_budget(&self) -> Option<&RetryBudget> {
+        Some(&self.retry_budget)
     }
 
     fn records_table(&self) -> Option<&str> {
@@ -195,7 +208,7 @@ impl Store for DynamoDbStore {
         expires_at: Timestamp,
     ) -> Result<Option<Place>> {
         if body.len() <= capacity::MAX_BODY_BYTES {
-            self.put_new(body_item::to_item(key, id, &body, expires_at)).await?;
+            self.put_new(&self.client, body_item::to_item(key, id, &body, expires_at)).await?;
             return Ok(Some(Place::BodyItem));
         }
         #[cfg(feature = "s3")]
@@ -231,7 +244,7 @@ impl Store for DynamoDbStore {
     }
 
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()> {
-        self.put_new(audit::to_item(key, id, line)?).await
+        self.put_new(&self.writes, audit::to_item(key, id, line)?).await
     }
 
     async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>> {

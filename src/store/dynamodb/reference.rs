@@ -25,7 +25,7 @@ impl DynamoDbStore {
             (RECORD_KEY.to_owned(), text(key.partition_key())),
             ("expires_at".to_owned(), AttributeValue::N(expires_at.as_secs_rounded_up().to_string())),
         ]);
-        match conditions::put(&self.client, &self.table, None, item).await? {
+        match conditions::put(&self.writes, &self.table, None, item).await? {
             Ok(()) => Ok(()),
             // An earlier execution, or a request whose answer was lost.
             Err(current) if current.as_ref().and_then(record_key).as_ref() == Some(key) => Ok(()),

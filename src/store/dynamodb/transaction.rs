@@ -1,7 +1,6 @@
 //! Writes a record together with its companions, in one `TransactWriteItems`.
 
 use aws_sdk_dynamodb::{
-    config::{Builder, retry::RetryConfig},
     operation::transact_write_items::TransactWriteItemsError,
     types::{AttributeValue, CancellationReason, Delete, Put, TransactWriteItem},
 };
@@ -58,17 +57,12 @@ impl DynamoDbStore {
             });
         }
         let transaction = self
-            .client
+            .writes
             .transact_write_items()
             // The same on each try, so that a try whose answer was lost is not applied again.
             .client_request_token(record.revision.to_string())
             .set_transact_items(Some(parts));
-        let mut request = transaction.customize().mutate_request(canonical_order);
-        if seen.is_none() {
-            // A single transaction: the engine decides before each try whether it is not too late for that (T39).
-            request = request.config_override(Builder::new().retry_config(RetryConfig::disabled()));
-        }
-        match request.send().await {
+        match transaction.customize().mutate_request(canonical_order).send().await {
             Ok(_) => Ok(WriteOutcome::Written),
             Err(error) => match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
