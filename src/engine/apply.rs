@@ -169,6 +169,8 @@ pub(crate) struct Unapplied {
     pub(crate) denied: Vec<usize>,
     /// Whether the store has refused any try for good.
     pub(crate) refused: bool,
+    /// Whether the last try met a transaction that holds the record, or others change it before every try.
+    pub(crate) contended: bool,
 }
 
 /// A write that may or may not have been applied, or may be later.
@@ -182,8 +184,9 @@ pub(crate) struct Tried {
 
 impl From<StoreError> for Unapplied {
     fn from(error: StoreError) -> Self {
-        let refused = error.kind() == StoreErrorKind::Refused;
-        Self { error, tried: None, denied: Vec::new(), refused }
+        let [refused, contended] =
+            [StoreErrorKind::Refused, StoreErrorKind::Contended].map(|kind| error.kind() == kind);
+        Self { error, tried: None, denied: Vec::new(), refused, contended }
     }
 }
 
@@ -284,7 +287,7 @@ impl Engine {
                     Ok(current) if revision(current.as_deref()) == revision(seen) => {
                         let cause = "the condition of a domain write failed";
                         let error = StoreError::new(StoreErrorKind::Refused, cause);
-                        return Err(Unapplied { error, tried: None, denied, refused: false });
+                        return Err(Unapplied { denied, refused: false, ..error.into() });
                     }
                     Ok(current) => return Ok(written(change, current)),
                     Err(error) => error,
@@ -303,8 +306,8 @@ impl Engine {
             let retries = effort.retries.again_after(kind, self.world.instant());
             let again = retries && resends.later(&mut retry, kind).await || resends.again(kind).await;
             if !again || effort.retries.are_over(self.world.now()) {
-                let error = unanswered.unwrap_or(error);
-                return Err(Unapplied { error, tried: None, denied: Vec::new(), refused });
+                let contended = kind == StoreErrorKind::Contended;
+                return Err(Unapplied { refused, contended, ..unanswered.unwrap_or(error).into() });
             }
             if kind.leaves_open() {
                 unanswered.get_or_insert(error);

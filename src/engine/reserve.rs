@@ -213,15 +213,15 @@ impl Executor {
                 Ok((Err(Says::TooLate), None))
             }
             Ok(found) => Ok(found),
-            Err(Unapplied { error, tried, .. }) => {
-                let kind = error.kind();
+            Err(Unapplied { error, tried, contended, .. }) => {
+                let kind = if contended { StoreErrorKind::Contended } else { error.kind() };
                 if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
                     match kind {
                         // A store that throttles or refuses gets only one more request.
                         StoreErrorKind::Throttled | StoreErrorKind::Refused => {
                             self.take_back(tried, TakeBack::Once);
                         }
-                        // It was answered: only a try that the store's client made before can have been applied.
+                        // It was answered: only an earlier try can have been applied.
                         StoreErrorKind::Contended => self.take_back(tried, TakeBack::UntilApplied),
                         _ => self.take_back_now(tried, TakeBack::UntilApplied, times.ends_at()).await,
                     }

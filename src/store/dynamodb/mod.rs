@@ -68,7 +68,7 @@ pub struct DynamoDbStore {
     client: Client,
     /// For all other writes.
     writes: Client,
-    retry_budget: RetryBudget,
+    retry_budget: Option<RetryBudget>,
     table: Arc<str>,
     #[cfg(feature = "s3")]
     large_bodies: Option<super::s3::S3Bodies>,
@@ -106,13 +106,14 @@ impl DynamoDbStore {
     }
 
     /// Opens the table `table` through a client of your own, whose connections it shares. Give it time-outs for reads: the SDK sets none
-    /// by default, and `operation_status` would wait until the function ends. The engine bounds and
-    /// retries the writes itself, whatever the client's settings are.
+    /// by default, and `operation_status` would wait until the function ends. The engine bounds and retries the writes itself. But if
+    /// the client is set to one attempt, no write is sent again at once.
     pub fn from_client(client: Client, table: impl Into<Arc<str>>) -> Self {
+        let has_one_try = client.config().retry_config().is_some_and(|retries| !retries.has_retry());
         Self {
             writes: writes::client_of_writes(&client),
             client,
-            retry_budget: RetryBudget::default(),
+            retry_budget: (!has_one_try).then(RetryBudget::default),
             table: table.into(),
             #[cfg(feature = "s3")]
             large_bodies: None,
@@ -189,7 +190,7 @@ impl Store for DynamoDbStore {
     }
 
     fn retry_budget(&self) -> Option<&RetryBudget> {
-        Some(&self.retry_budget)
+        self.retry_budget.as_ref()
     }
 
     fn records_table(&self) -> Option<&str> {

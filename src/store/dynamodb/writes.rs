@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn writes_use_the_http_client_and_the_connect_time_out_of_reads() {
         let seconds = Duration::from_secs;
-        let own = TimeoutConfig::builder().operation_timeout(seconds(9)).operation_attempt_timeout(seconds(3));
+        let own =
+            TimeoutConfig::builder().operation_timeout(seconds(9)).operation_attempt_timeout(seconds(3));
         let read = TimeoutConfig::builder().read_timeout(seconds(2)).connect_timeout(seconds(1));
         for timeouts in [None, Some(own.build()), Some(read.build()), Some(TimeoutConfig::disabled())] {
             let reads = client(timeouts);

@@ -1,6 +1,7 @@
 //! Crashes, lost answers and late writes: no effect is repeated, and none is forgotten.
 
 mod cloned_memory;
+mod closed_connections;
 mod deferred_reports;
 mod held;
 mod kills;

@@ -6,4 +6,5 @@ mod costs;
 mod faults;
 mod formats;
 mod index;
+mod retries;
 mod unreadable;

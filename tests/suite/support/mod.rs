@@ -37,6 +37,7 @@ pub mod returns;
 pub mod s3;
 pub mod sample;
 pub mod seeded_world;
+pub mod server;
 pub mod sqs;
 pub mod storm;
 pub mod tables;

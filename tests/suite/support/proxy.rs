@@ -11,6 +11,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// Until the rule is removed.
@@ -72,9 +73,17 @@ pub struct RuleId(usize);
 #[derive(Default)]
 struct Shared {
     target: OnceLock<String>,
+    connections: Mutex<Connections>,
+    hangs_up: watch::Sender<()>,
     rules: Mutex<Vec<Rule>>,
     /// Requests that were forwarded whole, with their exchange if the answer came back whole.
     arrived: Mutex<Vec<(Vec<u8>, Option<Exchange>)>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Connections {
+    accepted: usize,
+    open: usize,
 }
 
 struct Rule {
@@ -91,6 +100,11 @@ impl Proxy {
     /// Starts a proxy without a target, for targets whose address is known only after the proxy's address.
     pub async fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port for the proxy");
+        Self::of(listener)
+    }
+
+    /// Starts a proxy on this runtime.
+    pub(super) fn of(listener: TcpListener) -> Self {
         let url = format!("http://{}", listener.local_addr().expect("the proxy's address"));
         let shared = Arc::<Shared>::default();
         let server = tokio::spawn(accept(listener, shared.clone()));
@@ -146,6 +160,21 @@ impl Proxy {
         self.shared.rules().iter_mut().for_each(|rule| rule.left = 0);
     }
 
+    /// How many connections it has accepted.
+    pub fn accepted(&self) -> usize {
+        self.shared.connections().accepted
+    }
+
+    /// How many connections are open.
+    pub(super) fn open(&self) -> usize {
+        self.shared.connections().open
+    }
+
+    /// Closes all connections that wait for a request.
+    pub(super) fn hang_up(&self) {
+        self.shared.hangs_up.send_replace(());
+    }
+
     /// The last exchange that passed whole with a request that contains all of these texts.
     pub fn passed(&self, texts: &[&str]) -> Option<Exchange> {
         let arrived = self.shared.arrived.lock().unwrap();
@@ -183,6 +212,10 @@ impl Shared {
         self.rules.lock().unwrap()
     }
 
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap()
+    }
+
     fn arrive(&self, request: Vec<u8>) -> usize {
         let mut arrived = self.arrived.lock().unwrap();
         arrived.push((request, None));
@@ -208,15 +241,28 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
         let shared = shared.clone();
-        // An error means that one side has closed its connection. Dropping both closes the other.
-        tokio::spawn(async move { serve(client, &shared).await });
+        {
+            let mut connections = shared.connections();
+            connections.accepted += 1;
+            connections.open += 1;
+        }
+        tokio::spawn(async move {
+            // An error means that one side has closed its connection. Dropping both closes the other.
+            let _ = serve(client, &shared).await;
+            shared.connections().open -= 1;
+        });
     }
 }
 
 async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
     client.set_nodelay(true)?;
-    let mut waiting = Vec::new();
-    while let Some((request, sent)) = message(&mut client, &mut waiting).await? {
+    let (mut waiting, mut hangs_up) = (Vec::new(), shared.hangs_up.subscribe());
+    loop {
+        let next = tokio::select! {
+            next = message(&mut client, &mut waiting) => next?,
+            _ = hangs_up.changed() => None,
+        };
+        let Some((request, sent)) = next else { return Ok(()) };
         let act = shared.act_for(&request);
         if let Some(Act::Answer(status, document)) = act {
             let body = document.to_string();
@@ -245,7 +291,6 @@ async fn serve(mut client: TcpStream, shared: &Shared) -> io::Result<()> {
         client.write_all(&answer).await?;
         shared.arrived.lock().unwrap()[place].1 = Some(Exchange { request: sent, answer: received });
     }
-    Ok(())
 }
 
 /// The signature does not fit the request any more. No local DynamoDB checks it.
