@@ -389,7 +389,7 @@ impl Executor {
         if kind == StoreErrorKind::Unreadable {
             return self.instead(Says::Unreadable);
         }
-        // Even if the last try was refused, an earlier one, or one inside the SDK, may have been applied.
+        // Even if the last try was refused, an earlier one may have been applied.
         Count::Unconfirmed.add(operation);
         if !kind.is_contention() {
             Count::StoreError.add(operation);

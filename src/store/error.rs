@@ -39,7 +39,7 @@ impl StoreErrorKind {
         matches!(self, Self::Contended | Self::InProgress)
     }
 
-    /// Whether this try, or an earlier one of it that the store's client has made, may have been applied.
+    /// Whether this try may have been applied, or an earlier one that the store's own client has made.
     pub(crate) fn leaves_open(self) -> bool {
         matches!(self, Self::Unavailable | Self::Throttled | Self::InProgress | Self::Unauthenticated)
     }

@@ -190,7 +190,7 @@ async fn an_old_key_gets_its_record_and_fresh_keys_cost_nothing_extra(endpoint: 
 // T43: the key was young enough for its first request.
 #[apply(on_each_store)]
 async fn an_old_key_whose_transaction_may_still_land_stays_unconfirmed(endpoint: &str) {
-    let guarded = Guarded::on(endpoint).await;
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     guarded.clock.set(guarded.now().rounded_up_to_second());
     for time in each_key_time() {
         let operation =

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::support::{
     client::{client, connect},
-    clock::{STORE_TIMEOUT, WatchedClock, in_time},
+    clock::{SENT_AGAIN, STORE_TIMEOUT, WatchedClock, in_time},
     embedded,
     faults::{Fault, Late},
     guarded::{Guarded, completed, operation, outcome_of, owned, replayed_text, request, written},
@@ -20,8 +20,6 @@ use crate::support::{
     server::Server,
     tables::idempotency_table,
 };
-
-const FIRST_BACKOFF: Duration = Duration::from_millis(25);
 
 /// A server before the embedded store, and a store that has a connection to it.
 async fn connected() -> (Server, DynamoDbStore) {
@@ -73,14 +71,14 @@ async fn a_reservation_is_sent_again_after_a_refused_connection() {
     // Its connection is closed, and the next one is refused.
     drop(server);
     let back = async {
-        clock.slept(FIRST_BACKOFF, 1).await;
+        clock.slept(SENT_AGAIN, 1).await;
         let server = Server::at(address, embedded::endpoint());
-        clock.advance(FIRST_BACKOFF);
+        clock.advance(SENT_AGAIN);
         server
     };
     let (reserved, server) = in_time(async { tokio::join!(executor.reserve(&request), back) }).await;
     let ours = owned(reserved);
-    assert!(FIRST_BACKOFF < STORE_TRY);
+    assert!(SENT_AGAIN < STORE_TRY);
     assert_eq!(puts(&server, &request.key.partition_key()), 1);
     assert_eq!(outcome_of(&executor.reserve(&request).await), "in flight");
     written(executor.finish(ours, completed("{}")).await);
@@ -115,14 +113,8 @@ async fn a_reservation_without_an_answer_is_sent_again_after_one_try() {
     let guarded = Guarded::on(embedded::endpoint()).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", [Fault::BlackHole, Fault::DropAnswer]);
-    let time_passes = async {
-        guarded.clock.slept(STORE_TRY, 1).await;
-        guarded.clock.advance(STORE_TRY);
-        guarded.clock.slept(FIRST_BACKOFF, 1).await;
-        guarded.clock.advance(FIRST_BACKOFF);
-    };
-    let (reserved, ()) = in_time(async { tokio::join!(executor.reserve(&request), time_passes) }).await;
-    owned(reserved);
+    let reserving = guarded.clock.through(&[STORE_TRY, SENT_AGAIN], executor.reserve(&request));
+    owned(in_time(reserving).await);
     let items = items(&guarded);
     assert_eq!(items.len(), 3);
     assert!(items.iter().all(|item| *item == items[0]), "the same write, with the same revision");

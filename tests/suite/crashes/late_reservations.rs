@@ -14,6 +14,7 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{Record, Revision},
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
+    time_budget::STORE_TRY,
     world::World,
 };
 use macro_rules_attribute::apply;
@@ -435,7 +436,7 @@ async fn an_impatient_caller_does_not_open_the_breaker(endpoint: &str) {
             guarded.faults.script("PutItem", [late.fault()]);
             let time_passes = async {
                 late.held(1).await;
-                guarded.clock.slept(waits, number).await;
+                guarded.clock.slept(waits.min(STORE_TRY), number).await;
                 guarded.clock.advance(waits);
             };
             let (reserved, ()) = tokio::join!(executor.reserve(&request), time_passes);

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use axum::Extension;
 use lambda_http::{Context, RequestExt};
-use lambda_idempotency::{Operation, engine::Report, http::Outcome, operation::OnLeaseExpiry};
+use lambda_idempotency::{
+    Operation, engine::Report, http::Outcome, operation::OnLeaseExpiry, time_budget::STORE_TRY,
+};
 use macro_rules_attribute::apply;
 
 use crate::support::{
-    clock::{STORE_TIMEOUT, in_time},
+    clock::{SENT_AGAIN, STORE_TIMEOUT, in_time},
     faults::{Fault, Late},
     guarded::{
         GRACE, Guarded, LEASE, body_of, completed, operation, outcome_of, owned, replayed, replayed_text,
@@ -69,7 +71,7 @@ async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
         let ours = owned(executor.reserve(&request).await);
         guarded.meter.reset();
         guarded.faults.script("PutItem", [Fault::DropAnswer]);
-        written(executor.finish(ours, report).await);
+        written(guarded.clock.passing(executor.finish(ours, report)).await);
 
         // The second try failed because of the first. There is one write, and it belongs to this executor.
         let used = guarded.meter.reading().total();
@@ -78,7 +80,7 @@ async fn a_report_whose_answer_was_lost_is_written_once(endpoint: &str) {
     }
 }
 
-// T2: as above, but the SDK has stopped retrying and the executor retries.
+// T2: as above, but two answers are lost, and the client of the store is set to one attempt.
 #[apply(on_each_store)]
 async fn a_report_that_the_executor_itself_retries_is_written_once(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
@@ -178,7 +180,8 @@ async fn a_redelivery_does_not_own_the_first_invocations_unseen_write(endpoint: 
     // Nor can it be taken back at once.
     guarded.faults.script("PutItem", vec![Fault::DropRequest; 3]);
 
-    assert_eq!(outcome_of(&executor.reserve(&delivery).await), "unavailable");
+    let reserved = guarded.clock.through(&[SENT_AGAIN; 2], executor.reserve(&delivery)).await;
+    assert_eq!(outcome_of(&reserved), "unavailable");
     assert_eq!((guarded.state(&delivery).await, guarded.faults.left()), ("in_progress", 0));
     assert_eq!(outcome_of(&executor.reserve(&delivery).await), "in flight");
 }
@@ -213,7 +216,8 @@ async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &s
     for landing in ["in_progress", "completed", "failed_retryable", "unknown"] {
         let (dead, request, late) = (guarded.executor(), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
-        assert_eq!(outcome_of(&dead.reserve(&request).await), "unavailable");
+        let reserved = guarded.clock.through(&[SENT_AGAIN], dead.reserve(&request)).await;
+        assert_eq!(outcome_of(&reserved), "unavailable");
 
         let ours = owned(alive.reserve(&request).await);
         let keep = match reports().into_iter().find(|(_, state)| *state == landing) {
@@ -243,7 +247,8 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
         let operation = operation().on_lease_expiry(choice);
         let (executor, request, late) = (guarded.executor_of(operation), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
-        assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
+        let reserved = guarded.clock.through(&[SENT_AGAIN], executor.reserve(&request)).await;
+        assert_eq!(outcome_of(&reserved), "unavailable");
         assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("absent", 0));
         // The executor looks for it in order to take it back, and finally stops.
         while guarded.clock.sleepers() > 0 {
@@ -262,7 +267,7 @@ async fn a_timed_out_reservation_never_runs_even_when_it_lands(endpoint: &str) {
     }
 }
 
-// T17: the SDK would have waited longer.
+// T17: when it came, it was too late to send it again.
 #[apply(on_each_store)]
 async fn a_reservation_the_executor_timed_out_is_taken_back_when_it_lands(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
@@ -270,7 +275,7 @@ async fn a_reservation_the_executor_timed_out_is_taken_back_when_it_lands(endpoi
     guarded.faults.script("PutItem", [late.fault()]);
     let time_passes = async {
         late.held(1).await;
-        guarded.clock.slept(STORE_TIMEOUT, 1).await;
+        guarded.clock.slept(STORE_TRY, 1).await;
         guarded.clock.advance(STORE_TIMEOUT);
     };
     let (reserved, ()) = tokio::join!(executor.reserve(&request), time_passes);
@@ -289,8 +294,9 @@ async fn a_reservation_with_a_lost_answer_is_taken_back_for_a_retry(endpoint: &s
     let guarded = Guarded::on(endpoint).await;
     let (executor, request) = (guarded.executor(), request());
     guarded.faults.script("PutItem", vec![Fault::DropAnswer; 3]);
-    assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable");
-    // The store is back, and no time has passed.
+    let reserved = guarded.clock.through(&[SENT_AGAIN], executor.reserve(&request)).await;
+    assert_eq!(outcome_of(&reserved), "unavailable");
+    // The store is back, and no other time has passed.
     assert_eq!((guarded.state(&request).await, guarded.faults.left()), ("failed_retryable", 0));
     assert_eq!(owned(executor.reserve(&request).await).execution().attempts(), 1);
 }

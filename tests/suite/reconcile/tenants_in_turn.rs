@@ -13,7 +13,7 @@ use lambda_idempotency::{
     record::{Record, UnknownCause},
     store::{Checkpoint, Store, Unsettled, conformance::samples, memory::MemoryStore},
     time::Timestamp,
-    time_budget::{ASK_TIMEOUT, MIN_QUESTION_TIME},
+    time_budget::{ASK_TIMEOUT, MIN_QUESTION_TIME, STORE_TRY},
     world::World,
 };
 
@@ -228,7 +228,8 @@ async fn a_turn_that_no_question_began_is_not_over(endpoint: &str) {
     guarded.faults.script("PutItem", [Fault::BlackHole]);
     let slow = async {
         // The first two sleeps are those of the reads of the checkpoint and of the index.
-        guarded.clock.slept(STORE_TIMEOUT, 3).await;
+        guarded.clock.slept(STORE_TIMEOUT, 2).await;
+        guarded.clock.slept(STORE_TRY, 1).await;
         guarded.clock.advance(STORE_TIMEOUT);
     };
     let (polled, ()) = tokio::join!(reconciliation.poll(STORE_TIMEOUT), slow);

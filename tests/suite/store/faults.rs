@@ -11,12 +11,13 @@ use lambda_idempotency::{
     operation::WhileInFlight,
     record::Says,
     store::dynamodb::DynamoDbStore,
+    time_budget::STORE_TRY,
 };
 use macro_rules_attribute::apply;
 
 use crate::support::{
     client::connect,
-    clock::{STORE_TIMEOUT, in_time},
+    clock::{SENT_AGAIN, STORE_TIMEOUT, in_time},
     embedded,
     faults::{ANY, Fault, Late},
     guarded::{
@@ -29,25 +30,24 @@ use crate::support::{
 // T17
 #[apply(on_each_store)]
 async fn a_reservation_that_the_store_does_not_accept_runs_nothing(endpoint: &str) {
-    let guarded = Guarded::through(endpoint, |connect| {
-        connect.attempt_timeout(Duration::from_millis(30)).operation_timeout(Duration::from_secs(10))
-    })
-    .await;
-    // What got no answer is taken back at once, by as many tries.
-    for (fault, tries) in [
-        (Fault::Status(500), 6),
-        (Fault::Status(503), 6),
-        (Fault::Throttle, 3),
-        (Fault::DropRequest, 6),
-        (Fault::BlackHole, 6),
-        (Fault::AccessDenied, 1),
-        (Fault::ExpiredSignature, 2),
+    let guarded = Guarded::on(endpoint).await;
+    let again = SENT_AGAIN;
+    // What got no answer is taken back at once, by as many tries, as far as there is time to answer.
+    for (fault, tries, waits) in [
+        (Fault::Status(500), 6, vec![again; 2]),
+        (Fault::Status(503), 6, vec![again; 2]),
+        (Fault::Throttle, 3, vec![again, 2 * again]),
+        (Fault::DropRequest, 6, vec![again; 2]),
+        (Fault::BlackHole, 4, vec![STORE_TRY, STORE_TRY, again, STORE_TRY, ANSWER_TIME]),
+        (Fault::AccessDenied, 1, vec![]),
+        (Fault::ExpiredSignature, 2, vec![]),
     ] {
         // A new executor with a fresh breaker.
         let (executor, request) = (guarded.executor(), request());
         let asked = guarded.faults.asked("PutItem");
         guarded.faults.for_all(ANY, fault.clone());
-        assert_eq!(outcome_of(&executor.reserve(&request).await), "unavailable", "{fault:?}");
+        let reserved = guarded.clock.through(&waits, executor.reserve(&request)).await;
+        assert_eq!(outcome_of(&reserved), "unavailable", "{fault:?}");
         assert_eq!(guarded.faults.asked("PutItem") - asked, tries, "{fault:?}");
         guarded.faults.clear();
         assert_eq!(guarded.state(&request).await, "absent", "{fault:?}");

@@ -14,6 +14,9 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// The executor's own timeout for one step with the store, if no deadline is nearer.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The wait before a write that got no answer is sent again a second time. The first time it is sent at once.
+pub const SENT_AGAIN: Duration = Duration::from_millis(25);
+
 /// The backoffs between two tries, in milliseconds. All other sleeps are timeouts of steps, which begin and end with the step.
 const BACKOFFS: [u128; 7] = [25, 50, 100, 200, 400, 800, 1000];
 
@@ -77,6 +80,23 @@ impl WatchedClock {
         };
         let ended = tokio::time::timeout(TIMEOUT, ended).await;
         assert!(ended.is_ok(), "{} still sleep", self.clock.sleepers());
+    }
+
+    /// Runs `work`, in which these sleeps begin one after another, and advances the clock to the end of each. No other time passes.
+    pub async fn through<T>(&self, sleeps: &[Duration], work: impl Future<Output = T>) -> T {
+        let before = self.begun.borrow().len();
+        let time_passes = async {
+            for (place, span) in sleeps.iter().enumerate() {
+                let earlier = sleeps[..place].iter().filter(|earlier| *earlier == span).count();
+                let new = |begun: &Vec<Sleep>| begun[before..].iter().filter(|new| new.span == *span).count();
+                let reached = |begun: &Vec<Sleep>| new(begun) > earlier;
+                let mut begun = self.begun.subscribe();
+                let slept = tokio::time::timeout(TIMEOUT, begun.wait_for(reached)).await;
+                assert!(slept.is_ok(), "sleep {place} of {sleeps:?} should have begun by now");
+                self.advance(*span);
+            }
+        };
+        tokio::join!(work, time_passes).0
     }
 
     /// Runs `work`, and advances the clock whenever it waits between two tries: to the end of that wait, however many wait at once.
