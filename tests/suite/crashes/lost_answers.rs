@@ -211,9 +211,9 @@ async fn a_dead_workers_reservation_that_lands_first_ends_as_unknown(endpoint: &
 // T4
 #[apply(on_each_store)]
 async fn a_dead_workers_reservation_that_lands_late_changes_nothing(endpoint: &str) {
-    let guarded = Guarded::on(endpoint).await;
-    let alive = guarded.another(operation());
     for landing in ["in_progress", "completed", "failed_retryable", "unknown"] {
+        let guarded = Guarded::on(endpoint).await;
+        let alive = guarded.another(operation());
         let (dead, request, late) = (guarded.executor(), request(), Late::timing_out());
         guarded.faults.script("PutItem", [late.fault(), late.fault(), late.fault()]);
         let reserved = guarded.clock.through(&[SENT_AGAIN], dead.reserve(&request)).await;

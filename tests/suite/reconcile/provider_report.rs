@@ -191,7 +191,8 @@ async fn a_claim_survives_a_lost_write_or_answer(endpoint: &str) {
         let request = request();
         let ours = owned(listening.reserve(&request).await);
         listening.guarded.faults.script("PutItem", [fault]);
-        let outcome = listening.report(&request, ProviderReport::executed(201, charged())).await;
+        let report = listening.report(&request, ProviderReport::executed(201, charged()));
+        let outcome = listening.guarded.clock.passing(report).await;
         assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
         drop(listening.guarded.executor().finish(ours, Report::NotExecuted(None)).await);
         assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");

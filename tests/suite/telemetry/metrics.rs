@@ -239,7 +239,7 @@ async fn operations_without_a_retry_are_counted_too(endpoint: &str) {
     // Deferred.
     let ours = owned(executor.reserve(&request("lost")).await);
     faults.for_all("PutItem", Fault::DropRequest);
-    executor.finish(ours, Report::NotExecuted(None)).await;
+    clock.passing(executor.finish(ours, Report::NotExecuted(None))).await;
     faults.clear();
     let mut so_far = vec![("reserve.created", 1), ("completion.deferred", 1)];
     let found = counts(&operation);

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::support::{
     BoxError,
     bank::{Bank, TRANSACTION},
-    clock::in_time,
+    clock::{SENT_AGAIN, in_time},
     counts::counting,
     faults::Fault,
     guarded::{
@@ -204,9 +204,10 @@ async fn the_client_of_the_store_does_not_resend_a_single_transaction(endpoint: 
         transaction.write(accounts.put(json!({ "id": "a" }))).unwrap();
         async { Computed::Answer(Answer::http(201, Vec::new(), "put"), ()) }.boxed()
     };
-    let outcome = executor.run_single_transaction(&request, compute).await;
+    let transacted = executor.run_single_transaction(&request, compute);
+    let outcome = guarded.clock.through(&[SENT_AGAIN], transacted).await;
     assert!(matches!(outcome, Replied { says: Says::Unconfirmed, .. }), "{outcome:?}");
-    assert_eq!(guarded.faults.asked(TRANSACTION), 1);
+    assert_eq!(guarded.faults.asked(TRANSACTION), 3, "one request for each try of the engine");
 }
 
 // T5: the worker's own unknown outcome must not hide it.
