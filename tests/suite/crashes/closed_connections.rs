@@ -87,7 +87,7 @@ async fn a_reservation_is_sent_again_after_a_refused_connection() {
 
 // T1: a completion goes the same way, though its time is up.
 #[tokio::test]
-async fn a_report_on_a_closed_connection_is_sent_again_though_its_time_is_up() {
+async fn a_late_report_on_a_closed_connection_is_sent_again() {
     let (server, store) = connected().await;
     let (clock, mut request) = (WatchedClock::now_standing(), request());
     let executor = Executor::new(store, operation()).world(clock.clone());
