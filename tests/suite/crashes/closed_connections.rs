@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use aws_sdk_dynamodb::{Client, config::Builder};
 use lambda_idempotency::{
-    internal::Executor, operation::Operation, store::dynamodb::DynamoDbStore, time_budget::STORE_TRY,
+    engine::Executor, operation::Operation, store::dynamodb::DynamoDbStore, time_budget::STORE_TRY,
     world::World as _,
 };
 use serde_json::Value;

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    internal::{Executor, Operator, Says},
+    engine::Executor,
+    operator::Operator,
+    record::Says,
     store::{Store, StoreErrorKind},
 };
 
