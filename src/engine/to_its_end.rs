@@ -61,3 +61,42 @@ impl<T> Drop for ToItsEnd<T> {
         self.world.spawn(Box::pin(rest.instrument(self.span.clone())));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::{operation::Operation, store::memory::MemoryStore};
+
+    // T35
+    #[tokio::test]
+    async fn what_was_never_polled_does_not_begin() {
+        let executor = Executor::new(MemoryStore::new(), Operation::new("pay"));
+        for is_polled in [false, true] {
+            let has_ended = Arc::new(AtomicBool::new(false));
+            let ends = has_ended.clone();
+            let mut work = executor.to_its_end(async move {
+                tokio::task::yield_now().await;
+                ends.store(true, Ordering::Relaxed);
+            });
+            assert!(!is_polled || (&mut work).now_or_never().is_none());
+            drop(work);
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(has_ended.load(Ordering::Relaxed), is_polled);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_panics_returns_nothing_and_panics_no_caller() {
+        let executor = Executor::new(MemoryStore::new(), Operation::new("pay"));
+        let panics = async {
+            if Arc::new(true).as_ref() == &true {
+                panic!("a mistake of this library")
+            }
+        };
+        assert_eq!(executor.to_its_end(panics).await, None);
+    }
+}

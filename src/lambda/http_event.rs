@@ -9,7 +9,7 @@
 //! 4. A request that can still not be served gets 400, if a client can have caused that. An event that is no request at all, or that cannot be
 //!    read whatever its client sent, is an error of its sender.
 
-use std::sync::OnceLock;
+use std::{borrow::Cow, sync::OnceLock};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, header::HOST, uri::Authority};
@@ -22,6 +22,7 @@ use lambda_http::{
     request::LambdaRequest,
 };
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use url::Url;
 
@@ -50,7 +51,8 @@ pub(super) enum Read {
 
 /// Reads an event.
 pub(super) fn read(event: &str) -> Read {
-    let read = serde_json::from_str(event).map_or_else(|_| mended(event), Read::Request);
+    let read = of_latest_format(event).or_else(|| serde_json::from_str(event).ok());
+    let read = read.map_or_else(|| mended(event), Read::Request);
     let Read::Request(mut request) = read else { return read };
     let empty = match &request {
         LambdaRequest::ApiGatewayV1(_) => LambdaRequest::ApiGatewayV1(ApiGatewayProxyRequest::default()),
@@ -63,6 +65,23 @@ pub(super) fn read(event: &str) -> Read {
         Some(Err(reason)) => Read::Malformed(empty, reason),
         _ => Read::Request(request),
     }
+}
+
+/// What names the format of an event.
+#[derive(Deserialize)]
+struct Format<'e> {
+    #[serde(borrow)]
+    version: Option<Cow<'e, str>>,
+    #[serde(rename = "httpMethod")]
+    method: Option<IgnoredAny>,
+}
+
+/// A request of an HTTP API or a function URL in format 2.0, which most are. `lambda_http` would first read it as a REST API's, in vain, because it
+/// has no `httpMethod`.
+fn of_latest_format(event: &str) -> Option<LambdaRequest> {
+    let Format { version, method } = serde_json::from_str(event).ok()?;
+    let is_latest = version.as_deref() == Some("2.0") && method.is_none();
+    is_latest.then(|| serde_json::from_str(event).ok()).flatten().map(LambdaRequest::ApiGatewayV2)
 }
 
 /// An event that `lambda_http` refuses, with its claims as text.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use aws_sdk_dynamodb::{
     Client,
+    error::SdkError,
     operation::put_item::PutItemError,
     primitives::Blob,
     types::{AttributeValue, Put, ReturnValuesOnConditionCheckFailure},
@@ -43,10 +44,15 @@ pub(super) async fn put(
         .return_values_on_condition_check_failure(ReturnValuesOnConditionCheckFailure::AllOld);
     match request.send().await {
         Ok(_) => Ok(Ok(())),
-        Err(error) => match error.as_service_error() {
-            Some(PutItemError::ConditionalCheckFailedException(failed)) => Ok(Err(failed.item().cloned())),
-            _ => Err(error.into()),
-        },
+        Err(SdkError::ServiceError(refused))
+            if matches!(refused.err(), PutItemError::ConditionalCheckFailedException(_)) =>
+        {
+            match refused.into_err() {
+                PutItemError::ConditionalCheckFailedException(failed) => Ok(Err(failed.item)),
+                other => Err(StoreError::refused(other)),
+            }
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -198,16 +198,6 @@ async fn a_dropped_call_runs_to_its_end(endpoint: &str) {
     assert!(matches!(again, Ok(1)), "{again:?}");
 }
 
-// T35
-#[apply(on_each_store)]
-async fn a_call_that_is_never_polled_does_not_begin(endpoint: &str) {
-    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
-    let (guard, counted) = (guard(&guarded), runs.clone());
-    drop(guard.returns(KEY, 1, async move |_, _: u8| Ok::<_, Failure>(counted.add())));
-    let first = guard.returns(KEY, 1, async |_, _: u8| Ok::<_, Failure>(7)).await;
-    assert!(matches!(first, Ok(7)) && runs.count() == 0, "{first:?}");
-}
-
 // T31
 #[apply(on_each_store)]
 async fn no_function_returns_before_its_result_is_kept(endpoint: &str) {
