@@ -26,6 +26,10 @@ impl Store for Printing {
         self.0.put(seen, record, with).await
     }
 
+    fn retry_budget(&self) -> Option<&lambda_idempotency::store::RetryBudget> {
+        self.0.retry_budget()
+    }
+
     fn records_table(&self) -> Option<&str> {
         self.0.records_table()
     }

@@ -28,6 +28,11 @@ impl<'a> Retry<'a> {
         Self { world, backoff, until, tries: 0 }
     }
 
+    /// The time until the deadline, if there is one.
+    pub(crate) fn left(&self) -> Option<Duration> {
+        Some(self.until?.since(self.world.instant()))
+    }
+
     /// Waits before another try. Returns `false` at once if the deadline would come first.
     pub(crate) async fn again(&mut self) -> bool {
         self.again_after(Duration::ZERO).await

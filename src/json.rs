@@ -74,7 +74,8 @@ fn written_and_read<T: Serialize + DeserializeOwned>(value: &T) -> Result<(Strin
 }
 
 fn write(value: &impl Serialize) -> Result<(String, Lost), JsonError> {
-    let written = Written::default();
+    // As serde_json's own writers begin; most inputs and results are short.
+    let written = Written { json: RefCell::new(Vec::with_capacity(128)), lost: Cell::default() };
     let mut to = serde_json::Serializer::new(&written);
     value.serialize(Writer { to: &mut to, written: &written }).map_err(JsonError::Unwritable)?;
     let json = String::from_utf8(written.json.into_inner());
@@ -103,7 +104,6 @@ impl Lost {
 }
 
 /// What is written so far.
-#[derive(Default)]
 struct Written {
     json: RefCell<Vec<u8>>,
     lost: Cell<Lost>,

@@ -263,14 +263,14 @@ impl Engine {
     }
 
     /// Sends one write, with the retries that `effort` allows, until the store answers. If a try got no answer, its error is
-    /// returned, even if a later try got another error: the write may have been applied.
+    /// returned, even if a later try got another error: the write may have been applied. Of several, that which says least, and the last.
     async fn write(
         &self,
         seen: Option<&Record>,
         change: &Change,
         effort: Effort,
     ) -> Result<Written, Unapplied> {
-        let (mut retry, mut unanswered, mut refused) = (self.retry(effort), None, false);
+        let (mut retry, mut most_open, mut refused) = (self.retry(effort), None::<StoreError>, false);
         let mut resends = self.resends(effort.until);
         loop {
             let call = self.store.put(revision(seen), &change.record, &change.with);
@@ -307,10 +307,17 @@ impl Engine {
             let again = retries && resends.later(&mut retry, kind).await || resends.again(kind).await;
             if !again || effort.retries.are_over(self.world.now()) {
                 let contended = kind == StoreErrorKind::Contended;
-                return Err(Unapplied { refused, contended, ..unanswered.unwrap_or(error).into() });
+                let error = match most_open {
+                    Some(before) if before.kind().openness() > kind.openness() => before,
+                    _ => error,
+                };
+                return Err(Unapplied { refused, contended, ..error.into() });
             }
-            if kind.leaves_open() {
-                unanswered.get_or_insert(error);
+            if most_open
+                .as_ref()
+                .is_none_or(|before: &StoreError| before.kind().openness() <= kind.openness())
+            {
+                most_open = Some(error);
             }
         }
     }

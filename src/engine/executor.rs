@@ -58,7 +58,11 @@ pub struct Request {
 
 impl Executor {
     /// An executor of `operation` on `store`.
+    ///
+    /// # Panics
+    /// If the operation's settings contradict each other.
     pub fn new(store: impl Store, operation: Operation) -> Self {
+        operation.assert_consistent();
         if operation.retain < SHORT_RETENTION {
             tracing::warn!(
                 operation = %operation.name(), retain = ?operation.retain,
@@ -90,6 +94,12 @@ impl Executor {
     /// The operation it runs.
     pub fn operation(&self) -> &Operation {
         &self.shared.operation
+    }
+
+    /// Panics if this request is for another operation: its record would have a key whose settings nobody applies.
+    pub(super) fn assert_own(&self, request: &Request) {
+        let (asked, own) = (request.key.operation(), self.operation().name());
+        assert!(asked == own, "a request for {asked} comes to the executor of {own}");
     }
 
     pub(crate) fn in_world(&self) -> &Arc<dyn World> {

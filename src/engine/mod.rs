@@ -1,7 +1,7 @@
 //! Runs an operation once per key: reserves the key, lets the handler execute, records how it ended.
 //!
 //! 1. A front (HTTP, a function, a queue) turns what it received into a [`Request`]. The [`Executor`] knows no front.
-//!    `Executor::run` does the next three.
+//!    Each front does the next three.
 //! 2. [`Executor::reserve`] takes the key, or reports what holds it: an answer, an execution in flight, another request, an
 //!    unknown outcome.
 //! 3. A successful reservation returns an [`Ownership`], which is finished once. Dropping it writes nothing: the record stays in
@@ -10,6 +10,11 @@
 //!    completed record. A report that cannot be written goes to a queue, and is applied from there under the same fence.
 //! 5. Every change of a record goes through one loop, in `apply`. It turns a pure function on a record into a conditional write.
 //! 6. An operation that resumes has phases, whose results are kept one by one: see [`Execution::phase`].
+//!
+//! HTTP, functions and queues are its entrances, and do more than it. Whoever writes another one runs the handler between [`Executor::reserve`] and
+//! [`Executor::finish`], and sees to what these cannot: that it runs to its end if its caller goes away (T35), that it goes no further once
+//! its lease is over (T39), that the answer is one that the operation's callers can read, and that
+//! [admission](crate::record::Admission) and tenant come from what was verified.
 //!
 //! Of all this, handlers see [`Execution`] or [`SingleTransaction`] alone. The engine does not settle unknown outcomes: see
 //! [`reconcile`](crate::reconcile).

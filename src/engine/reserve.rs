@@ -88,7 +88,15 @@ impl Executor {
     ///
     /// # Errors
     /// If the caller does not own it: what it is told instead.
+    ///
+    /// # Panics
+    /// If the request is for another operation, or to be executed later: [`run_single_transaction`](Self::run_single_transaction) accepts it.
     pub async fn reserve(&self, request: &Request) -> Result<Ownership, Says<Replay>> {
+        self.assert_own(request);
+        assert!(
+            !matches!(request.work, Work::Later { .. }),
+            "what is executed later is accepted, not reserved"
+        );
         let world = &self.engine.world;
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(started) {

@@ -64,10 +64,11 @@ impl Engine {
     /// The tries of one write, of which the first begins now. After `until`, its caller does not wait for another one.
     pub(super) fn resends(&self, until: Option<Instant>) -> Resends<'_> {
         let now = self.world.instant();
-        let end = now.plus(STORE_TIMEOUT);
-        let end = until.filter(|until| now < *until).map_or(end, |until| until.min(end));
+        // Once it has passed, no caller waits.
+        let until = until.filter(|until| now < *until);
+        let end = until.map_or(now.plus(STORE_TIMEOUT), |until| until.min(now.plus(STORE_TIMEOUT)));
         let retry = Retry::new(&self.world, WRITE_BACKOFF, Some(end));
-        Resends { engine: self, budget: self.store.retry_budget(), retry, end, sent: 0, spent: 0 }
+        Resends { engine: self, budget: self.store.retry_budget(), retry, until, end, sent: 0, spent: 0 }
     }
 
     async fn within<T>(
@@ -97,8 +98,9 @@ pub(super) struct Resends<'a> {
     engine: &'a Engine,
     budget: Option<&'a RetryBudget>,
     retry: Retry<'a>,
+    until: Option<Instant>,
     end: Instant,
-    /// How often it was sent again.
+    /// How often it was sent again since the store last answered.
     sent: u32,
     /// What the last retry took from the budget.
     spent: u32,
@@ -113,15 +115,24 @@ impl Resends<'_> {
         }
         let Some(spent) = budget.spend(error) else { return false };
         (self.sent, self.spent) = (self.sent + 1, spent);
-        (self.sent == 1 && error == StoreErrorKind::Unavailable) || self.retry.again().await
+        let waits = self.sent > 1 || error != StoreErrorKind::Unavailable;
+        // A timer may fire late.
+        !waits || self.retry.again().await && self.engine.world.instant() < self.end
     }
 
     /// Waits before another try of a loop with a backoff. Returns `false` at once if its deadline would come first.
     pub(super) async fn later(&mut self, retry: &mut Retry<'_>, error: StoreErrorKind) -> bool {
         let spent = self.budget.map_or(Some(0), |budget| budget.spend(error));
-        let again = retry.again_after(spent.map_or(WRITE_BACKOFF.max, |_| Duration::ZERO)).await;
-        if again {
-            (self.sent, self.spent) = (self.sent + 1, spent.unwrap_or_default());
+        // Not the whole of what is left: one more try is worth more than the store's rest.
+        let rest = || retry.left().map_or(WRITE_BACKOFF.max, |left| WRITE_BACKOFF.max.min(left / 2));
+        let at_least = spent.map_or_else(rest, |_| Duration::ZERO);
+        let again = retry.again_after(at_least).await;
+        match (again, spent) {
+            (false, Some(unused)) => self.budget.into_iter().for_each(|budget| budget.give_back(unused)),
+            (false, None) => {}
+            // The store has answered: its own time begins anew.
+            (true, _) if error == StoreErrorKind::Contended => *self = self.engine.resends(self.until),
+            (true, spent) => (self.sent, self.spent) = (self.sent + 1, spent.unwrap_or_default()),
         }
         again
     }

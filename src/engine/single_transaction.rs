@@ -132,11 +132,15 @@ impl Executor {
     /// Runs `compute`, and commits its answer with its writes in one transaction: one round trip, if the key is fresh.
     ///
     /// A duplicate computes too, and its transaction finds the record. It costs as much as a first request.
+    ///
+    /// # Panics
+    /// If the request is for another operation.
     pub async fn run_single_transaction<T>(
         &self,
         request: &Request,
         compute: impl FnMut(SingleTransaction) -> BoxFuture<'static, Computed<T>>,
     ) -> Replied<T> {
+        self.assert_own(request);
         let started = self.engine.world.instant();
         let replied = self.transacted(request, compute).await;
         // What is accepted has no answer yet.
@@ -283,7 +287,7 @@ impl Executor {
                         let request = Companion::KeepBody(accepted.request, body.clone(), moment.now);
                         commit::with_writes(begun, writes, moment.now).and(request)
                     }
-                    (None, ..) => begun.into(),
+                    (None, ..) => commit::with_writes(begun, writes, moment.now),
                 };
                 Step::Write(change, Next::Begins(()))
             }

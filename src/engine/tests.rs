@@ -187,6 +187,10 @@ impl Store for Faulty {
         }
     }
 
+    fn retry_budget(&self) -> Option<&crate::store::RetryBudget> {
+        None
+    }
+
     fn records_table(&self) -> Option<&str> {
         None
     }

@@ -6,6 +6,7 @@
 
 use std::{
     any::Any,
+    mem,
     panic::AssertUnwindSafe,
     pin::Pin,
     sync::Arc,
@@ -54,10 +55,25 @@ impl<T> Future for ToItsEnd<T> {
     }
 }
 
+/// Says so if a task ends before its work: its runtime shuts down, or there is none.
+struct Unfinished;
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        tracing::error!(
+            "an execution whose caller was dropped did not get to its end: its record is left to its lease"
+        );
+    }
+}
+
 impl<T> Drop for ToItsEnd<T> {
     fn drop(&mut self) {
         let Some(work) = self.work.take().filter(|_| self.begun) else { return };
-        let rest = async move { drop(work.await) };
+        let unfinished = Unfinished;
+        let rest = async move {
+            drop(work.await);
+            mem::forget(unfinished);
+        };
         self.world.spawn(Box::pin(rest.instrument(self.span.clone())));
     }
 }

@@ -210,6 +210,10 @@ mod tests {
             pending().await
         }
 
+        fn retry_budget(&self) -> Option<&crate::store::RetryBudget> {
+            None
+        }
+
         fn records_table(&self) -> Option<&str> {
             None
         }

@@ -24,7 +24,6 @@ impl Guard {
     /// If the operation's settings contradict each other, or keys are dated by a signature, which only a request has: a mistake in the
     /// program, found at start-up.
     pub fn new(store: impl Store, operation: Operation, tenant: Tenant) -> Self {
-        operation.assert_consistent();
         operation.assert_for_functions();
         Self { executor: Executor::new(store, operation), tenant, deadline: None, origin: None }
     }

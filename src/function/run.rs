@@ -35,8 +35,9 @@ impl Guard {
     /// The result is kept as JSON, and every call returns what is read from that, the first one too. If JSON cannot carry it, the operation is
     /// completed without it: see [`RunError::ResultNotKept`].
     ///
-    /// Poll this future to its end, or drop it. The function runs to its end even then, as a task of its own; if it is dropped outside a runtime, or when
-    /// that shuts down, the function ends there, and the lease ends its record. It gets an [`Execution`]: downstream keys, domain writes, phases.
+    /// Poll this future to its end, or drop it: a stream of such futures that is not polled for a while runs none of them, and their leases pass.
+    /// The function runs to its end even if the future is dropped, as a task of its own: so it must not need the task-locals of its caller. If it is
+    /// dropped outside a runtime, or when that shuts down, the function ends there, and the lease ends its record. It gets an [`Execution`]: downstream keys, domain writes, phases.
     ///
     /// # Errors
     /// If there is no result. [`RunError`] says whether something was done, and when to call again.

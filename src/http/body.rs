@@ -4,7 +4,8 @@ use std::future::Future;
 
 use super::ProblemType;
 
-/// A request body that can be read before it is passed on. Sealed: the bodies of `lambda_http` and axum are.
+/// A request body that can be read before it is passed on. Sealed: the bodies of `lambda_http` and axum are, and those that
+/// are read already.
 pub trait GuardedBody: Sized + Send + 'static {
     /// The body once it is read. Each clone of it can be passed on.
     type Whole: AsRef<[u8]> + Clone + Into<Self> + Send + Sync + 'static;
@@ -19,6 +20,17 @@ impl GuardedBody for lambda_http::Body {
 
     async fn whole(self, limit: usize) -> Result<Self, ProblemType> {
         if self.as_ref().len() > limit { Err(ProblemType::BodyTooLong) } else { Ok(self) }
+    }
+}
+
+impl GuardedBody for http_body_util::Full<bytes::Bytes> {
+    type Whole = bytes::Bytes;
+
+    async fn whole(self, limit: usize) -> Result<bytes::Bytes, ProblemType> {
+        use http_body_util::BodyExt;
+
+        let body = self.collect().await.map_err(|never| match never {})?.to_bytes();
+        if body.len() > limit { Err(ProblemType::BodyTooLong) } else { Ok(body) }
     }
 }
 

@@ -53,6 +53,9 @@ use crate::{
 ///
 /// Without a tenant resolver it is not a layer: that is a compile error.
 ///
+/// A client that goes away ends no execution: it goes on as a task of its own. So a handler must not need the task-locals of what is around the
+/// guard, nor `spawn_local`. A service that neither polls nor drops a request's future runs nothing of it.
+///
 /// Clones share one circuit breaker.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Idempotency {{ executor: {:?}, .. }}", settings.executor)]
@@ -70,7 +73,6 @@ impl Idempotency {
     /// If the operation's settings contradict each other, such as a retention shorter than [`Operation::refuse_older_than`]
     /// needs: a mistake in the program, found at start-up.
     pub fn new(store: impl Store, operation: Operation) -> Self {
-        operation.assert_consistent();
         let executes = match operation.asynchronous {
             Some(_) => Executes::Later(None),
             None => Executes::Reserved,

@@ -74,9 +74,9 @@ pub use problem_type::ProblemType;
 pub use profile::Profile;
 pub use service::Service;
 pub use status::{operation_key, operation_status};
-pub use tenant::{PerHost, PerStage, SingleTenant, TenantResolver};
+pub use tenant::{SingleTenant, TenantResolver};
 #[cfg(feature = "lambda-http")]
-pub use verified::{IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, context_tenant};
+pub use verified::{IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, PerHost, PerStage, context_tenant};
 
 /// The argument and the result of a [`TenantResolver`].
 #[doc(no_inline)]

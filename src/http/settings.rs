@@ -77,6 +77,14 @@ pub(super) struct Settings {
 impl Settings {
     /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
+        #[cfg(not(feature = "lambda-http"))]
+        if std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some() {
+            let operation = self.executor.operation().name();
+            tracing::error!(
+                %operation,
+                "this program runs on Lambda without the feature lambda-http: the guard sees no deadline, no front and no verified caller. Switch it on"
+            );
+        }
         if self.profile.shape == Shape::Rfc9457 && self.profile.documentation.is_none() {
             self.logged.no_documentation.get_or_init(|| {
                 let operation = self.executor.operation().name();

@@ -1,12 +1,16 @@
-//! Tenants that an authorizer of API Gateway, or the signature of a request, verified. Lambda passes them on in the event.
+//! Tenants that an authorizer of API Gateway, or the signature of a request, verified, and stages and hosts that keep them apart. Lambda passes
+//! them on in the event.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::OnceLock};
 
 use http::request::Parts;
 use lambda_http::{RequestExt, request::RequestContext};
 use serde_json::Value;
 
-use super::{TenantResolver, tenant::parse};
+use super::{
+    TenantResolver,
+    tenant::{ENDS, host, stage},
+};
 use crate::key::Tenant;
 
 /// The challenge of callers that sign their requests with AWS's Signature Version 4: the scheme of their `Authorization`.
@@ -157,4 +161,82 @@ impl TenantResolver for IamCaller {
 /// of the request, the client chooses its tenant, and reads any other's answers by their keys.
 pub fn context_tenant(request: &Parts) -> Option<Tenant> {
     parse(request.lambda_context_ref()?.tenant_id.as_deref()?)
+}
+
+/// The tenants of this resolver, apart in each stage of the API: `live|acme` and `sandbox|acme`, for example. For stages that are separate
+/// environments and share a function and a table. By default they share records too, because a retry may come through another
+/// front of the same API.
+///
+/// Choose before the first request comes: these are other tenants, and records of the former ones are not found. A request that comes through no
+/// stage, such as one from a load balancer, is refused with 401; so is a tenant that has more than 255 bytes with its stage. Use the same resolver
+/// for [`operation_key`](super::operation_key). Reconcilers and operators see the tenant with its stage.
+///
+/// **Only the name of the stage counts.** Two APIs that share function and table, each with a stage `$default` or `prod`, still share records.
+#[derive(Clone, Copy, Debug)]
+pub struct PerStage<R>(
+    /// The resolver of the tenant within its stage.
+    pub R,
+);
+
+impl<R: TenantResolver> TenantResolver for PerStage<R> {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let Some(stage) = stage(request) else {
+            static LOGGED: OnceLock<()> = OnceLock::new();
+            LOGGED.get_or_init(|| {
+                tracing::error!(
+                    "requests come through no stage of an API, and their tenants are apart in each stage: they are refused"
+                );
+            });
+            return None;
+        };
+        within(stage, &self.0, request)
+    }
+
+    fn challenge(&self) -> &'static str {
+        self.0.challenge()
+    }
+}
+
+/// The tenants of this resolver, apart for each host of the API: `a.example.com|acme` and `b.example.com|acme`, for example. For several domains,
+/// such as shops or countries, that share a function and a table. By default they share records too, because a retry may come through another
+/// domain of the same API.
+///
+/// Choose before the first request comes, as with [`PerStage`]. The host is the domain by which API Gateway or the function URL was called
+/// (`requestContext.domainName`), in lower case. It is not the `Host` that a client sends to a load balancer, which checks none: a request that
+/// comes through one is refused with 401, and so is a tenant that has more than 255 bytes with its host.
+///
+/// The API's own domain (`….execute-api.…`) is a host too: a retry through it runs again. If your clients could use it, switch it off
+/// (`DisableExecuteApiEndpoint`).
+#[derive(Clone, Copy, Debug)]
+pub struct PerHost<R>(
+    /// The resolver of the tenant within its host.
+    pub R,
+);
+
+impl<R: TenantResolver> TenantResolver for PerHost<R> {
+    fn tenant(&self, request: &Parts) -> Option<Tenant> {
+        let Some(host) = host(request) else {
+            static LOGGED: OnceLock<()> = OnceLock::new();
+            LOGGED.get_or_init(|| {
+                tracing::error!(
+                    "requests come through no domain of an API, and their tenants are apart for each host: they are refused"
+                );
+            });
+            return None;
+        };
+        within(&host, &self.0, request)
+    }
+
+    fn challenge(&self) -> &'static str {
+        self.0.challenge()
+    }
+}
+
+/// The tenant of this resolver, within a stage or a host.
+fn within(name: &str, resolver: &impl TenantResolver, request: &Parts) -> Option<Tenant> {
+    parse(&format!("{name}{ENDS}{}", resolver.tenant(request)?.as_str()))
+}
+
+fn parse(text: &str) -> Option<Tenant> {
+    Tenant::parse(text).ok()
 }

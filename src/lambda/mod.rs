@@ -29,7 +29,7 @@ pub use deferred_reports::DeferredReports;
 pub use lambda_runtime::Error;
 pub use log::{logs, report};
 pub use reconcile::{reconcile, reconcile_event, reconciliation};
-pub use run::{http_event, run, run_concurrent, run_http};
+pub use run::{HttpError, http_event, run, run_concurrent, run_http};
 pub use stale::{stale, stale_event};
 pub use trigger::{BatchFailures, Event};
 pub use webhook::{Events, Notice, webhook, webhook_service};

@@ -6,13 +6,13 @@ mod phase;
 
 pub use protocol::record::{
     Accepted, Admission, Alarm, AlarmKind, AnswerKind, AttemptId, BodyId, Effects, Evidence, Head, HoldError,
-    KeptAnswer, MAX_PHASE_RESULTS, MAX_PHASES, Note, Phase, PhaseList, PhaseResult, Phases, Place, Record,
-    Reference, Refusal, Resumes, Revision, Says, SettleError, SettledBy, State, UnknownCause, Work,
+    KeptAnswer, KeptBody, MAX_PHASE_RESULTS, MAX_PHASES, Note, Phase, PhaseList, PhaseResult, Phases, Place,
+    Record, Reference, Refusal, Resumes, Revision, Says, SettleError, SettledBy, State, UnknownCause, Work,
 };
 pub(crate) use protocol::record::{
-    Counts, Deferred, Encoding, Ending, Found, HANDLER_FAILED, Instead, Keeping, Kept, KeptBody, Made,
-    MessageNext, Moment, NOT_EXECUTED, Next, NotTaken, Report, ReservationRequest, Rows, SoFar, Step,
-    Transition, Verdict, WorkerNext, Written, decide,
+    Counts, Deferred, Encoding, Ending, Found, HANDLER_FAILED, Instead, Keeping, Kept, Made, MessageNext,
+    Moment, NOT_EXECUTED, Next, NotTaken, Report, ReservationRequest, Rows, SoFar, Step, Transition, Verdict,
+    WorkerNext, Written, decide,
 };
 
 pub use crate::headers::{SAFE_HEADERS, may_be_kept};

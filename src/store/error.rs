@@ -40,8 +40,17 @@ impl StoreErrorKind {
     }
 
     /// Whether this try may have been applied, or an earlier one that the store's own client has made.
-    pub(crate) fn leaves_open(self) -> bool {
-        matches!(self, Self::Unavailable | Self::Throttled | Self::InProgress | Self::Unauthenticated)
+    pub(crate) const fn leaves_open(self) -> bool {
+        self.openness() > 0
+    }
+
+    /// How much a try with this error leaves open: nothing, what its store has probably not done, or all.
+    pub(crate) const fn openness(self) -> u8 {
+        match self {
+            Self::Unavailable | Self::InProgress => 2,
+            Self::Throttled | Self::Unauthenticated => 1,
+            Self::Contended | Self::Refused | Self::Unreadable => 0,
+        }
     }
 }
 

@@ -102,9 +102,9 @@ pub trait Store: Send + Sync + 'static {
     /// The budget from which the engine sends a write again that got no answer within
     /// [`STORE_TRY`](crate::time_budget::STORE_TRY). Clones of a store share one. Without it, a write has
     /// [`STORE_TIMEOUT`](crate::time_budget::STORE_TIMEOUT), in which the store's own client retries.
-    fn retry_budget(&self) -> Option<&RetryBudget> {
-        None
-    }
+    ///
+    /// A store that wraps another returns that one's: the client of [`DynamoDbStore`](crate::DynamoDbStore) retries no write itself.
+    fn retry_budget(&self) -> Option<&RetryBudget>;
 
     /// The table of records, which domain writes must not touch; `None` if the store has no table.
     fn records_table(&self) -> Option<&str>;

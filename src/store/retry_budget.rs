@@ -49,7 +49,12 @@ impl RetryBudget {
 
     /// Gives back what an answered write earns, whose last retry spent this.
     pub(crate) fn earn(&self, spent: u32) {
-        let earned = |left: u32| (left < FULL).then(|| left.saturating_add(spent.max(EARNED)).min(FULL));
+        self.give_back(spent.max(EARNED));
+    }
+
+    /// Gives back what was taken for a retry that is not made.
+    pub(crate) fn give_back(&self, spent: u32) {
+        let earned = |left: u32| (left < FULL).then(|| left.saturating_add(spent).min(FULL));
         // A full budget takes nothing.
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, earned);
     }

@@ -40,11 +40,8 @@ impl World for SystemWorld {
     }
 
     fn spawn(&self, task: BoxFuture<'static, ()>) {
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(task)),
-            Err(_) => tracing::error!(
-                "there is no runtime to finish an execution: it ends here, and its lease ends it in its record"
-            ),
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(task);
         }
     }
 }

@@ -156,6 +156,10 @@ impl Store for GatedStore {
         Ok(outcome)
     }
 
+    fn retry_budget(&self) -> Option<&lambda_idempotency::store::RetryBudget> {
+        None
+    }
+
     fn records_table(&self) -> Option<&str> {
         None
     }

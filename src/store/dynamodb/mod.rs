@@ -106,12 +106,12 @@ impl DynamoDbStore {
     }
 
     /// Opens the table `table` through a client of your own, whose connections it shares. Give it time-outs for reads: the SDK sets none
-    /// by default, and `operation_status` would wait until the function ends. The engine bounds and retries the writes itself. But if
-    /// the client is set to one attempt, no write is sent again at once.
+    /// by default, and `operation_status` would wait until the function ends. The engine bounds and retries the writes itself. But a
+    /// client that is set to one attempt keeps its time-outs for writes too, and none is sent again at once.
     pub fn from_client(client: Client, table: impl Into<Arc<str>>) -> Self {
         let has_one_try = client.config().retry_config().is_some_and(|retries| !retries.has_retry());
         Self {
-            writes: writes::client_of_writes(&client),
+            writes: if has_one_try { client.clone() } else { writes::client_of_writes(&client) },
             client,
             retry_budget: (!has_one_try).then(RetryBudget::default),
             table: table.into(),

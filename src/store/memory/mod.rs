@@ -168,6 +168,10 @@ impl Store for MemoryStore {
         Ok(self.tables().records.get(&key.partition_key()).cloned())
     }
 
+    fn retry_budget(&self) -> Option<&crate::store::RetryBudget> {
+        None
+    }
+
     fn records_table(&self) -> Option<&str> {
         None
     }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use futures_util::{FutureExt, future::join_all};
+use futures_util::future::join_all;
 use lambda_idempotency::{
     Execution, Failure, Guard, How, Operation, RunError, async_trait,
     engine::{CallError, PhaseError},

@@ -38,6 +38,10 @@ impl<M: Meddling> Store for Meddled<M> {
         self.0.put(seen, record, with).await
     }
 
+    fn retry_budget(&self) -> Option<&lambda_idempotency::store::RetryBudget> {
+        self.0.store().retry_budget()
+    }
+
     fn records_table(&self) -> Option<&str> {
         self.0.store().records_table()
     }
