@@ -80,7 +80,13 @@ impl Disposition {
                 Self::Held(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))
             }
             Err(RunError::Refused(reason)) => Self::Dead(reason.clone()),
-            Err(error) => Self::Dead(error.to_string()),
+            Err(
+                error @ (RunError::Key(_)
+                | RunError::Input(_)
+                | RunError::Mismatch
+                | RunError::MayNotBegin(_)
+                | RunError::RecordUnreadable),
+            ) => Self::Dead(error.to_string()),
         }
     }
 }

@@ -98,7 +98,18 @@ pub(super) fn done(response: &Extensions, status: StatusCode) -> Done {
             ProblemType::OutcomeUnknown => RunError::Unknown { wait, source: None },
             ProblemType::Interrupted => RunError::Interrupted(None),
             ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::Unavailable,
-            problem => refused(format!("{} ({status})", problem.name())),
+            problem @ (ProblemType::KeyMissing
+            | ProblemType::KeyMalformed
+            | ProblemType::KeyTooOld
+            | ProblemType::RequestMalformed
+            | ProblemType::TenantMissing
+            | ProblemType::BodyTooLong
+            | ProblemType::KeyReused
+            | ProblemType::RecordUnreadable
+            | ProblemType::OperationNotFound
+            | ProblemType::OperationExpired
+            | ProblemType::Abandoned
+            | ProblemType::NotGuarded) => refused(format!("{} ({status})", problem.name())),
         }),
     };
     Done { ended, attempts }

@@ -177,7 +177,7 @@ impl Execution {
                         let Task { process, answers, .. } = self.tasks.remove(place);
                         self.adopt();
                         if answers && self.scenario.ends_at_answer {
-                            self.tasks.retain(|task| task.process != process);
+                            self.end_tasks(process);
                         }
                         if self.tasks.iter().all(|task| task.process != process) {
                             self.universe.lock().end_process(process, false);
@@ -200,8 +200,17 @@ impl Execution {
         }
     }
 
-    fn kill(&mut self, process: ProcessId) {
+    /// Ends the tasks of a process, also those as which its dropped calls would go on.
+    fn end_tasks(&mut self, process: ProcessId) {
         self.tasks.retain(|task| task.process != process);
+        // Dropped without the lock, which the calls in them take.
+        let spawned = std::mem::take(&mut self.universe.lock().spawned);
+        let others = spawned.into_iter().filter(|(of, _)| *of != process).collect::<Vec<_>>();
+        self.universe.lock().spawned.extend(others);
+    }
+
+    fn kill(&mut self, process: ProcessId) {
+        self.end_tasks(process);
         self.universe.lock().end_process(process, true);
     }
 
@@ -300,6 +309,7 @@ impl Drop for Execution {
     /// The futures go first: each leaves its gate.
     fn drop(&mut self) {
         self.tasks.clear();
-        self.universe.lock().spawned.clear();
+        let spawned = std::mem::take(&mut self.universe.lock().spawned);
+        drop(spawned);
     }
 }

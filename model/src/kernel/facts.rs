@@ -92,7 +92,7 @@ pub fn facts(record: &Record) -> Facts {
         | record::State::BetweenWorkers { reconcile_at: Timestamp::MAX, .. } => State::Escalated,
         record::State::Unknown { .. } => State::Unknown,
         record::State::BetweenWorkers { .. } => State::BetweenWorkers,
-        _ => State::Released,
+        record::State::FailedRetryable { .. } => State::Released,
     };
     let (accepted, phases) = (record.accepted.as_ref(), record.phases());
     let kept = phases.map_or(0, |phases| phases.kept.len());

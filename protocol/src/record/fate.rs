@@ -166,12 +166,11 @@ impl WorkerReport<'_> {
         if self.may_run_again && !self.report.reports_an_effect() {
             return false;
         }
-        let did_nothing = matches!(
-            current.state,
-            State::Pending { .. }
-                | State::FailedRetryable { .. }
-                | State::Unknown { cause: UnknownCause::Contested, .. }
-        );
+        let did_nothing = match current.state {
+            State::Pending { .. } | State::FailedRetryable { .. } => true,
+            State::Unknown { cause, .. } => cause == UnknownCause::Contested,
+            State::InProgress { .. } | State::BetweenWorkers { .. } | State::Completed { .. } => false,
+        };
         current.attempt != base.attempt
             && base.is_same_request(current)
             && !did_nothing
@@ -248,7 +247,11 @@ impl WorkerReport<'_> {
                     Overtaken::Nothing
                 }
             }
-            _ => Overtaken::Nothing,
+            State::Pending { .. }
+            | State::InProgress { .. }
+            | State::BetweenWorkers { .. }
+            | State::FailedRetryable { .. }
+            | State::Unknown { .. } => Overtaken::Nothing,
         }
     }
 }

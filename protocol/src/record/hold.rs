@@ -24,7 +24,11 @@ impl Record {
                 return Err(HoldError(self.state.name()));
             }
             State::Completed { .. } => return Err(HoldError(self.state.name())),
-            _ => {}
+            State::Pending { .. }
+            | State::InProgress { .. }
+            | State::BetweenWorkers { .. }
+            | State::FailedRetryable { .. }
+            | State::Unknown { .. } => {}
         }
         // "Not found" is proof only while the provider remembers the keys of all executions.
         let earliest = Self { began_at: self.created_at, ..self.clone() };

@@ -227,7 +227,11 @@ impl Record {
         let stays = match self.state {
             State::InProgress { .. } => true,
             State::Unknown { .. } => !self.may_end_without_effect(),
-            _ => false,
+            // Not completed: that takes no phase.
+            State::Pending { .. }
+            | State::BetweenWorkers { .. }
+            | State::FailedRetryable { .. }
+            | State::Completed { .. } => false,
         };
         Transition::to(match stays {
             true => Self { revision, effects: Effects::InPhases(phases), ..self.clone() },

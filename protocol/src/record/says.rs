@@ -121,7 +121,10 @@ impl Says {
         match record.state {
             State::Completed { expires_at, .. } => Self::Replay(expires_at),
             State::Unknown { .. } => Self::Unknown { wait: record.wait(now) },
-            _ => Self::InFlight {
+            State::Pending { .. }
+            | State::InProgress { .. }
+            | State::BetweenWorkers { .. }
+            | State::FailedRetryable { .. } => Self::InFlight {
                 wait: record.wait(now),
                 lease_left: record.lease_left(now),
                 state: record.state.name(),

@@ -88,7 +88,10 @@ impl State {
     pub const fn settled_by(&self) -> Option<SettledBy> {
         match self {
             Self::Completed { by, .. } | Self::FailedRetryable { by, .. } => Some(*by),
-            _ => None,
+            Self::Pending { .. }
+            | Self::InProgress { .. }
+            | Self::BetweenWorkers { .. }
+            | Self::Unknown { .. } => None,
         }
     }
 
@@ -97,7 +100,10 @@ impl State {
         match self {
             Self::FailedRetryable { by, .. } => Some(*by),
             Self::Pending { released_by } => *released_by,
-            _ => None,
+            Self::InProgress { .. }
+            | Self::BetweenWorkers { .. }
+            | Self::Completed { .. }
+            | Self::Unknown { .. } => None,
         }
     }
 
@@ -107,7 +113,10 @@ impl State {
             Self::Completed { expires_at, .. } | Self::FailedRetryable { expires_at, .. } => {
                 Some(*expires_at)
             }
-            _ => None,
+            Self::Pending { .. }
+            | Self::InProgress { .. }
+            | Self::BetweenWorkers { .. }
+            | Self::Unknown { .. } => None,
         }
     }
 }

@@ -91,7 +91,7 @@ impl Record {
     /// Whether a worker needs this request: it was accepted with this record, which is not settled.
     pub fn needs_request(&self, request: BodyId) -> bool {
         let is_its = self.accepted.is_some_and(|accepted| accepted.request == request);
-        is_its && !matches!(self.state, State::Completed { .. } | State::FailedRetryable { .. })
+        is_its && self.state.expires_at().is_none()
     }
 
     /// Whether it waits for a worker, and no client's retry would bring one. What is escalated waits for an operator.
