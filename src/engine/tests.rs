@@ -329,6 +329,21 @@ async fn a_request_that_only_wrote_an_expiry_owns_nothing() {
     assert_eq!(store.record().await.unwrap().attempt, dead);
 }
 
+#[tokio::test]
+#[should_panic(expected = "a request for pay comes to the executor of refund")]
+async fn a_request_for_another_operation_reserves_nothing() {
+    let executor = Faulty::new().executor(Operation::new("refund"));
+    drop(executor.reserve(&request()).await);
+}
+
+#[tokio::test]
+#[should_panic(expected = "is accepted, not reserved")]
+async fn what_is_executed_later_is_not_reserved() {
+    let executor = Faulty::new().executor(operation());
+    let work = crate::record::Work::Later { claim_by: Timestamp::from_secs(9_000_000_000), max_attempts: 1 };
+    drop(executor.reserve(&Request { work, ..request() }).await);
+}
+
 // T9
 #[tokio::test]
 async fn a_record_that_a_transaction_holds_is_in_flight() {
