@@ -135,20 +135,3 @@ async fn without_a_budget_a_report_is_tried_each_second() {
     written(ended);
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
-
-// One more try is worth more than the store's rest.
-#[tokio::test]
-async fn without_a_budget_a_short_report_has_more_than_one_try() {
-    let guarded = Guarded::on(embedded::endpoint()).await;
-    let (store, request) = (guarded.store(), request());
-    let operation = operation().completion_timeout(Duration::from_millis(900));
-    let executor = Executor::new(store.clone(), operation).world(guarded.clock.clone());
-    let ours = owned(executor.reserve(&request).await);
-    drain(&guarded, store).await;
-    guarded.faults.script("PutItem", [Fault::Status(500)]);
-    written(guarded.clock.passing(executor.finish(ours, completed("{}"))).await);
-    assert_eq!(
-        (guarded.faults.left(), replayed_text(executor.reserve(&request).await)),
-        (0, "{}".to_owned())
-    );
-}
