@@ -11,8 +11,8 @@
 //! 5. Every change of a record goes through one loop, in `apply`. It turns a pure function on a record into a conditional write.
 //! 6. An operation that resumes has phases, whose results are kept one by one: see [`Execution::phase`].
 //!
-//! HTTP, functions and queues are its entrances, and do more than it. Whoever writes another one runs the handler between [`Executor::reserve`] and
-//! [`Executor::finish`], and sees to what these cannot: that it runs to its end if its caller goes away (T35), that it goes no further once
+//! HTTP, functions and queues are its entrances, and do more than it. Another one runs the handler between [`Executor::reserve`] and
+//! [`Executor::finish`], and must see to what these cannot: that it runs to its end if its caller goes away (T35), that it goes no further once
 //! its lease is over (T39), that the answer is one that the operation's callers can read, and that
 //! [admission](crate::record::Admission) and tenant come from what was verified.
 //!

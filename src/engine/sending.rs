@@ -7,7 +7,7 @@
 //! 2. A write that got no answer, or was throttled, is sent again twice, whatever else its caller retries. It is the same write with the
 //!    same revision, so that a try that was applied is recognized. The first time it goes at once: a server closes its connections while
 //!    a process is frozen, and the first write after that gets no answer.
-//! 3. Not later than [`STORE_TIMEOUT`] after the first try. If the process was frozen between two tries, its caller decides anew.
+//! 3. Not later than [`STORE_TIMEOUT`] after the first try. If the process was frozen between two tries, its caller decides again.
 //! 4. A store that is down gets no storm. Without a budget, nothing is sent again at once, and a loop with a backoff waits a second
 //!    before each try. It goes on, because it may be all that its process does: then nothing would ever fill the budget.
 
@@ -130,7 +130,7 @@ impl Resends<'_> {
         match (again, spent) {
             (false, Some(unused)) => self.budget.into_iter().for_each(|budget| budget.give_back(unused)),
             (false, None) => {}
-            // The store has answered: its own time begins anew.
+            // The store has answered: its own time begins again.
             (true, _) if error == StoreErrorKind::Contended => *self = self.engine.resends(self.until),
             (true, spent) => (self.sent, self.spent) = (self.sent + 1, spent.unwrap_or_default()),
         }

@@ -25,7 +25,8 @@ fn route(parts: &Parts) -> Option<&str> {
     Some(route.split_once(' ').map_or(route, |(_, path)| path))
 }
 
-#[cfg(all(test, feature = "lambda-http"))]
+#[cfg(test)]
+#[cfg(feature = "lambda-http")]
 mod tests {
     use http::Request;
     use lambda_http::aws_lambda_events::{

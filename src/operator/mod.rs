@@ -265,7 +265,7 @@ impl Operator {
         };
         let until = self.engine.world.instant().plus(OFFLINE_WRITE_TIMEOUT);
         let effort = Effort { until: Some(until), backoff: WRITE_BACKOFF, retries: Retries::Unanswered };
-        // Read anew: what the caller has is compared, and nothing is decided by it.
+        // Read again: what the caller has is compared, and nothing is decided by it.
         match self.engine.apply(Start::Unread(&seen.key), effort, step).await {
             Ok(Applied::Written(_, record)) => Ok(*record),
             Ok(Applied::Stopped(error, _)) => Err(error.unwrap_or(CorrectionError::Deleted)),

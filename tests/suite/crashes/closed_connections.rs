@@ -120,7 +120,7 @@ async fn a_reservation_without_an_answer_is_sent_again_after_one_try() {
     assert!(items.iter().all(|item| *item == items[0]), "the same write, with the same revision");
 }
 
-// T10, T17, T39: what was to be written before a freeze is decided anew after it.
+// T10, T17, T39: what was to be written before a freeze is decided again after it.
 #[tokio::test]
 async fn a_reservation_that_was_frozen_between_two_tries_is_not_sent_again() {
     let guarded = Guarded::on(embedded::endpoint()).await;

@@ -135,3 +135,24 @@ async fn without_a_budget_a_report_is_tried_each_second() {
     written(ended);
     assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
 }
+
+// One more try is worth more than the store's rest: the wait is half of what is left, not a second.
+#[tokio::test]
+async fn without_a_budget_a_short_report_has_more_than_one_try() {
+    let guarded = Guarded::on(embedded::endpoint()).await;
+    let (store, request) = (guarded.store(), request());
+    let operation = operation().completion_timeout(Duration::from_millis(900));
+    let executor = Executor::new(store.clone(), operation).world(guarded.clock.clone());
+    let ours = owned(executor.reserve(&request).await);
+    drain(&guarded, store).await;
+    guarded.faults.script("PutItem", [Fault::Status(500)]);
+    let half = Duration::from_millis(450);
+    let back = async {
+        guarded.clock.slept(half, 1).await;
+        guarded.clock.advance(half);
+    };
+    let (ended, ()) = in_time(async { tokio::join!(executor.finish(ours, completed("{}")), back) }).await;
+    written(ended);
+    assert_eq!(guarded.faults.left(), 0);
+    assert_eq!(replayed_text(executor.reserve(&request).await), "{}");
+}
