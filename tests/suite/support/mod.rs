@@ -113,7 +113,8 @@ macro_rules! test_on_dynamodb_local {
         #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
         async fn on_dynamodb_local() {
             let _turn = $crate::support::turns::$turn().await;
-            super::$name($crate::support::dynamodb_local::endpoint()).await;
+            let ran = super::$name($crate::support::dynamodb_local::endpoint());
+            $crate::support::turns::ended(ran).await;
         }
     };
 }

@@ -1,7 +1,13 @@
 //! Whose turn it is. A test that loads the machine for a minute runs alone among those on DynamoDB Local, which would run into the
 //! time-outs of their functions.
 
+use std::time::Duration;
+
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// How long a test may run in its turn. The longest needs a minute alone. One that never ends would keep all others from their turns, and
+/// nobody would learn its name.
+const LONGEST: Duration = Duration::from_secs(600);
 
 static TURNS: RwLock<()> = RwLock::const_new(());
 
@@ -13,4 +19,10 @@ pub async fn together() -> RwLockReadGuard<'static, ()> {
 /// The turn of a test that loads the machine.
 pub async fn alone() -> RwLockWriteGuard<'static, ()> {
     TURNS.write().await
+}
+
+/// The end of a test that has its turn. Fails if it does not come.
+pub async fn ended<T>(test: impl Future<Output = T>) -> T {
+    // Boxed, because a test is a large future.
+    tokio::time::timeout(LONGEST, Box::pin(test)).await.expect("this test should have ended by now")
 }
