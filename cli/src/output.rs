@@ -9,7 +9,7 @@ use std::{
 
 use crate::terminal::{harmless, harmless_json};
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use lambda_idempotency::time::Timestamp;
+use lambda_idempotency::{record::StateName, time::Timestamp};
 use serde::Serialize;
 
 use crate::{args::Output, failure::Failure};
@@ -107,11 +107,11 @@ impl Screen {
 
 /// A state, in a colour that shows how much attention it needs.
 pub fn state_cell(state: &str) -> Cell {
-    let colour = match state {
-        "completed" => Color::Green,
-        "failed_retryable" | "between_workers" => Color::Yellow,
-        "unknown" => Color::Red,
-        _ => Color::Cyan,
+    let colour = match StateName::parse(state) {
+        Some(StateName::Completed) => Color::Green,
+        Some(StateName::FailedRetryable | StateName::BetweenWorkers) => Color::Yellow,
+        Some(StateName::Unknown) => Color::Red,
+        Some(StateName::Pending | StateName::InProgress) | None => Color::Cyan,
     };
     cell(state).fg(colour)
 }

@@ -4,7 +4,7 @@ use comfy_table::Table;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lambda_idempotency::{
     key::{RecordKey, Tenant},
-    record::{Note, Record, SettledBy, State},
+    record::{Note, Record, SettledBy, State, StateName},
     store::{Store, StoreErrorKind},
     time::Timestamp,
 };
@@ -36,8 +36,8 @@ pub async fn find(
         )
         .expression_attribute_names("#state", "state")
         .expression_attribute_values(":record", scan::text("record"))
-        .expression_attribute_values(":released", scan::text(State::FAILED_RETRYABLE))
-        .expression_attribute_values(":pending", scan::text(State::PENDING))
+        .expression_attribute_values(":released", scan::text(StateName::FailedRetryable.name()))
+        .expression_attribute_values(":pending", scan::text(StateName::Pending.name()))
     };
     let ours = |key: &RecordKey| tenant.is_none_or(|tenant| key.tenant() == tenant) && args.means(key);
     let mut unreadable = scan::names(context, units_per_second, query, |key| {

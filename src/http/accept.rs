@@ -25,7 +25,7 @@ use super::{
 use crate::{
     engine::{self, Computed, Replied, SingleTransaction},
     key::RecordKey,
-    record::{Admission, Refusal, Says, State},
+    record::{Admission, Refusal, Says, StateName},
     telemetry,
 };
 
@@ -91,7 +91,7 @@ impl Guard {
     ) -> HttpAnswer {
         match (says, reply.flatten()) {
             (Says::Own { .. }, Some(reply)) => {
-                let mut accepted = self.waiting(&request.key, mount, State::PENDING, Duration::ZERO);
+                let mut accepted = self.waiting(&request.key, mount, StateName::Pending, Duration::ZERO);
                 let (mut chosen, body) = reply.into_parts();
                 if body.is_empty() {
                     // The body is the status document: what is said of none does not describe it.
@@ -130,7 +130,7 @@ impl Guard {
         &self,
         key: &RecordKey,
         mount: &str,
-        state: &'static str,
+        state: StateName,
         wait: Duration,
     ) -> HttpAnswer {
         let mut accepted = status::in_flight(self.operation().name(), state);

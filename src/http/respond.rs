@@ -17,7 +17,7 @@ use crate::{
     engine::{Replay, Request},
     key::RecordKey,
     operation::WhileInFlight,
-    record::Says,
+    record::{Says, StateName},
 };
 
 /// Marks the response of a handler whose argument no guard provides.
@@ -91,7 +91,7 @@ impl Guard {
         self.retry_later(problem, Duration::ZERO)
     }
 
-    fn in_flight(&self, key: &RecordKey, mount: &str, state: &'static str, wait: Duration) -> HttpAnswer {
+    fn in_flight(&self, key: &RecordKey, mount: &str, state: StateName, wait: Duration) -> HttpAnswer {
         let accepts = self.operation().while_in_flight == WhileInFlight::Accept;
         if !accepts && self.operation().asynchronous.is_none() {
             return self.retry_later(Problem::new(ProblemType::InFlight), wait);

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     engine::{Replay, body_in},
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
-    record::{Answer, Head, State},
+    record::{Answer, Head, State, StateName},
     store::{Store, StoreErrorKind},
     telemetry,
     time::Timestamp,
@@ -161,8 +161,8 @@ pub async fn operation_status(
 }
 
 /// The status document that a duplicate of an operation in flight gets.
-pub(super) fn in_flight(operation: &OperationName, state: &'static str) -> Response<Full<Bytes>> {
-    json(&Status { operation: operation.as_str(), state, ..Status::default() })
+pub(super) fn in_flight(operation: &OperationName, state: StateName) -> Response<Full<Bytes>> {
+    json(&Status { operation: operation.as_str(), state: state.name(), ..Status::default() })
 }
 
 /// The URL of an operation's status. The key is in the query, which every gateway passes on as it was sent, or decoded once.

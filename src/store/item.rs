@@ -61,7 +61,7 @@ use crate::{
     key::RecordKey,
     record::{
         Accepted, AnswerKind, AttemptId, BodyId, Effects, Encoding, Evidence, Head, KeptAnswer, KeptBody,
-        Note, Phase, Phases, Place, Record, Revision, SettledBy, State, UnknownCause,
+        Note, Phase, Phases, Place, Record, Revision, SettledBy, State, StateName, UnknownCause,
     },
     time::Timestamp,
 };
@@ -422,47 +422,49 @@ impl Item {
         let settled_by = || required(self.settled_by.as_deref().and_then(SettledBy::parse), "settled_by");
         let expires_at = self.expires_at.or(self.expires_once_cleared);
         let expires_at = || required(expires_at.map(Timestamp::from_secs), "expires_at");
-        Ok(match self.state.as_str() {
-            State::PENDING if self.request_id.is_none() => return Err(missing("request_id")),
-            State::PENDING => State::Pending {
+        let state = required(StateName::parse(&self.state), "state")?;
+        Ok(match state {
+            StateName::Pending if self.request_id.is_none() => return Err(missing("request_id")),
+            StateName::Pending => State::Pending {
                 released_by: match self.settled_by {
                     Some(_) => Some(settled_by()?),
                     None => None,
                 },
             },
-            State::IN_PROGRESS => {
+            StateName::InProgress => {
                 State::InProgress { lease_until: required(self.lease_until, "lease_until")? }
             }
-            State::COMPLETED => State::Completed {
+            StateName::Completed => State::Completed {
                 completed_at: required(self.completed_at, "completed_at")?,
                 by: settled_by()?,
                 expires_at: expires_at()?,
                 answer: self.answer()?,
             },
-            State::FAILED_RETRYABLE => State::FailedRetryable {
+            StateName::FailedRetryable => State::FailedRetryable {
                 failed_at: required(self.failed_at, "failed_at")?,
                 by: settled_by()?,
                 expires_at: expires_at()?,
             },
             // Without these attributes it is not in the index, and nothing would ask about it.
-            State::UNKNOWN | State::BETWEEN_WORKERS
+            StateName::Unknown | StateName::BetweenWorkers
                 if self.reconcile_shard.is_none() || self.reconcile_place.is_none() =>
             {
                 return Err(missing("reconcile_shard or reconcile_place"));
             }
-            State::BETWEEN_WORKERS if self.resume_within.is_none() => return Err(missing("resume_within")),
-            State::BETWEEN_WORKERS => State::BetweenWorkers {
+            StateName::BetweenWorkers if self.resume_within.is_none() => {
+                return Err(missing("resume_within"));
+            }
+            StateName::BetweenWorkers => State::BetweenWorkers {
                 since: required(self.since, "since")?,
                 reconcile_at: required(self.reconcile_at, "reconcile_at")?,
             },
-            State::UNKNOWN => State::Unknown {
+            StateName::Unknown => State::Unknown {
                 cause: required(self.cause.as_deref().and_then(UnknownCause::parse), "cause")?,
                 since: required(self.since, "since")?,
                 reconcile_at: required(self.reconcile_at, "reconcile_at")?,
                 asked: required(self.asked, "asked")?,
                 anew_at: self.anew_at,
             },
-            _ => return Err(missing("state")),
         })
     }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::item::{MESSAGE, RECORD};
 use crate::{
     key::{OperationName, RecordKey},
-    record::{State, UnknownCause},
+    record::{StateName, UnknownCause},
     time::Timestamp,
 };
 
@@ -118,20 +118,23 @@ pub(crate) fn read(record: &str) -> Result<Change, &'static str> {
     let time = |attribute: &Option<AttributeValue>| attribute.as_ref().and_then(millis);
     let (lease_until, claim_by) = (time(&image.lease_until), time(&image.claim_by));
     let seen = |look_at| Seen { key, attempt, created_at, look_at, sequence_number: images.sequence_number };
-    match state.as_str() {
-        State::PENDING => match claim_by {
+    match StateName::parse(&state) {
+        Some(StateName::Pending) => match claim_by {
             Some(claim_by) => Ok(Change::Accepted(seen(claim_by))),
             None => Err("its image is pending, and nothing says until when"),
         },
-        State::IN_PROGRESS => match lease_until {
+        Some(StateName::InProgress) => match lease_until {
             None => Err("its image is in progress and has no lease"),
             Some(_) if same => Ok(Change::Nothing),
             Some(lease_until) => Ok(Change::Began(seen(lease_until))),
         },
-        State::COMPLETED | State::FAILED_RETRYABLE | State::UNKNOWN | State::BETWEEN_WORKERS => {
-            Ok(Change::Ended(seen(Timestamp::MAX)))
-        }
-        _ => Err("its image is in no state that this version knows"),
+        Some(
+            StateName::Completed
+            | StateName::FailedRetryable
+            | StateName::Unknown
+            | StateName::BetweenWorkers,
+        ) => Ok(Change::Ended(seen(Timestamp::MAX))),
+        None => Err("its image is in no state that this version knows"),
     }
 }
 
@@ -194,12 +197,12 @@ pub(crate) fn waiting(record: &str) -> Option<Waiting> {
     {
         return None;
     }
-    let worked = before.is_some_and(|before| is(&before.state, State::IN_PROGRESS));
-    let is_pending = is(&pending.state, State::PENDING);
+    let worked = before.is_some_and(|before| is(&before.state, StateName::InProgress.name()));
+    let is_pending = is(&pending.state, StateName::Pending.name());
     let is_escalated = pending.reconcile_at.as_ref().and_then(millis) == Some(Timestamp::MAX);
     let kills = is_dead && worked && number(&pending.tries) >= number(&pending.max_attempts);
     let is_handed_back = worked && !is_dead;
-    let is_interrupted = is(&pending.state, State::BETWEEN_WORKERS);
+    let is_interrupted = is(&pending.state, StateName::BetweenWorkers.name());
     let waits = is_pending || is_interrupted && !is_handed_back && !is_escalated && !kills;
     waits.then(|| Waiting { key, request: hex::encode(request), sequence_number, is_handed_back })
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Checkpoint, Result, Store};
 use crate::{
     key::{RecordKey, Tenant},
-    record::{BodyId, Record, Revision, State},
+    record::{BodyId, Record, Revision, StateName},
     time::Timestamp,
 };
 
@@ -120,21 +120,28 @@ impl Survey {
     pub const NOTHING: Self =
         Self { unknown: 0, between_workers: 0, alarmed: 0, escalated: 0, oldest: None, whole: true };
 
-    /// Counts one more record of the index. `since` and `reconcile_at` are those of its state.
+    /// Counts one more record of the index. `since` and `reconcile_at` are those of its state. `None` is a state that this version does not know.
     pub fn count(
         &mut self,
-        state: &str,
+        state: Option<StateName>,
         since: Option<Timestamp>,
         reconcile_at: Option<Timestamp>,
         is_alarmed: bool,
     ) {
         match state {
-            State::UNKNOWN => {
+            Some(StateName::Unknown) => {
                 self.unknown += 1;
                 self.oldest = self.oldest.into_iter().chain(since).min();
             }
-            State::BETWEEN_WORKERS => self.between_workers += 1,
-            _ => {}
+            Some(StateName::BetweenWorkers) => self.between_workers += 1,
+            // In the index only for its alarm.
+            Some(
+                StateName::Pending
+                | StateName::InProgress
+                | StateName::Completed
+                | StateName::FailedRetryable,
+            )
+            | None => {}
         }
         self.alarmed += u64::from(is_alarmed);
         self.escalated += u64::from(is_alarmed || reconcile_at == Some(Timestamp::MAX));

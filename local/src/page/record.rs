@@ -2,7 +2,7 @@
 
 use crate::cloud::Cloud;
 use aws_sdk_dynamodb::types::AttributeValue;
-use lambda_idempotency::key::RecordKey;
+use lambda_idempotency::{key::RecordKey, record::StateName};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -141,20 +141,21 @@ fn plain(value: &AttributeValue) -> Value {
 
 /// What a state means for whoever sends the request again.
 fn says(state: &str, settled_by: Option<&str>) -> &'static str {
+    let Some(state) = StateName::parse(state) else { return "" };
     match state {
-        "in_progress" => {
+        StateName::InProgress => {
             "A worker has the key, until its lease ends. Whoever sends the request again gets 409, and nothing runs twice. If the worker \
              dies, nobody knows at first how far it came."
         }
-        "completed" => {
+        StateName::Completed => {
             "The outcome is known, and its answer is kept. Whoever sends the request again gets this answer, and nothing runs."
         }
-        "unknown" => {
+        StateName::Unknown => {
             "Nobody here can know whether the effect happened: the worker died, or heard no answer, after it may have called the provider. To \
              run it again could do it twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
              the provider, who knows, has been asked, or an operator says. \"Not found\" counts only once no lost request can still arrive."
         }
-        "failed_retryable" => match settled_by {
+        StateName::FailedRetryable => match settled_by {
             Some("provider") => {
                 "The provider says that it did not happen. The next retry with this key runs it."
             }
@@ -167,8 +168,9 @@ fn says(state: &str, settled_by: Option<&str>) -> &'static str {
             }
             _ => "It certainly did not happen. The next retry with this key runs it.",
         },
-        "between_workers" => "A part is done, and kept. The next retry with this key goes on behind it.",
-        "pending" => "The request is accepted, and waits for a worker.",
-        _ => "",
+        StateName::BetweenWorkers => {
+            "A part is done, and kept. The next retry with this key goes on behind it."
+        }
+        StateName::Pending => "The request is accepted, and waits for a worker.",
     }
 }

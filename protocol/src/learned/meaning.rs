@@ -101,7 +101,7 @@ impl Reported<'_> {
             }
             Meaning::Settles(_) | Meaning::Later(..) | Meaning::Nothing if !is_older => {
                 // If there are too many alarms, it is first claimed and settled, and then escalated.
-                let is_open = !matches!(current.state, State::Completed { .. });
+                let is_open = !current.state.is_completed();
                 let has_room = current.alarms.len() < MAX_ALARMS || !is_open;
                 match self.names(current) {
                     Some(id) if current.effect_id.is_none() => Meaning::Names(current, id),
@@ -153,7 +153,7 @@ impl Reported<'_> {
         }
         let contradicts = |reason| Meaning::Alarms(current, AlarmKind::Contradicted, reason);
         let Some((name, _)) = self.under else {
-            if matches!(current.state, State::Completed { .. }) {
+            if current.state.is_completed() {
                 return self.effect.meaning_for(current, now);
             }
             return contradicts("it reports an effect of an operation that resumes, and names no phase");

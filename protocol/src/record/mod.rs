@@ -71,7 +71,7 @@ pub use report::Report;
 pub use resume::NotTaken;
 pub use says::Says;
 pub use settle::{SettleError, Verdict};
-pub use state::{Evidence, SettledBy, State, UnknownCause};
+pub use state::{Evidence, SettledBy, State, StateName, UnknownCause};
 pub use step::{Counts, MessageNext, Step, WorkerNext};
 pub use transition::Transition;
 

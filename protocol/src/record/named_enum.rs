@@ -18,8 +18,8 @@ macro_rules! names {
                 }
             }
 
-            #[cfg(test)]
-            pub(super) const EACH: &[Self] = &[$(Self::$variant),+];
+            /// Each of them.
+            $vis const EACH: &'static [Self] = &[$(Self::$variant),+];
         }
     };
 }

@@ -127,7 +127,7 @@ impl Record {
         }
         // A deployment that does not resume has taken it over: the result must not be lost there.
         let phases = self.phases().ok_or(NotTaken::Differs)?;
-        if matches!(self.state, State::Completed { .. }) {
+        if self.state.is_completed() {
             let known = phases.kept.iter().find(|kept| kept.name == phase.name);
             let same = known.is_some_and(|known| !known.differs(phase));
             return Err(if same { NotTaken::Known } else { NotTaken::Differs });
@@ -164,7 +164,8 @@ impl Record {
         if known().any(|known| known.result.is_some() || phase.result.is_none()) {
             return Err(NotTaken::Known);
         }
-        let is_open = !matches!(self.state, State::Completed { .. } | State::Pending { released_by: None });
+        let is_unbegun = matches!(self.state, State::Pending { released_by: None });
+        let is_open = !self.state.is_completed() && !is_unbegun;
         let is_full = phases.kept.len() + phases.noted.len() >= MAX_PHASES;
         if kept.is_none() && (!is_open || is_full && known().next().is_none()) {
             return Err(NotTaken::Differs);

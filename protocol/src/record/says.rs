@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Record, State};
+use super::{Record, State, StateName};
 use crate::time::Timestamp;
 
 /// What the caller of a request is told. An `A` is the operation's answer: until when it is kept, where it is only decided that the
@@ -40,7 +40,7 @@ pub enum Says<A = Timestamp> {
         /// How long its lease still lasts, as far as is known: then others may look at it.
         lease_left: Duration,
         /// The state of its record, as far as is known.
-        state: &'static str,
+        state: StateName,
     },
     /// The key was used for another request.
     Mismatch,
@@ -66,7 +66,7 @@ impl<A> Says<A> {
     pub const UNKNOWN: Self = Self::Unknown { wait: Duration::ZERO };
     /// In flight: another execution is changing the record just now.
     pub const BRIEFLY_IN_FLIGHT: Self =
-        Self::InFlight { wait: Duration::ZERO, lease_left: Duration::ZERO, state: State::IN_PROGRESS };
+        Self::InFlight { wait: Duration::ZERO, lease_left: Duration::ZERO, state: StateName::InProgress };
 
     /// The same, for answers of another form; `None` if it is an answer.
     pub fn without_answer<B>(self) -> Option<Says<B>> {
@@ -127,7 +127,7 @@ impl Says {
             | State::FailedRetryable { .. } => Self::InFlight {
                 wait: record.wait(now),
                 lease_left: record.lease_left(now),
-                state: record.state.name(),
+                state: record.state.which(),
             },
         }
     }

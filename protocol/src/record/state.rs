@@ -58,29 +58,71 @@ pub enum State {
     },
 }
 
+/// Which [`State`] it is, without what belongs to it: for what reads a state by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StateName {
+    /// [`State::Pending`].
+    Pending,
+    /// [`State::InProgress`].
+    InProgress,
+    /// [`State::BetweenWorkers`].
+    BetweenWorkers,
+    /// [`State::Completed`].
+    Completed,
+    /// [`State::FailedRetryable`].
+    FailedRetryable,
+    /// [`State::Unknown`].
+    Unknown,
+}
+
+names! {
+    pub StateName {
+        Pending: "pending",
+        InProgress: "in_progress",
+        BetweenWorkers: "between_workers",
+        Completed: "completed",
+        FailedRetryable: "failed_retryable",
+        Unknown: "unknown",
+    }
+}
+
+impl StateName {
+    /// Whether nobody owns the record and it is not settled: reconciliation asks about it, or escalates it.
+    pub const fn is_open(self) -> bool {
+        match self {
+            Self::BetweenWorkers | Self::Unknown => true,
+            Self::Pending | Self::InProgress | Self::Completed | Self::FailedRetryable => false,
+        }
+    }
+}
+
 impl State {
-    /// The name of [`Pending`](Self::Pending).
-    pub const PENDING: &'static str = "pending";
-    /// The name of [`InProgress`](Self::InProgress).
-    pub const IN_PROGRESS: &'static str = "in_progress";
-    /// The name of [`BetweenWorkers`](Self::BetweenWorkers).
-    pub const BETWEEN_WORKERS: &'static str = "between_workers";
-    /// The name of [`Completed`](Self::Completed).
-    pub const COMPLETED: &'static str = "completed";
-    /// The name of [`FailedRetryable`](Self::FailedRetryable).
-    pub const FAILED_RETRYABLE: &'static str = "failed_retryable";
-    /// The name of [`Unknown`](Self::Unknown).
-    pub const UNKNOWN: &'static str = "unknown";
+    /// Which state it is.
+    pub const fn which(&self) -> StateName {
+        match self {
+            Self::Pending { .. } => StateName::Pending,
+            Self::InProgress { .. } => StateName::InProgress,
+            Self::BetweenWorkers { .. } => StateName::BetweenWorkers,
+            Self::Completed { .. } => StateName::Completed,
+            Self::FailedRetryable { .. } => StateName::FailedRetryable,
+            Self::Unknown { .. } => StateName::Unknown,
+        }
+    }
 
     /// The state's one name, in items, logs and answers.
     pub const fn name(&self) -> &'static str {
+        self.which().name()
+    }
+
+    /// Whether the effect and the answer are known, so that nothing of it is open any more.
+    pub const fn is_completed(&self) -> bool {
         match self {
-            Self::Pending { .. } => Self::PENDING,
-            Self::InProgress { .. } => Self::IN_PROGRESS,
-            Self::BetweenWorkers { .. } => Self::BETWEEN_WORKERS,
-            Self::Completed { .. } => Self::COMPLETED,
-            Self::FailedRetryable { .. } => Self::FAILED_RETRYABLE,
-            Self::Unknown { .. } => Self::UNKNOWN,
+            Self::Completed { .. } => true,
+            Self::Pending { .. }
+            | Self::InProgress { .. }
+            | Self::BetweenWorkers { .. }
+            | Self::FailedRetryable { .. }
+            | Self::Unknown { .. } => false,
         }
     }
 
@@ -197,5 +239,9 @@ mod tests {
         assert!(names.map(SettledBy::parse).into_iter().flatten().eq(SettledBy::EACH.iter().copied()));
         assert!(Evidence::EACH.iter().map(|evidence| evidence.name()).eq(["perhaps", "effect"]));
         assert_eq!((UnknownCause::parse("other"), SettledBy::parse("other")), (None, None));
+        let states =
+            ["pending", "in_progress", "between_workers", "completed", "failed_retryable", "unknown"];
+        assert!(StateName::EACH.iter().map(|state| state.name()).eq(states));
+        assert!(states.map(StateName::parse).into_iter().flatten().eq(StateName::EACH.iter().copied()));
     }
 }

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     key::{KeyHash, RecordKey, Tenant},
-    record::{Record, Revision, State},
+    record::{Record, Revision, StateName},
     store::{
         Checkpoint, Cursor, Due, Page, Survey, Unsettled,
         item::{MESSAGE, PK, RECORD, SK, from_attributes},
@@ -111,10 +111,10 @@ impl Unsettled for DynamoDbStore {
             survey.whole &= whole;
             for item in items {
                 let at = |name| item.get(name)?.as_n().ok()?.parse().ok().map(Timestamp::from_millis);
-                let state = item.get(STATE).and_then(|state| state.as_s().ok());
-                let (state, is_alarmed) = (state.map_or("", String::as_str), item.contains_key(ALARMS));
+                let state = item.get(STATE).and_then(|state| StateName::parse(state.as_s().ok()?));
+                let is_alarmed = item.contains_key(ALARMS);
                 let (since, reconcile_at) = (at(SINCE), at(RECONCILE_AT));
-                let is_open = matches!(state, State::UNKNOWN | State::BETWEEN_WORKERS);
+                let is_open = state.is_some_and(StateName::is_open);
                 survey.whole &= is_alarmed || is_open;
                 survey.whole &= !is_open || since.is_some() && reconcile_at.is_some();
                 survey.count(state, since, reconcile_at, is_alarmed);
@@ -153,8 +153,8 @@ impl Unsettled for DynamoDbStore {
             .expression_attribute_values(":message", text(MESSAGE))
             .expression_attribute_values(":body", text(body_item::PREFIX))
             .expression_attribute_values(":delivered", AttributeValue::N(delivered.as_millis().to_string()))
-            .expression_attribute_values(":pending", text(State::PENDING))
-            .expression_attribute_values(":in_progress", text(State::IN_PROGRESS))
+            .expression_attribute_values(":pending", text(StateName::Pending.name()))
+            .expression_attribute_values(":in_progress", text(StateName::InProgress.name()))
             .expression_attribute_values(":now", AttributeValue::N(now.as_millis().to_string()))
             .return_consumed_capacity(ReturnConsumedCapacity::Total)
             .send()

@@ -287,7 +287,7 @@ impl Unsettled for MemoryStore {
                 | State::BetweenWorkers { since, reconcile_at } => (Some(since), Some(reconcile_at)),
                 _ => (None, None),
             };
-            survey.count(record.state.name(), since, reconcile_at, !record.alarms.is_empty());
+            survey.count(Some(record.state.which()), since, reconcile_at, !record.alarms.is_empty());
         }
         Ok(survey)
     }

@@ -3,4 +3,5 @@
 mod documents;
 mod files;
 mod named_tests;
+mod states;
 mod support_works;
