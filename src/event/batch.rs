@@ -10,12 +10,12 @@ use super::{
     Consumer, DeadMessage,
     consumer::{Done, Job, Work},
     disposition::{Disposition, Tries},
+    key_from::MessageKey,
     message::{Message, Received, SQS},
 };
 use crate::{
     error_chain::error_chain,
     function::RunError,
-    key::IdempotencyKey,
     lambda::trigger::{BatchFailures, Event, refuse, time},
     queue::QueueError,
     telemetry::{
@@ -34,7 +34,7 @@ struct Planned {
 
 enum Plan {
     /// Run it.
-    Run { key: IdempotencyKey, message: Box<Message> },
+    Run { key: MessageKey, message: Box<Message> },
     /// There is nothing to run: this is what the queue sees.
     See(Disposition),
     /// It is from another source: it is handed back as it is.
@@ -208,7 +208,7 @@ impl Consumer {
         let disposition = match plan {
             Plan::See(disposition) => disposition,
             Plan::Run { key, message } => {
-                let (context, origin) = (context.clone(), format!("queue {}", self.queue));
+                let (context, origin) = (context.clone(), key.origin(&format!("queue {}", self.queue)));
                 let job = Job { key, message: *message, context, origin };
                 // One that panics outside of its function must not end the batch, which would freeze the others midway.
                 let done = AssertUnwindSafe(async { work(job).await }).catch_unwind();
@@ -304,7 +304,7 @@ impl Consumer {
 fn lane_of(planned: &Planned) -> Option<String> {
     match (&planned.received.message.group, &planned.plan) {
         (Some(group), _) => Some(format!("group {group}")),
-        (None, Plan::Run { key, .. }) => Some(format!("key {}", key.as_str())),
+        (None, Plan::Run { key, .. }) => Some(format!("key {}", key.key.as_str())),
         (None, _) => None,
     }
 }

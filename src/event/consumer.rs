@@ -12,12 +12,12 @@ use tower_service::Service;
 
 #[cfg(feature = "s3")]
 use super::payload::Payloads;
-use super::{Envelope, KeyFrom, Message, Source, message::FIFO};
+use super::{Envelope, KeyFrom, Message, Source, key_from::MessageKey, message::FIFO};
 use crate::{
     engine::Execution,
     error_chain::json_error,
     function::{Failure, Guard, RunError},
-    key::{IdempotencyKey, Tenant},
+    key::Tenant,
     lambda::trigger::{BatchFailures, Event},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -74,7 +74,7 @@ pub struct Consumer {
 
 /// A message that is run.
 pub(super) struct Job {
-    pub(super) key: IdempotencyKey,
+    pub(super) key: MessageKey,
     pub(super) message: Message,
     /// Of the invocation.
     pub(super) context: Arc<Context>,
@@ -275,7 +275,7 @@ where
     };
     let attempts = Arc::new(AtomicU32::new(0));
     let counted = attempts.clone();
-    let ended = guard.run_body::<T, _, _>(key, message.body.as_bytes(), move |execution: Execution| {
+    let ended = guard.run_body::<T, _, _>(key.key, message.body.as_bytes(), move |execution: Execution| {
         counted.store(execution.attempts(), Ordering::Relaxed);
         function(execution, input)
     });

@@ -121,8 +121,9 @@ where
     let input: I = serde_json::from_str(body).map_err(|error| {
         invalid(format!("the payload is not what the function takes: {}", json_error(&error)))
     })?;
-    let guard = guard.clone().until(Timestamp::from_millis(event.context.deadline)).origin("invocation");
-    let ran = guard.run_body(key, body.as_bytes(), move |execution| function(execution, input)).await;
+    let guard = guard.clone().until(Timestamp::from_millis(event.context.deadline));
+    let guard = guard.origin(&key.origin("invocation"));
+    let ran = guard.run_body(key.key, body.as_bytes(), move |execution| function(execution, input)).await;
     ran.map_err(|error| diagnostic(&error))
 }
 

@@ -1,11 +1,11 @@
 //! Where the idempotency key of a message is.
 
-use serde_json::{Value, error::Category};
+use serde_json::{Value, error::Category, json};
 
 use super::Message;
 use crate::{
     fingerprint::{Content, FingerprintRule, JsonPointer},
-    key::IdempotencyKey,
+    key::{IdempotencyKey, is_hash},
 };
 
 /// Where the idempotency key of a message is: what identifies the intended effect, whoever sends it, however often.
@@ -22,6 +22,21 @@ use crate::{
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyFrom(From);
+
+/// The key of a message.
+#[derive(Clone)]
+pub(super) struct MessageKey {
+    pub(super) key: IdempotencyKey,
+    /// What it is made of, as a JSON array, if it is a hash, which tells operators nothing.
+    pub(super) parts: Option<String>,
+}
+
+impl MessageKey {
+    /// The origin of a message with this key, for operators.
+    pub(super) fn origin(&self, from: &str) -> String {
+        self.parts.as_ref().map_or_else(|| from.to_owned(), |parts| format!("{from} {parts}"))
+    }
+}
 
 #[derive(Clone, Debug)]
 enum From {
@@ -84,11 +99,14 @@ impl KeyFrom {
     }
 
     /// The key of this message; as an error, why it has none.
-    pub(super) fn key(&self, message: &Message) -> Result<IdempotencyKey, String> {
+    pub(super) fn key(&self, message: &Message) -> Result<MessageKey, String> {
         let mut parts = Vec::new();
         self.collect(message, &mut parts)?;
         let parts: Vec<_> = parts.iter().map(|part| &**part).collect();
-        IdempotencyKey::of(&parts).map_err(|error| format!("the message's key is invalid: {error}"))
+        let key = IdempotencyKey::of(&parts);
+        let key = key.map_err(|error| format!("the message's key is invalid: {error}"))?;
+        let parts = is_hash(key.as_str()).then(|| json!(parts).to_string());
+        Ok(MessageKey { key, parts })
     }
 
     /// Whether the deduplication id is in the key.

@@ -10,7 +10,11 @@ use crate::key::{IdempotencyKey, KeyError, is_hash, refusal::KeyRefusal};
 
 /// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
 #[derive(Clone, Debug)]
-pub(crate) struct GivenKey(pub(crate) IdempotencyKey);
+pub(crate) struct GivenKey {
+    pub(crate) key: IdempotencyKey,
+    /// What it is made of, for operators, if it is a hash.
+    pub(crate) parts: Option<String>,
+}
 
 /// How the key may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +41,7 @@ impl KeySyntax {
         let Some(line) = lines.next() else {
             // A header that was added on the way is of another request.
             let given: Option<&GivenKey> = extensions.get();
-            return given.map(|GivenKey(key)| key.clone()).ok_or(KeyRefusal::MISSING);
+            return given.map(|given| given.key.clone()).ok_or(KeyRefusal::MISSING);
         };
         if lines.next().is_some() {
             return Err(KeyRefusal::REPEATED);

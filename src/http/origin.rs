@@ -2,18 +2,19 @@
 
 use http::request::Parts;
 
-use super::front;
+use super::{GivenKey, front};
 use crate::record::Note;
 
 /// `POST /payments/{id}`, by the router's route or the gateway's. The method alone if neither names one: the path itself
 /// may be confidential.
+///
+/// If its key is a hash that another front has made, then what that is made of.
 pub(super) fn of(parts: &Parts) -> Note {
-    let method = parts.method.as_str();
-    match route(parts) {
-        // Not `$default`, the gateway's catch-all.
-        Some(route) if route.starts_with('/') => Note::new(&format!("{method} {route}")),
-        _ => Note::new(method),
-    }
+    // Not `$default`, the gateway's catch-all.
+    let route = route(parts).filter(|route| route.starts_with('/'));
+    let key = parts.extensions.get::<GivenKey>().and_then(|given| given.parts.as_deref());
+    let words = [Some(parts.method.as_str()), route, key];
+    Note::new(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
 }
 
 fn route(parts: &Parts) -> Option<&str> {

@@ -9,7 +9,7 @@ use lambda_idempotency::{
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
-use super::{consumer, fifo, guard, parcel, queue, record_key, ships};
+use super::{QUEUE, consumer, fifo, guard, parcel, queue, record_key, ships};
 use crate::support::{
     envelopes::{bus, object_created, s3, s3_record, s3_test, sns},
     guarded::Guarded,
@@ -65,6 +65,28 @@ async fn a_key_comes_from_where_its_consumer_says(endpoint: &str) {
         let record = guarded.record(&record_key(key)).await;
         assert!(record.is_some_and(|record| record.state.name() == "completed"), "{from:?}");
     }
+}
+
+// A hash tells the operator who looks for a customer's order nothing.
+#[apply(on_each_store)]
+async fn a_record_names_what_its_key_is_a_hash_of(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let parts = KeyFrom::all([KeyFrom::body("/shop"), KeyFrom::body("/number")]);
+    let (long, hostile) = ("x".repeat(300), "a\",\"b\u{202e}\r\n");
+    for (shop, origin) in [
+        ("tea", format!(r#"queue {QUEUE} ["tea","7"]"#)),
+        (hostile, format!(r#"queue {QUEUE} ["a\",\"b\r\n","7"]"#)),
+        (&long, format!("queue {QUEUE} [\"{long}")[..120].to_owned()),
+    ] {
+        let message = message("m", json!({ "shop": shop, "number": 7 }));
+        assert_eq!(run(&guarded, Consumer::new(queue(), parts.clone()), &[message]).await, 1);
+        let record = guarded.record(&record_key(&[shop, "7"])).await.expect("a record");
+        assert_eq!(record.origin.expect("an origin").as_str(), origin);
+    }
+    let message = message("m", json!({ "shop": "tea" }));
+    assert_eq!(run(&guarded, Consumer::new(queue(), KeyFrom::body("/shop")), &[message]).await, 1);
+    let record = guarded.record(&record_key(&["tea"])).await.expect("a record");
+    assert_eq!(record.origin.expect("an origin").as_str(), format!("queue {QUEUE}"));
 }
 
 #[apply(on_each_store)]

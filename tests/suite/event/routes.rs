@@ -13,6 +13,7 @@ use lambda_idempotency::{
     engine::{CallError, PhaseError},
     event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
     http::Outcome,
+    key::IdempotencyKey,
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ use super::queue;
 use crate::support::{
     faults::{ANY, Fault},
     guarded::Guarded,
-    http::{Counter, Guard, PAY, api, execution, guard_of, send, unkeyed},
+    http::{Counter, Guard, PAY, api, execution, guard_of, record, send, unkeyed},
     messages::{deliver, message, received},
     on_each_store,
 };
@@ -106,6 +107,9 @@ async fn a_key_of_several_parts_goes_through_a_route(endpoint: &str) {
         assert!(deliver(&consumer, &[message]).await.expect("an answer").is_empty());
     }
     assert_eq!(runs.count(), 1);
+    let key = IdempotencyKey::of(&["o-1", "tea"]).expect("a key");
+    let record = record(&guarded.store(), key.as_str()).await.expect("a record");
+    assert!(record.origin.is_some_and(|origin| origin.as_str().ends_with(r#" ["o-1","tea"]"#)));
 }
 
 #[apply(on_each_store)]
