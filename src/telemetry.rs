@@ -4,7 +4,7 @@
 //! 2. An operation's metrics have the label `operation`, those of messages the label `queue`. Tenants and keys are not labels: there are too many.
 //! 3. Log lines about a record are in a span `idempotency`, which has the operation and the hash of the key. `lambda::run` writes
 //!    the tenant as a property of the lines that carry metrics.
-use std::{fmt, time::Duration};
+use std::{env, fmt, sync::Once, time::Duration};
 
 use tracing::{Span, field::Empty};
 
@@ -170,11 +170,28 @@ pub(crate) fn describe() {
     }
 }
 
+/// Logs once, in a process on Lambda, if no recorder is installed: then nothing that it guards is counted, and no alarm can fire. A
+/// function that is run by another crate's `run` has none.
+pub(crate) fn warn_if_uncounted() {
+    static ASKED: Once = Once::new();
+    ASKED.call_once(|| {
+        // The recorder that drops everything has no size; no other needs to be found out.
+        let is_counted = metrics::with_recorder(|recorder| size_of_val(recorder) > 0);
+        if !is_counted && env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some() {
+            tracing::error!(
+                "no metrics recorder is installed: what this function guards is counted nowhere, and no alarm can fire. Run it by \
+                 lambda_idempotency::lambda::run or run_http, or install a recorder before its first request"
+            );
+        }
+    });
+}
+
 /// The target of spans, for filters: a filter that disables it takes key and operation from the log lines.
 pub(crate) const SPAN: &str = "lambda_idempotency::span";
 
 /// The span of one request.
 pub(crate) fn request_span(key: &RecordKey) -> Span {
+    warn_if_uncounted();
     #[cfg(feature = "lambda")]
     callers::note(key.tenant());
     record_span(key)

@@ -34,5 +34,9 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::logs();
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("all"));
     let payments = post(answer).route_layer(guard).get(answer);
-    lambda::run_http(Router::new().route("/payments", payments).route("/plain", get(answer))).await
+    let router = Router::new().route("/payments", payments).route("/plain", get(answer));
+    match std::env::var("RUN_BY").as_deref() {
+        Ok("lambda_http") => lambda_http::run(router).await,
+        _ => lambda::run_http(router).await,
+    }
 }

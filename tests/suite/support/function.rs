@@ -97,6 +97,7 @@ impl Function {
                 ("AWS_ACCESS_KEY_ID", "tests"),
                 ("AWS_SECRET_ACCESS_KEY", "tests"),
                 ("AWS_EC2_METADATA_DISABLED", "true"),
+                ("METRICS_NAMESPACE", "lambda-idempotency"),
             ])
             .envs(variables.iter().copied())
             .stdin(Stdio::piped())

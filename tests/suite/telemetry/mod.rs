@@ -7,3 +7,4 @@ mod metrics_written;
 mod record_spans;
 mod request_lines;
 mod secrecy;
+mod uncounted;
