@@ -14,6 +14,7 @@ mod orders;
 mod outbox;
 mod queues;
 mod reconcile;
+mod rights;
 mod stale;
 mod store;
 mod support;

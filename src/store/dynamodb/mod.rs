@@ -62,6 +62,24 @@ use conditions::Attributes;
 /// A guard needs `dynamodb:PutItem` and `dynamodb:GetItem` on the table, nothing else. Functions that find unsettled records
 /// need `dynamodb:Query` on the index `reconcile`, and `dynamodb:Scan` to sweep. Operators also need `dynamodb:Query` and
 /// `dynamodb:DeleteItem` on the table.
+///
+/// # Credentials of one tenant
+///
+/// The template `infra/tenant-role.yaml` has a role that reaches the records of one tenant. Open a store for each tenant, with a guard of
+/// its own, and keep both.
+///
+/// ```
+/// use aws_config::{SdkConfig, sts::AssumeRoleProvider};
+/// use aws_sdk_dynamodb::config::SharedCredentialsProvider;
+/// use lambda_idempotency::{DynamoDbStore, Guard, Operation, key::Tenant};
+///
+/// async fn guard(config: SdkConfig, table: &str, role_arn: &str, tenant: Tenant) -> Guard {
+///     let role = AssumeRoleProvider::builder(role_arn).configure(&config).session_name("guard");
+///     let role = role.tags([("tenant", tenant.as_str())]).build().await;
+///     let config = config.into_builder().credentials_provider(SharedCredentialsProvider::new(role)).build();
+///     Guard::new(DynamoDbStore::new(&config, table), Operation::new("ship"), tenant)
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct DynamoDbStore {
     /// For reads, and for bodies, which are written by one call whether they go to an item or to S3.

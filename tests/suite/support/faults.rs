@@ -287,11 +287,7 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             "Transaction is ongoing for the item",
         )),
         Fault::TransactionCancelled => Ok(answer(400, &cancelled_by_conflict())),
-        Fault::AccessDenied => Ok(error(
-            400,
-            "com.amazon.coral.service#AccessDeniedException",
-            "User: tests is not authorized to perform this action because no policy allows it",
-        )),
+        Fault::AccessDenied => Ok(access_denied()),
         Fault::ExpiredSignature => Ok(error(
             400,
             "com.amazon.coral.service#InvalidSignatureException",
@@ -339,6 +335,15 @@ async fn collect(mut response: HttpResponse) -> Result<HttpResponse, ConnectorEr
     let body = response.take_body().collect().await.map_err(ConnectorError::io)?;
     *response.body_mut() = SdkBody::from(body.to_bytes());
     Ok(response)
+}
+
+/// DynamoDB's answer to a caller that lacks the permission.
+pub fn access_denied() -> HttpResponse {
+    error(
+        400,
+        "com.amazon.coral.service#AccessDeniedException",
+        "User: tests is not authorized to perform this action because no policy allows it",
+    )
 }
 
 /// An error in DynamoDB's own form.
