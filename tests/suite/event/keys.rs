@@ -209,7 +209,6 @@ async fn the_test_event_of_s3_is_acknowledged(endpoint: &str) {
     }
 }
 
-// R2
 #[apply(on_each_store)]
 async fn the_tenant_of_a_message_comes_from_its_resolver(endpoint: &str) {
     let (guarded, queue) = (Guarded::on(endpoint).await, queue());

@@ -41,7 +41,6 @@ fn holds(condition: &Value, leading_keys: Option<&[&str]>) -> bool {
     policy.allows(&Asked { action: "a:B", resource: Some("r"), principal: None, context: &context })
 }
 
-// R37
 #[test]
 fn a_request_without_a_partition_key_is_refused() {
     let rows = arn("rows");
@@ -63,7 +62,7 @@ fn a_request_without_a_partition_key_is_refused() {
     assert!(!holds(&with_null, None) && holds(&with_null, Some(&[OWN])));
 }
 
-// R37: one item of another tenant among a tenant's own.
+// One item of another tenant among a tenant's own.
 #[test]
 fn a_request_for_several_partitions_needs_each_of_them() {
     let session = role(&[]).of("acme");
@@ -71,7 +70,7 @@ fn a_request_for_several_partitions_needs_each_of_them() {
     assert!(!session.may(&call("PutItem", "idempotency", Some(&[OWN, "other#refund#1"]))));
 }
 
-// R37: without a tag, or with an empty one, `#*` would be the references of all tenants.
+// Without a tag, or with an empty one, `#*` would be the references of all tenants.
 #[test]
 fn a_session_without_a_tenant_reaches_nothing() {
     for parameters in [&[][..], &[("ReferenceProvider", "stripe")][..]] {
@@ -88,7 +87,6 @@ fn a_session_without_a_tenant_reaches_nothing() {
     }
 }
 
-// R37
 #[test]
 fn rights_that_nobody_asked_for_are_left_out() {
     let (table, rows, more) = (arn("idempotency"), arn("rows"), arn("more"));

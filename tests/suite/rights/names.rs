@@ -50,7 +50,6 @@ fn role() -> Role {
     Role::on(&arn(TABLE), &all)
 }
 
-// R37
 #[test]
 fn a_tenant_reaches_the_partitions_of_its_own_name_alone() {
     let (role, table, rows) = (role(), arn(TABLE), arn("rows"));
@@ -76,7 +75,6 @@ fn a_tenant_reaches_the_partitions_of_its_own_name_alone() {
     }
 }
 
-// R37
 #[test]
 fn a_name_that_no_tag_can_hold_gets_no_credentials() {
     let role = role();
@@ -87,7 +85,6 @@ fn a_name_that_no_tag_can_hold_gets_no_credentials() {
     assert!(role.assumed_by(FUNCTION, Some(&"a".repeat(255))).is_some(), "the longest tenant");
 }
 
-// R37
 #[test]
 fn nobody_gets_credentials_without_a_tenant() {
     let role = role();

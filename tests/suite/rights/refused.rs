@@ -34,7 +34,6 @@ const ACTIONS: &[&str] = &[
     "UpdateTimeToLive",
 ];
 
-// R37
 #[tokio::test]
 async fn a_tenants_credentials_do_not_serve_other_functions() {
     let tables = Tables::new().await;
@@ -60,7 +59,6 @@ async fn a_tenants_credentials_do_not_serve_other_functions() {
     assert!(gate.asked().iter().all(|(_, may)| !may), "{:?}", gate.asked());
 }
 
-// R37
 #[tokio::test]
 async fn scans_partiql_the_index_and_the_table_itself_are_refused() {
     let tables = Tables::new().await;

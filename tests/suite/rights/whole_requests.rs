@@ -11,7 +11,6 @@ use lambda_idempotency::Operation;
 /// Tenants that have credentials. One's name begins like the other's.
 const TENANTS: [&str; 3] = ["acme", "acme-eu", "Zoë+1 @ shop/7: a=b_c.d"];
 
-// R37
 #[tokio::test]
 async fn a_tenants_credentials_suffice_for_its_guard_and_allow_nothing_more() {
     for name in TENANTS {
@@ -24,7 +23,6 @@ async fn a_tenants_credentials_suffice_for_its_guard_and_allow_nothing_more() {
     }
 }
 
-// R37
 #[tokio::test]
 async fn each_call_of_a_guard_is_refused_to_every_other_tenant() {
     for name in TENANTS {
@@ -45,7 +43,7 @@ async fn each_call_of_a_guard_is_refused_to_every_other_tenant() {
     }
 }
 
-// R37: a function that mixes up two tenants.
+// A function that mixes up two tenants.
 #[tokio::test]
 async fn another_tenants_credentials_execute_and_replay_nothing() {
     let tables = Tables::new().await;

@@ -86,7 +86,6 @@ fn needed(function: &Resource) -> BTreeSet<String> {
     needed
 }
 
-// R37
 #[tokio::test]
 async fn each_function_may_do_what_it_does_and_nothing_else() {
     let calls = recorded().await;
