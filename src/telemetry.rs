@@ -12,7 +12,7 @@ pub use crate::error_chain::error_chain;
 use crate::{
     key::{OperationName, RecordKey},
     record::{Alarm, AlarmKind, Record, State},
-    store::Survey,
+    store::{StoreErrorKind, Survey},
     time::Timestamp,
 };
 
@@ -71,8 +71,10 @@ counts! {
     Transacted: TRANSACTION_COMMITTED = "api.idempotency.transaction.committed.count";
     /// Single transactions that the store did not confirm. A retry finds out whether they were committed.
     Unconfirmed: TRANSACTION_UNCONFIRMED = "api.idempotency.transaction.unconfirmed.count";
-    /// Failed calls of the store. That others write the same item is no failure of it.
+    /// Failed calls of the store. That others write the same item is no failure of it, nor that one key is asked for too often.
     StoreError: STORE_ERROR = "api.idempotency.store.error.count";
+    /// Calls that the store throttled, and that were given up or are tried later: of one hot key, or of all.
+    Throttled: STORE_THROTTLED = "api.idempotency.store.throttled.count";
     /// Workers whose lease has expired: each stands for a crash.
     ZombieKey: ZOMBIE_KEY = "api.idempotency.zombie_key.count";
     /// Records that time to live has deleted.
@@ -150,6 +152,19 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
         tracing::warn!(
             "the survey missed records of the index: there are more than it counts, or some cannot be read"
         );
+    }
+}
+
+/// Counts a failed call of the store by what its error means.
+pub(crate) fn store_failed(operation: &OperationName, kind: StoreErrorKind) {
+    match kind {
+        // The store answers that others write the same item: one hot row would look like an outage.
+        StoreErrorKind::Contended | StoreErrorKind::InProgress => {}
+        StoreErrorKind::Throttled => Count::Throttled.add(operation),
+        StoreErrorKind::Unavailable
+        | StoreErrorKind::Unauthenticated
+        | StoreErrorKind::Refused
+        | StoreErrorKind::Unreadable => Count::StoreError.add(operation),
     }
 }
 

@@ -298,10 +298,7 @@ impl Engine {
             refused |= kind == StoreErrorKind::Refused;
             if effort.retries == Retries::All {
                 tracing::warn!(?kind, cause = error.cause(), "a record could not be written yet");
-                // A store that answers that others write the same item does not fail: one hot row would look like an outage.
-                if !kind.is_contention() {
-                    Count::StoreError.add(change.record.key.operation());
-                }
+                telemetry::store_failed(change.record.key.operation(), kind);
             }
             let retries = effort.retries.again_after(kind, self.world.instant());
             let again = retries && resends.later(&mut retry, kind).await || resends.again(kind).await;

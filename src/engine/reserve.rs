@@ -150,6 +150,7 @@ impl Executor {
             Says::TooLate => Count::TooLate,
             Says::Unconfirmed => Count::Unconfirmed,
             Says::Unavailable | Says::Unreadable | Says::NotCommitted => Count::StoreError,
+            Says::Throttled => Count::Throttled,
             Says::OtherPhases => Count::PhaseMismatch,
         };
         count.add(self.operation().name());
@@ -364,7 +365,12 @@ impl Executor {
         tracing::error!(?kind, cause, "reservation failed: the request is refused");
         match kind {
             StoreErrorKind::Unreadable => Says::Unreadable,
-            _ => Says::Unavailable,
+            StoreErrorKind::Throttled => Says::Throttled,
+            StoreErrorKind::Unavailable
+            | StoreErrorKind::Unauthenticated
+            | StoreErrorKind::Refused
+            | StoreErrorKind::Contended
+            | StoreErrorKind::InProgress => Says::Unavailable,
         }
     }
 }

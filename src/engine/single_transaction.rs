@@ -395,9 +395,7 @@ impl Executor {
         }
         // Even if the last try was refused, an earlier one may have been applied.
         Count::Unconfirmed.add(operation);
-        if !kind.is_contention() {
-            Count::StoreError.add(operation);
-        }
+        telemetry::store_failed(operation, kind);
         Says::Unconfirmed
     }
 }

@@ -349,9 +349,9 @@ mod tests {
         let world = ManualWorld::at(Timestamp::from_secs(1_000));
         let consumer = Consumer::new(Silent, KeyFrom::body("/does")).world(world.clone());
         let work: Work = Arc::new(|job| {
-            let done = match job.key.as_str().contains("dead") {
+            let done = match job.key.key.as_str().contains("dead") {
                 true => Done::refused("no such address"),
-                false if job.key.as_str().contains("nothing") => {
+                false if job.key.key.as_str().contains("nothing") => {
                     Done { ended: Err(RunError::NotExecuted(None)), attempts: Some(1) }
                 }
                 false => Done { ended: Ok(()), attempts: Some(1) },

@@ -228,7 +228,7 @@ impl Guard {
             Says::Interrupted | Says::OtherPhases => RunError::Interrupted(source(result)),
             Says::Released | Says::NotCommitted => RunError::NotExecuted(source(result)),
             Says::Unreadable => RunError::RecordUnreadable,
-            Says::TooLate | Says::Unavailable | Says::Gone => RunError::Unavailable,
+            Says::TooLate | Says::Unavailable | Says::Throttled | Says::Gone => RunError::Unavailable,
         })
     }
 

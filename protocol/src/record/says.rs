@@ -52,6 +52,8 @@ pub enum Says<A = Timestamp> {
     TooLate,
     /// The store did not answer. A record may have been written.
     Unavailable,
+    /// The store takes no more requests of this key, or in all, for the moment: a retry finds out. A record may have been written.
+    Throttled,
     /// There is a record that this version cannot read.
     Unreadable,
     /// What its worker would run is settled, and deleted since.
@@ -85,6 +87,7 @@ impl<A> Says<A> {
             Self::PerhapsInFlight => Says::PerhapsInFlight,
             Self::TooLate => Says::TooLate,
             Self::Unavailable => Says::Unavailable,
+            Self::Throttled => Says::Throttled,
             Self::Unreadable => Says::Unreadable,
             Self::Gone => Says::Gone,
             Self::OtherPhases => Says::OtherPhases,
@@ -108,6 +111,7 @@ impl<A> Says<A> {
             Self::MayNotBegin => "too_old",
             Self::TooLate => "too_late",
             Self::Unavailable => "unavailable",
+            Self::Throttled => "throttled",
             Self::Unreadable => "unreadable",
             Self::Gone => "gone",
             Self::OtherPhases => "other_phases",

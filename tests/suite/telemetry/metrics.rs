@@ -186,6 +186,18 @@ async fn a_store_that_only_reports_contention_does_not_count_as_failed(endpoint:
     assert_eq!(counts(&operation), expected(&unwritten));
 }
 
+// T38: a client that retries one key in a loop must not look like an outage.
+#[apply(on_each_store)]
+async fn a_store_that_throttles_one_key_does_not_count_as_failed(endpoint: &str) {
+    let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
+    let app = api(guard, |_, _| async { "paid" });
+    faults.for_all("PutItem", Fault::Throttle);
+    send(&app, pay("order-1")).await.assert_problem(503, "store-unavailable");
+    assert_eq!(counts(&operation), expected(&[("store.throttled", 1)]));
+    faults.clear();
+    assert_eq!(send(&app, pay("order-1")).await.status, 200);
+}
+
 #[apply(on_each_store)]
 async fn a_dead_worker_whose_lease_is_expired_is_counted(endpoint: &str) {
     let Counted { operation, clock, guard, .. } = Counted::on(endpoint).await;
