@@ -11,6 +11,7 @@
 //! | `queues` | SQS |
 //! | `bus` | EventBridge: one event bus |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
+//! | `alarms` | CloudWatch's alarms of a template, evaluated over metrics with holes |
 //! | `template` | SAM templates: what runs here, the sample's or the user's |
 //! | `announcement` | what a run prints first |
 //! | `variables` | the variables of functions and of the operators' command line |
@@ -34,6 +35,7 @@
 //! A child process is this program again, and `LOCAL_FUNCTION` names its function. This is a library, so that the tests build the
 //! program too, and never run an old one.
 
+pub mod alarms;
 mod announcement;
 mod bus;
 mod cloud;

@@ -7,7 +7,7 @@ use super::{
     parameters, pattern,
     problems::{Problems, at},
     scope::{Scope, refuse},
-    stack::{Function, Queue, Rule, Stack, Table},
+    stack::{AlarmResource, Function, Queue, Rule, Stack, Table},
     yaml,
 };
 use serde_json::{Map, Value, json};
@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// The template that everybody deploys, as a nested stack of their own.
 const IDEMPOTENCY: (&str, &str) = ("idempotency.yaml", include_str!("../../../infra/idempotency.yaml"));
+
+const ALARM: &str = "AWS::CloudWatch::Alarm";
 
 /// The transform that adds to the intrinsic functions.
 const EXTENSIONS: &str = "AWS::LanguageExtensions";
@@ -81,6 +83,12 @@ fn add(
         problems.unless(added.map_err(|error| at(&format!("resource {id}"), &error)));
     }
     problems.none()?;
+    for (id, resource) in scope.resources.iter().filter(|(_, resource)| resource["Type"] == ALARM) {
+        if exists(resource, &scope)? {
+            let properties = scope.value(&resource["Properties"]).map(Option::unwrap_or_default);
+            stack.alarms.push(AlarmResource { name: id.clone(), properties });
+        }
+    }
     let outputs = section("Outputs");
     let outputs = outputs.iter().filter(|(_, output)| {
         output["Condition"].as_str().is_none_or(|condition| scope.holds(condition).unwrap_or(true))
@@ -103,6 +111,11 @@ fn transforms(parsed: &Value) -> Vec<&str> {
     }
 }
 
+/// Whether its condition holds.
+fn exists(resource: &Value, scope: &Scope) -> Result<bool, String> {
+    resource["Condition"].as_str().map_or(Ok(true), |condition| scope.holds(condition))
+}
+
 /// The names of a resource; `None` if it is left out here.
 fn names(
     from: &Template,
@@ -113,8 +126,7 @@ fn names(
     place: &Place<'_>,
 ) -> Result<Option<Named>, String> {
     let kind = resource["Type"].as_str().ok_or("it has no Type")?;
-    let exists = resource["Condition"].as_str().map_or(Ok(true), |condition| scope.holds(condition))?;
-    if !exists || place.ignored.iter().any(|ignored| ignored == id) {
+    if !exists(resource, scope)? || place.ignored.iter().any(|ignored| ignored == id) {
         return Ok(None);
     }
     let properties = &resource["Properties"];

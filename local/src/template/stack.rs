@@ -20,10 +20,20 @@ pub struct Stack {
     pub mappings: Vec<Mapping>,
     pub streams: Vec<StreamMapping>,
     pub schedules: Vec<Schedule>,
+    pub alarms: Vec<AlarmResource>,
     /// The outputs of the nested `idempotency.yaml`.
     pub outputs: BTreeMap<String, String>,
     /// The names of its resources, each with its kind.
     pub taken: BTreeSet<(String, String)>,
+}
+
+/// An alarm of CloudWatch. Nothing here watches it.
+#[derive(Debug)]
+pub struct AlarmResource {
+    /// Its name in the template.
+    pub name: String,
+    /// As CloudFormation writes them, or why they have no value here.
+    pub properties: Result<Value, String>,
 }
 
 #[derive(Debug)]

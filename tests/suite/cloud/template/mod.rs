@@ -9,11 +9,14 @@ use local::yaml;
 mod alarms;
 mod calls;
 mod dashboard;
+mod firing;
+mod growth;
 mod queues;
 mod rights;
 mod sample;
 mod table;
 mod variables;
+mod watched;
 
 /// The template that users deploy.
 const IDEMPOTENCY: &str = "idempotency";

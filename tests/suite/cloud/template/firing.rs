@@ -1,0 +1,228 @@
+//! Each alarm comes when what it watches goes wrong, and ends after it. A new alarm needs a row.
+
+use std::collections::BTreeSet;
+
+use lambda_idempotency::telemetry;
+use local::alarms::{Alarm, Reading, Recorded};
+
+use super::watched::{ALARMS, on, record};
+
+const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
+const AGE: &str = "ApproximateAgeOfOldestMessage";
+const DAY: i64 = 24 * 60;
+
+/// What a metric reports.
+#[derive(Clone, Copy)]
+enum Wave {
+    Nothing,
+    /// A value at first, and nothing then.
+    Once(f64),
+    /// A value each so many minutes.
+    Each(i64, f64),
+}
+use Wave::{Each, Nothing, Once};
+
+/// How an alarm is raised.
+struct Row {
+    alarm: &'static str,
+    /// For how many minutes something is wrong.
+    minutes: i64,
+    /// Metrics, each with what it reports while all is well, and while something is wrong.
+    metrics: Vec<(&'static str, Wave, Wave)>,
+}
+
+fn row(alarm: &'static str, minutes: i64, metric: &'static str, well: Wave, wrong: Wave) -> Row {
+    Row { alarm, minutes, metrics: vec![(metric, well, wrong)] }
+}
+
+/// So many events in one minute are the fewest that raise it.
+fn counted(alarm: &'static str, metric: &'static str, fewest: f64) -> Row {
+    row(alarm, 1, metric, Nothing, Once(fewest))
+}
+
+/// A function fails for a quarter of an hour, at each of its few invocations.
+fn failing(alarm: &'static str, metric: &'static str) -> Row {
+    row(alarm, 20, metric, Each(4, 0.0), Each(4, 1.0))
+}
+
+/// One waits, and then none. Each is reported once a minute.
+fn waiting(alarm: &'static str, minutes: i64, metric: &'static str, number: f64) -> Row {
+    row(alarm, minutes, metric, Each(1, 0.0), Each(1, number))
+}
+
+/// What waits is as old as that. An empty queue reports no age.
+fn aged(alarm: &'static str, seconds: f64) -> Row {
+    row(alarm, 8, AGE, Nothing, Each(1, seconds))
+}
+
+/// One comes after hours of quiet, in which SQS reported nothing.
+fn grows(alarm: &'static str) -> Row {
+    row(alarm, 30, VISIBLE, Nothing, Each(1, 1.0))
+}
+
+fn rows() -> Vec<Row> {
+    let (created, batches) = (telemetry::RESERVE_CREATED, telemetry::STREAM_BATCH);
+    let (published, deliveries) = (telemetry::OUTBOX_PUBLISHED, telemetry::OUTBOX_BATCH);
+    let mut rows = vec![
+        row("OldestUnknown", 8, telemetry::UNKNOWN_OLDEST, Each(1, 0.0), Each(1, 3601.0)),
+        waiting("UnknownGrow", 130, telemetry::UNKNOWN_COUNT, 1.0),
+        waiting("OutcomesEscalated", 3, telemetry::UNKNOWN_ESCALATED, 1.0),
+        waiting("EscalatedGrow", 3, telemetry::UNKNOWN_ESCALATED, 1.0),
+        waiting("OperationsWaiting", 20, telemetry::BETWEEN_WORKERS_COUNT, 11.0),
+        waiting("OperationsWaitingGrow", 130, telemetry::BETWEEN_WORKERS_COUNT, 11.0),
+        waiting("OrdersQueued", 12, VISIBLE, 1001.0),
+        row("DeadLettersOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        row("OrdersDeadOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        row("ShipmentsDeadOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        row("ReportsDeadOld", 98 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        row("ReportsLate", 3, AGE, Nothing, Each(1, 61.0)),
+        aged("QuestionsLate", 3601.0),
+        aged("ChecksLate", 3601.0),
+        aged("SweepLate", 3601.0),
+        aged("OutboxOld", 901.0),
+        aged("WorkOld", 1801.0),
+        aged("OrdersLate", 901.0),
+        aged("ShipmentsLate", 901.0),
+        // CloudWatch looks for older values beyond the evaluation periods before it takes missing ones.
+        row("PollMissing", 20, telemetry::RECONCILE_POLL, Each(1, 1.0), Nothing),
+        row("SweepMissing", 3 * DAY, telemetry::SWEEP_COMPLETED, Each(DAY, 1.0), Nothing),
+        row("CompareMissing", 3 * DAY, ledgers::metrics::COMPARE_COMPLETED, Each(DAY, 1.0), Nothing),
+        row("OutboxUndelivered", DAY, telemetry::OUTBOX_UNDELIVERED, Each(DAY, 0.0), Each(DAY, 1.0)),
+        row("WorkWaiting", DAY, telemetry::WORK_WAITING, Each(DAY, 0.0), Each(DAY, 1.0)),
+        row("StreamLate", 6, "IteratorAge", Each(1, 0.0), Each(1, 900_001.0)),
+        row("OutboxStreamLate", 6, "IteratorAge", Each(1, 0.0), Each(1, 300_001.0)),
+        Row {
+            alarm: "StreamSilent",
+            minutes: 60,
+            metrics: vec![(created, Each(5, 1.0), Each(5, 1.0)), (batches, Each(5, 1.0), Nothing)],
+        },
+        Row {
+            alarm: "OutboxStreamSilent",
+            minutes: 60,
+            metrics: vec![(published, Each(5, 1.0), Each(5, 1.0)), (deliveries, Each(5, 1.0), Nothing)],
+        },
+        counted("OutboxFailing", telemetry::OUTBOX_NOT_DELIVERED, 3.0),
+        counted("DeadWorkers", telemetry::ZOMBIE_KEY, 1.0),
+        counted("DeadLettersSent", telemetry::DEAD_LETTER, 1.0),
+        counted("Contradictions", telemetry::RECONCILE_CONTRADICTED, 1.0),
+        counted("ContradictionsUnsent", telemetry::CONTRADICTION_UNSENT, 1.0),
+        counted("DoubleExecutions", telemetry::DOUBLE_EXECUTION, 1.0),
+        counted("AnswersInconclusive", telemetry::COMPLETION_INCONCLUSIVE, 1.0),
+        counted("ReportsUnwritten", telemetry::COMPLETION_UNWRITTEN, 1.0),
+        counted("WritesRefused", telemetry::COMPLETION_DENIED, 1.0),
+        counted("PhasesMismatched", telemetry::PHASE_MISMATCH, 1.0),
+        counted("WorkAbandoned", telemetry::WORK_ABANDONED, 1.0),
+        counted("TransactionsUnconfirmed", telemetry::TRANSACTION_UNCONFIRMED, 6.0),
+        counted("StoreErrors", telemetry::STORE_ERROR, 11.0),
+        counted("KeyMisuse", telemetry::RESERVE_KEY_MISUSE, 11.0),
+        counted("EventsUnsigned", telemetry::WEBHOOK_UNSIGNED, UNSIGNED + 1.0),
+        counted("EventsRefused", telemetry::WEBHOOK_REFUSED, 1.0),
+        counted("EventsUnreadable", telemetry::WEBHOOK_UNREADABLE, 1.0),
+        counted("EventsNotProcessed", telemetry::WEBHOOK_AGAIN, 1.0),
+        counted("LedgersDiffer", ledgers::metrics::COMPARE_DIFFERENCES, 1.0),
+        counted("RunsFailed", "NumberOfMessagesSent", 1.0),
+        counted("OrdersHeld", telemetry::MESSAGE_HELD, 1.0),
+        counted("WebhookErrors", "Errors", 1.0),
+        counted("ChargesErrors", "Errors", 1.0),
+        counted("ChargesFail", "5xx", 3.0),
+    ];
+    let dead = ["DeadLettersWaiting", "ReportsDead", "OutboxDead", "WorkDead", "OrdersDead", "ShipmentsDead"];
+    rows.extend(dead.map(|alarm| waiting(alarm, 3, VISIBLE, 1.0)));
+    rows.extend(GROW.map(grows));
+    let buried = ["OrdersNotBuried", "OutboxNotBuried", "ShipmentsNotBuried", "WorkNotBuried"];
+    rows.extend(buried.map(|alarm| counted(alarm, telemetry::MESSAGE_NOT_BURIED, 1.0)));
+    for (errors, throttled) in [
+        ("StaleErrors", "StaleThrottled"),
+        ("OutboxErrors", "OutboxThrottled"),
+        ("OrderQueueErrors", "OrderQueueThrottled"),
+        ("PaymentsErrors", "PaymentsThrottled"),
+        ("OrdersErrors", "OrdersThrottled"),
+        ("ReportsErrors", "ReportsThrottled"),
+        ("ShippingErrors", "ShippingThrottled"),
+        ("ReportWorkerErrors", "ReportWorkerThrottled"),
+    ] {
+        rows.extend([failing(errors, "Errors"), failing(throttled, "Throttles")]);
+    }
+    rows
+}
+
+/// The default of `EventsUnsignedTolerated`.
+const UNSIGNED: f64 = 50.0;
+
+/// The alarms on the growth of a queue.
+pub const GROW: [&str; 7] = [
+    "DeadLettersGrow",
+    "OrdersDeadGrow",
+    "OutboxDeadGrow",
+    "ReportsDeadGrow",
+    "ReportsGrow",
+    "ShipmentsDeadGrow",
+    "WorkDeadGrow",
+];
+
+impl Wave {
+    /// What it reports so many minutes after it began.
+    fn at(self, minute: i64) -> Option<f64> {
+        match self {
+            Nothing => None,
+            Once(value) => Some(value).filter(|_| minute == 0),
+            Each(minutes, value) => Some(value).filter(|_| minute.rem_euclid(minutes) == 0),
+        }
+    }
+
+    fn minutes(self) -> i64 {
+        if let Each(minutes, _) = self { minutes } else { 0 }
+    }
+
+    fn less(self) -> Self {
+        if let Once(value) = self { Once(value - 1.0) } else { self }
+    }
+}
+
+/// When the alarm is on: all is well, then wrong from minute 0 on, then well again. With the last minute.
+fn driven(alarm: &Alarm, row: &Row, wrong: fn(Wave) -> Wave, reading: Reading) -> (Option<(i64, i64)>, i64) {
+    let minutes = |value: u64| i64::try_from(value).expect("some minutes");
+    let pause = row.metrics.iter().map(|(_, well, _)| well.minutes()).max().unwrap_or_default();
+    // As far as CloudWatch looks back, and until each metric has reported once more.
+    let range = minutes(alarm.window()) + 12 * minutes(alarm.period()) + pause;
+    let end = row.minutes + range;
+    let mut recorded = Recorded::default();
+    for (metric, well, wave) in &row.metrics {
+        record(&mut recorded, alarm, metric, -2 * range..0, |minute| well.at(minute));
+        record(&mut recorded, alarm, metric, 0..row.minutes, |minute| wrong(*wave).at(minute));
+        record(&mut recorded, alarm, metric, row.minutes..end, |minute| well.at(minute - row.minutes));
+    }
+    let step = if alarm.period() < 60 { 1 } else { 20 };
+    let evaluations = (-range..=end).step_by(step);
+    (on(alarm, &recorded, evaluations, reading), end)
+}
+
+#[test]
+fn each_alarm_comes_when_something_goes_wrong_and_ends_after_it() {
+    let (alarms, rows) = (&*ALARMS, rows());
+    let driven_here: BTreeSet<_> = rows.iter().map(|row| row.alarm).collect();
+    assert_eq!(driven_here, alarms.iter().map(|alarm| &*alarm.name).collect());
+    assert_eq!(driven_here.len(), rows.len());
+    for row in &rows {
+        let alarm = alarms.iter().find(|alarm| alarm.name == row.alarm).expect("it is there");
+        for reading in Reading::all() {
+            let (on, end) = driven(alarm, row, |wave| wave, reading);
+            let (first, last) = on.unwrap_or_else(|| panic!("{} never comes: {reading:?}", row.alarm));
+            // While something is wrong, or at the evaluation after it.
+            assert!((1..=row.minutes + 20).contains(&first), "{} comes at {first}: {reading:?}", row.alarm);
+            assert!(last < end, "{} does not end: {reading:?}", row.alarm);
+        }
+    }
+}
+
+#[test]
+fn fewer_than_an_alarm_needs_do_not_raise_it() {
+    let alarms = &*ALARMS;
+    let is_count = |row: &Row| matches!(row.metrics[..], [(_, _, Once(fewest))] if fewest > 1.0);
+    for row in rows().iter().filter(|row| is_count(row)) {
+        let alarm = alarms.iter().find(|alarm| alarm.name == row.alarm).expect("it is there");
+        for reading in Reading::all() {
+            assert_eq!(driven(alarm, row, Wave::less, reading).0, None, "{}: {reading:?}", row.alarm);
+        }
+    }
+}
