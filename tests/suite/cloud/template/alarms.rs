@@ -276,11 +276,16 @@ fn emitted(metric: &Metric) -> String {
     (*name).to_owned()
 }
 
+/// The names of the metrics that an alarm watches, those of AWS with their resource.
+pub fn looks_at(alarm: &Value) -> BTreeSet<String> {
+    metrics(alarm).iter().map(emitted).collect()
+}
+
 // T50
 #[test]
 fn every_alarm_looks_at_a_metric_that_is_emitted() {
     let looked_at = resources(ALARM).into_iter().map(|alarm| {
-        let names: BTreeSet<_> = metrics(&alarm.properties).iter().map(emitted).collect();
+        let names = looks_at(&alarm.properties);
         (alarm.name, names)
     });
     let expected = ALARMS.iter().map(|(alarm, metrics)| {
