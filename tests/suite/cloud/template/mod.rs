@@ -11,6 +11,7 @@ mod calls;
 mod dashboard;
 mod firing;
 mod growth;
+mod queries;
 mod queues;
 mod rights;
 mod sample;
