@@ -25,6 +25,8 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::STORE_ERROR, "Sum"),
     (telemetry::RESERVE_KEY_MISUSE, "Sum"),
     (telemetry::RESERVE_CREATED, "Sum"),
+    (telemetry::RESERVE_REPLAY, "Sum"),
+    (telemetry::TRANSACTION_COMMITTED, "Sum"),
     (telemetry::PHASE_MISMATCH, "Sum"),
     (telemetry::DOUBLE_EXECUTION, "Sum"),
     (telemetry::COMPLETION_UNWRITTEN, "Sum"),
@@ -147,6 +149,15 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
     ("StoreErrors", &[telemetry::STORE_ERROR]),
     ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
+    (
+        "ClientLoops",
+        &[
+            telemetry::RESERVE_ACCEPTED,
+            telemetry::RESERVE_CREATED,
+            telemetry::RESERVE_REPLAY,
+            telemetry::TRANSACTION_COMMITTED,
+        ],
+    ),
     ("PhasesMismatched", &[telemetry::PHASE_MISMATCH]),
     ("DoubleExecutions", &[telemetry::DOUBLE_EXECUTION]),
     ("ReportsUnwritten", &[telemetry::COMPLETION_UNWRITTEN]),
@@ -544,6 +555,7 @@ fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
     let tolerate = [
         "AnswersInconclusive",
         "ChecksLate",
+        "ClientLoops",
         "DeadWorkers",
         "EventsUnsigned",
         "KeyMisuse",
