@@ -120,9 +120,19 @@ impl Consumer {
         Planned { received, plan }
     }
 
-    /// So that lines about a message, such as the guard's, which have the key's hash, can be found by it.
+    /// So that lines about a message, such as the guard's, which have the key's hash, can be found by it. Its fields have the
+    /// [names of OpenTelemetry].
+    ///
+    /// [names of OpenTelemetry]: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
     fn span(&self, message: &Message) -> tracing::Span {
-        tracing::info_span!("message", queue = &*self.queue, message_id = message.id.as_deref())
+        tracing::info_span!(
+            "message",
+            "otel.kind" = "consumer",
+            "messaging.system" = "aws_sqs",
+            "messaging.operation.name" = "process",
+            "messaging.destination.name" = &*self.queue,
+            "messaging.message.id" = message.id.as_deref()
+        )
     }
 
     async fn planned(&self, received: &Received, until: Instant) -> Plan {

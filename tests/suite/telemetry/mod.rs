@@ -1,6 +1,7 @@
 //! What is measured and logged, and that no data of a caller is logged.
 
 mod invocations_at_once;
+mod log_levels;
 mod message_secrecy;
 mod metrics;
 mod metrics_written;

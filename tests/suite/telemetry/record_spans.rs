@@ -9,10 +9,11 @@ use axum::{
     routing::post,
 };
 use lambda_idempotency::{
-    async_trait,
+    Failure, Guard, async_trait,
     engine::{Execution, SingleTransaction},
+    event::{Consumer, KeyFrom},
     http::{Profile, operation_status},
-    key::RecordKey,
+    key::{RecordKey, Tenant},
     lambda::{Events, Notice, webhook_service},
     operation::Operation,
     operator::{Correction, Operator},
@@ -26,6 +27,7 @@ use lambda_idempotency::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use crate::event::queue;
 use crate::support::{
     BoxError,
     client::client,
@@ -34,6 +36,7 @@ use crate::support::{
     guarded::{Guarded, RETENTION, completed, fingerprints, fresh, operation, owned, request},
     http::{PAY, TENANT, api, clock, guard, guard_of, pay, record_key, send, until},
     logs::{Line, Logs},
+    messages::{QUEUE, deliver, message},
 };
 
 /// A key per test, and the log from now on.
@@ -113,6 +116,34 @@ async fn a_guarded_request_has_a_span() {
     });
     assert_eq!(send(&app, pay(key.idempotency_key().as_str())).await.status, 500);
     assert_in_span(logs, &key, "ERROR", "the handler panicked");
+}
+
+// What collects spans for OpenTelemetry knows a message by these names.
+#[tokio::test]
+async fn a_message_has_a_span_with_opentelemetrys_names() {
+    let (logs, key) = begin();
+    let guard = Guard::new(MemoryStore::new(), Operation::new(PAY), Tenant::parse(TENANT).expect("a tenant"));
+    let consumer = Consumer::new(queue(), KeyFrom::body("/id"))
+        .sqs(guard, async |_: Execution, _: Value| -> Result<String, Failure> { Ok("done".to_owned()) });
+    let order = json!({ "id": key.idempotency_key().as_str() });
+    let back = deliver(&consumer, &[message("m-1", order)]).await.expect("it has an id");
+    assert!(back.is_empty(), "{back:?}");
+    let line =
+        logs.lines_with(&key.hash().to_string()).into_iter().find(|line| line.text.contains("executed"));
+    let line: Value = serde_json::from_str(&line.expect("it was executed").text).expect("JSON");
+    let spans = line["spans"].as_array().expect("a line has its spans");
+    assert_eq!(
+        spans[0],
+        json!({
+            "name": "message",
+            "otel.kind": "consumer",
+            "messaging.system": "aws_sqs",
+            "messaging.operation.name": "process",
+            "messaging.destination.name": QUEUE,
+            "messaging.message.id": "m-1",
+        })
+    );
+    assert_in_span(logs, &key, "INFO", "executed");
 }
 
 #[tokio::test]

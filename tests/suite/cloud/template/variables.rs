@@ -18,7 +18,6 @@ const MORE: &[(&str, &str)] = &[
     ("OUTBOX_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/outbox-dead-letters.fifo"),
     ("OUTBOX_QUEUE_URL", "http://127.0.0.1:9/outbox.fifo"),
     ("PROVIDER_TIMEOUT_MS", "20000"),
-    ("RUST_LOG", "info"),
     ("SWEEP_UNITS_PER_SECOND", "50"),
     ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/shipments-dead-letters"),
     ("SHIPMENTS_QUEUE_URL", "http://127.0.0.1:9/shipments"),
@@ -103,8 +102,8 @@ const DEFAULTS: [&str; 6] = [
     "RECONCILE_MAX_BACKOFF_MS",
 ];
 
-/// What every function has: for its log and its metrics, which is read before there is a log.
-const OF_LOGS: [&str; 2] = ["METRICS_NAMESPACE", "RUST_LOG"];
+/// What every function has for its metrics, which is read before there is a log.
+const OF_LOGS: [&str; 1] = ["METRICS_NAMESPACE"];
 
 /// A comparison waits longer for a page of charges than a client for its payment.
 const OF_ONE_FUNCTION: &str = "PROVIDER_TIMEOUT_MS";
