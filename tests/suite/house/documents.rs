@@ -73,6 +73,10 @@ async fn the_examples_print_what_they_document() {
         ("invocation", "attempt 1\n{\"order\":\"o-1\"}\n{\"order\":\"o-1\"}\n"),
         ("queue", "\"order-1\" is shipped\n0 come again\ndead: nothing was ordered\n"),
         ("own_store", "it keeps every promise\n"),
+        (
+            "own_telemetry",
+            "idempotency in Lambda runtime invoke: ship, replay\nLambda runtime invoke in Some(\"00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01\")\napi.idempotency.reserve.created.count of ship: 1\napi.idempotency.reserve.replay.count of ship: 1\n",
+        ),
         ("unit_test", "all three as promised\n"),
     ] {
         let ran = Command::new(example(name)).stdin(Stdio::null()).output().await.expect("it can be run");
