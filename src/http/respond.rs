@@ -51,7 +51,9 @@ impl Guard {
                 response.extensions_mut().insert(Guarded::executed(Outcome::NotExecuted));
                 response
             }
-            Says::TooLate | Says::Unavailable | Says::Throttled => self.problem(ProblemType::StoreUnavailable),
+            Says::TooLate | Says::Unavailable | Says::Throttled => {
+                self.problem(ProblemType::StoreUnavailable)
+            }
             Says::Interrupted | Says::OtherPhases => self.problem(ProblemType::Interrupted),
             Says::Unreadable => self.problem(ProblemType::RecordUnreadable),
             Says::Gone => self.problem(ProblemType::OperationExpired),

@@ -115,6 +115,15 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("SweepMissing", &[telemetry::SWEEP_COMPLETED]),
     ("StreamLate", &["IteratorAge StaleFunction"]),
     ("StreamSilent", &[telemetry::RESERVE_CREATED, telemetry::STREAM_BATCH]),
+    (
+        "MetricsSilent",
+        &[
+            telemetry::RESERVE_ACCEPTED,
+            telemetry::RESERVE_CREATED,
+            telemetry::STREAM_BATCH,
+            telemetry::TRANSACTION_COMMITTED,
+        ],
+    ),
     ("StaleErrors", &["Errors StaleFunction"]),
     ("StaleThrottled", &["Throttles StaleFunction"]),
     ("OutboxOld", &["ApproximateAgeOfOldestMessage OutboxQueue"]),
@@ -148,6 +157,7 @@ const ALARMS: &[(&str, &[&str])] = &[
     ),
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
     ("StoreErrors", &[telemetry::STORE_ERROR]),
+    ("StoreThrottled", &[telemetry::STORE_THROTTLED]),
     ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
     (
         "ClientLoops",
@@ -571,6 +581,7 @@ fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
         "ReportsLate",
         "ShipmentsLate",
         "StoreErrors",
+        "StoreThrottled",
         "StreamLate",
         "SweepLate",
         "TransactionsUnconfirmed",

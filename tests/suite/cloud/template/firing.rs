@@ -101,6 +101,20 @@ fn rows() -> Vec<Row> {
             minutes: 60,
             metrics: vec![(published, Each(5, 1.0), Each(5, 1.0)), (deliveries, Each(5, 1.0), Nothing)],
         },
+        Row {
+            alarm: "MetricsSilent",
+            minutes: 120,
+            metrics: vec![(created, Each(5, 1.0), Nothing), (batches, Each(5, 1.0), Each(5, 1.0))],
+        },
+        Row {
+            alarm: "ClientLoops",
+            minutes: 20,
+            metrics: vec![
+                (created, Each(1, 10.0), Each(1, 10.0)),
+                (telemetry::RESERVE_REPLAY, Each(1, 1.0), Each(1, 30.0)),
+            ],
+        },
+        row("StoreThrottled", 20, telemetry::STORE_THROTTLED, Nothing, Each(1, 201.0)),
         counted("OutboxFailing", telemetry::OUTBOX_NOT_DELIVERED, 3.0),
         counted("DeadWorkers", telemetry::ZOMBIE_KEY, 1.0),
         counted("DeadLettersSent", telemetry::DEAD_LETTER, 1.0),
