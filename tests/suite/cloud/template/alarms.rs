@@ -23,6 +23,7 @@ const OURS: &[(&str, &str)] = &[
     // What no retry has ended all the time.
     (telemetry::BETWEEN_WORKERS_COUNT, "Minimum"),
     (telemetry::STORE_ERROR, "Sum"),
+    (telemetry::STORE_THROTTLED, "Sum"),
     (telemetry::RESERVE_KEY_MISUSE, "Sum"),
     (telemetry::RESERVE_CREATED, "Sum"),
     (telemetry::RESERVE_REPLAY, "Sum"),

@@ -21,6 +21,7 @@ const ALARM_SAYS_ALL: &[&str] = &[
     telemetry::DOUBLE_EXECUTION,
     telemetry::OUTBOX_BATCH,
     telemetry::PHASE_MISMATCH,
+    telemetry::RECONCILE_CONTRADICTED,
     telemetry::RECONCILE_POLL,
     telemetry::STREAM_BATCH,
     telemetry::SWEEP_COMPLETED,
