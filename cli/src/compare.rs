@@ -8,7 +8,6 @@ use std::{
 
 use crate::terminal::{harmless, harmless_json};
 use futures_util::stream;
-use lambda_idempotency::key::OperationName;
 use ledgers::{CompareError, Difference, Entry, Side, Summary, compare};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -31,11 +30,9 @@ struct Line {
 }
 
 pub async fn run(screen: &Screen, args: &Compare) -> Result<(), Failure> {
-    // The name is for counters, which are not collected here.
-    let name = OperationName::parse("ledger").map_err(|error| Failure::from_error(&error))?;
     let (ours, theirs) = (entries(&args.ours)?, entries(&args.theirs)?);
     let found = |difference: Difference<'_, Fields>| print(screen, &difference);
-    let compared = compare(&name, stream::iter(ours), stream::iter(theirs), found).await;
+    let compared = compare(stream::iter(ours), stream::iter(theirs), found).await;
     let summary = compared.map_err(|error| match error {
         // The message names the file.
         CompareError::Side(_, error) => error,

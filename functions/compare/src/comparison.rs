@@ -1,16 +1,18 @@
 //! One comparison: from the input to the summary.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use lambda_idempotency::{key::OperationName, telemetry::error_chain, world::World};
+use lambda_idempotency::{telemetry::error_chain, world::World};
 use ledgers::{Day, Difference, Summary, compare};
-use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
+use orders::Shop;
+use payments::{Ledger, Provider, SealingKeys};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
     Failure, Reports,
-    pages::{Charged, ours, theirs},
+    booked::{Booked, Unknown},
+    pages::{ours, theirs},
 };
 
 /// How many differences are logged one by one; the report lists them all.
@@ -19,8 +21,10 @@ const LOGGED: u64 = 100;
 /// Compares the ledgers of a day.
 #[derive(Debug)]
 pub struct Comparison {
-    /// Ours.
+    /// Our payments.
     pub ledger: Ledger,
+    /// Our orders.
+    pub shop: Shop,
     /// Theirs.
     pub provider: Provider,
     /// Opens the correlation from a charge to its record.
@@ -47,6 +51,8 @@ pub struct Compared {
     /// What was found.
     #[serde(flatten)]
     pub summary: Summary,
+    /// How many of those that only the provider has can be in no ledger of ours.
+    pub unknown: u64,
 }
 
 impl Comparison {
@@ -79,30 +85,36 @@ impl Comparison {
         // By the second comparison, reconciliation of the day is over: a difference stays until an operator settles it.
         let again = day < Day::of(self.world.now()).before();
         let mut draft = self.reports.draft().map_err(Failure::report)?;
-        let mut logged = 0;
-        let operation = OperationName::parse(CREATE_PAYMENT).expect("a constant name");
-        let ours = ours(&self.ledger, day, &*self.world);
+        let (mut logged, mut unknown) = (0, 0);
+        let ours = ours(&self.ledger, &self.shop, day, &*self.world);
         let theirs = theirs(&self.provider, &self.sealing_keys, day, &*self.world);
-        let summary = compare(&operation, ours, theirs, |difference| {
+        let summary = compare(ours, theirs, |difference| {
             if logged < LOGGED {
                 log(day, &difference);
             }
             logged += 1;
-            difference.write_line(&mut draft)
+            match unknown_of(&difference) {
+                None => difference.write_line(&mut draft),
+                Some((name, theirs)) => {
+                    unknown += 1;
+                    write_unknown(&mut draft, name, difference.id(), theirs)
+                }
+            }
         });
         let summary = summary.await?;
         let day = day.to_string();
         let mut last = json!({ "summary": summary });
         last["summary"]["day"] = json!(day);
+        last["summary"]["unknown"] = json!(unknown);
         writeln!(draft, "{last}").map_err(Failure::report)?;
         let report = self.reports.publish(draft, &format!("{day}.jsonl")).await?;
-        let compared = Compared { day, report, summary };
-        let Compared { day, report, summary } = &compared;
+        let compared = Compared { day, report, summary, unknown };
+        let Compared { day, report, summary, .. } = &compared;
         if summary.agrees() {
             tracing::info!(day, again, report, ?summary, "the ledgers agree");
         } else {
             let logged = logged.min(LOGGED);
-            tracing::warn!(day, again, report, ?summary, logged, "the ledgers differ");
+            tracing::warn!(day, again, report, ?summary, unknown, logged, "the ledgers differ");
         }
         Ok(compared)
     }
@@ -112,14 +124,30 @@ fn log_failure(error: &Failure) {
     tracing::error!(name = error.name(), error = error_chain(error), "the comparison failed");
 }
 
-/// Names only the charge's id and the hash of its record's key; the report has the rest.
-fn log(day: Day, difference: &Difference<'_, Charged>) {
-    let (kind, charged) = match difference {
+/// What can be in no ledger of ours, with its name.
+fn unknown_of<'a>(difference: &Difference<'a, Booked>) -> Option<(Unknown, &'a Booked)> {
+    match difference {
+        Difference::OnlyTheirs { theirs, .. } => Some((theirs.unknown?, theirs)),
+        _ => None,
+    }
+}
+
+/// Writes it as a line of the report, whose difference has its name.
+fn write_unknown(report: &mut impl Write, name: Unknown, id: &str, theirs: &Booked) -> io::Result<()> {
+    let name = name.as_str();
+    writeln!(report, "{}", json!({ "difference": name, "id": id, "theirs": theirs }))
+}
+
+/// Names only the id of the charge or refund, and the hash of its record's key; the report has the rest.
+fn log(day: Day, difference: &Difference<'_, Booked>) {
+    let (name, booked) = match difference {
         Difference::OnlyOurs { ours, .. } => ("only_ours", ours),
-        Difference::OnlyTheirs { theirs, .. } => ("only_theirs", theirs),
+        Difference::OnlyTheirs { theirs, .. } => {
+            (theirs.unknown.map_or("only_theirs", Unknown::as_str), theirs)
+        }
         Difference::Differs { theirs, .. } => ("differs", theirs),
         Difference::Duplicate { value, .. } => ("duplicate", value),
     };
-    let (charge, key) = (difference.id(), charged.names.record.as_deref());
-    tracing::warn!(%day, difference = kind, charge, key, "the ledgers differ on a charge");
+    let (id, kind, key) = (difference.id(), booked.kind.as_str(), booked.names.record.as_deref());
+    tracing::warn!(%day, difference = name, id, kind, key, "the ledgers differ");
 }

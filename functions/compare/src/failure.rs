@@ -15,14 +15,14 @@ pub enum Failure {
     /// The input's day is invalid.
     #[error("\"day\" must be a day such as 2026-11-20")]
     MalformedDay,
-    /// The table of payments does not answer.
-    #[error("the table of payments could not be read to the end")]
+    /// The table of payments or that of orders does not answer.
+    #[error("our payments and orders could not be read to the end")]
     Ledger(#[source] Box<dyn Error + Send + Sync>),
     /// The provider does not answer.
-    #[error("the provider's charges could not be read to the end")]
+    #[error("the provider's charges and refunds could not be read to the end")]
     Provider(#[source] ProviderError),
-    /// The provider's next page begins where the last one did.
-    #[error("the provider's charges never end: a page names itself as the next one")]
+    /// A page of the provider leads back to one before it.
+    #[error("the provider's charges or refunds never end: a page leads back to one before it")]
     Endless,
     /// There is no space for the entries of the day.
     #[error("the entries of the day could not be kept in temporary files")]

@@ -1,15 +1,18 @@
-//! The two ledgers of a day, page by page, as one entry for each charge.
+//! Both ledgers of a day, page by page, as one entry for each charge and each refund.
 
-use std::time::Duration;
+use std::{cell::RefCell, collections::HashSet, time::Duration};
 
-use futures_util::{Stream, TryStreamExt, stream};
-use lambda_idempotency::{key::RecordKey, telemetry::error_chain, world::World};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+use lambda_idempotency::{telemetry::error_chain, world::World};
 use ledgers::{Day, Entry};
-use payments::{Ledger, Provider, SealingKeys, policy::CREATE_PAYMENT};
+use orders::{Shop, policy::CREATE_ORDER};
+use payments::{After, DayPage, Kind, Ledger, Listed, Provider, SealingKeys, policy::CREATE_PAYMENT};
 use protocol::backoff::Backoff;
-use serde::{Deserialize, Serialize};
 
-use crate::Failure;
+use crate::{
+    Failure,
+    booked::{Booked, Names, Unknown},
+};
 
 /// How often a page is fetched. The waits between them cover an outage of a second. After that the invocation fails, and Lambda
 /// retries it.
@@ -19,124 +22,129 @@ const TRIES: u32 = 5;
 const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(100), factor: 2, max: Duration::from_millis(800) };
 
-/// Charges per page: some 2 MB, and 200 calls for a million.
+/// Entries per page: some 2 MB, and 200 calls for a million.
 const LIMIT: u32 = 5_000;
 
-/// The state of a charge with no other status, and the only state of our payments.
+/// The operations whose ledgers are read here. What the provider did for any other one is in no ledger of ours.
+const OPERATIONS: [&str; 2] = [CREATE_PAYMENT, CREATE_ORDER];
+
+/// The state of an entry with no other status, and the only state of ours.
 const SUCCEEDED: &str = "succeeded";
 
-/// What a provider says of a charge that was given back later, whole or in part. It succeeded before that, and a payment stays one.
+/// What a provider says of a charge that was given back later, whole or in part. It succeeded before that. The refund is an entry of its own.
 const GIVEN_BACK: [&str; 2] = ["refunded", "partially_refunded"];
 
-/// A charge in one ledger. The names are for the report, and are not compared.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Charged {
-    amount_cents: u64,
-    currency: String,
-    state: String,
-    #[serde(flatten)]
-    pub(crate) names: Names,
-}
-
-impl PartialEq for Charged {
-    fn eq(&self, other: &Self) -> bool {
-        let Self { amount_cents, currency, state, names: _ } = self;
-        (*amount_cents, currency, state) == (other.amount_cents, &other.currency, &other.state)
-    }
-}
-
-/// The tenant and the request of a charge, as far as its ledger has them.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Names {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tenant: Option<String>,
-    /// The idempotency key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key: Option<String>,
-    /// The hash of the record's key, as in logs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) record: Option<String>,
-    /// Our payment's id.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payment: Option<String>,
-}
-
-impl From<RecordKey> for Names {
-    fn from(record: RecordKey) -> Self {
-        Self {
-            tenant: Some(record.tenant().as_str().to_owned()),
-            key: Some(record.idempotency_key().as_str().to_owned()),
-            record: Some(record.hash().to_string()),
-            payment: None,
-        }
-    }
-}
-
 struct Page<C> {
-    entries: Vec<Entry<Charged>>,
+    entries: Vec<Entry<Booked>>,
     next: Option<C>,
 }
 
-/// Our payments.
+/// Our payments, and the charges and refunds of our orders.
 pub(crate) fn ours(
     ledger: &Ledger,
+    shop: &Shop,
     day: Day,
     world: &dyn World,
-) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
-    pages(world, async move |after| {
-        let page = ledger.of_day(day, after).await.map_err(Failure::Ledger)?;
-        let entries = page.payments.into_iter().map(|(tenant, payment)| Entry {
+) -> impl Stream<Item = Result<Entry<Booked>, Failure>> {
+    let payments = pages(world, async move |after| {
+        let DayPage { rows, next } = ledger.of_day(day, after).await.map_err(Failure::Ledger)?;
+        let entries = rows.into_iter().map(|(tenant, payment)| Entry {
             id: payment.charge_id,
-            value: Charged {
+            value: Booked {
+                kind: Kind::Charge,
                 amount_cents: payment.amount_cents,
-                currency: payment.currency,
+                currency: payment.currency.to_ascii_uppercase(),
                 state: SUCCEEDED.to_owned(),
-                names: Names { tenant: Some(tenant), payment: Some(payment.id), ..Names::default() },
+                charge: None,
+                tenant: Some(tenant),
+                operation: Some(CREATE_PAYMENT.to_owned()),
+                unknown: None,
+                names: Names { payment: Some(payment.id), ..Names::default() },
             },
         });
-        Ok(Page { entries: entries.collect(), next: page.next })
-    })
+        Ok(Page::<After> { entries: entries.collect(), next })
+    });
+    let orders = pages(world, async move |after| {
+        let DayPage { rows, next } = shop.of_day(day, after).await.map_err(Failure::Ledger)?;
+        let entries = rows.into_iter().map(|(tenant, booking)| Entry {
+            id: booking.id,
+            value: Booked {
+                kind: booking.kind,
+                amount_cents: booking.amount_cents,
+                currency: booking.currency.to_ascii_uppercase(),
+                state: SUCCEEDED.to_owned(),
+                charge: booking.charge_id,
+                tenant: Some(tenant),
+                operation: Some(CREATE_ORDER.to_owned()),
+                unknown: None,
+                names: Names { order: Some(booking.order_id), ..Names::default() },
+            },
+        });
+        Ok(Page::<After> { entries: entries.collect(), next })
+    });
+    payments.chain(orders)
 }
 
-/// The provider's charges of payments, and those that lead to no record.
+/// All charges and refunds that the provider made, whoever asked for them.
 pub(crate) fn theirs(
     provider: &Provider,
     sealing_keys: &SealingKeys,
     day: Day,
     world: &dyn World,
-) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
-    pages(world, async move |after: Option<String>| {
-        let page = provider.charges(day, after.as_deref(), LIMIT).await.map_err(Failure::Provider)?;
-        if page.next.is_some() && page.next == after {
-            return Err(Failure::Endless);
-        }
-        let entries = page.charges.into_iter().filter_map(|charge| {
-            let record = charge.record(sealing_keys);
-            // Orders are in no ledger of payments.
-            if record.as_ref().is_some_and(|record| record.operation().as_str() != CREATE_PAYMENT) {
-                return None;
+) -> impl Stream<Item = Result<Entry<Booked>, Failure>> {
+    let of_kind = move |kind| {
+        // Where pages begin that were announced: a list that comes back to one of them has no end.
+        let announced = RefCell::new(HashSet::new());
+        pages(world, async move |after: Option<String>| {
+            let page =
+                provider.listed(kind, day, after.as_deref(), LIMIT).await.map_err(Failure::Provider)?;
+            if page.next.clone().is_some_and(|next| !announced.borrow_mut().insert(next)) {
+                return Err(Failure::Endless);
             }
-            let value = Charged {
-                names: record.map(Names::from).unwrap_or_default(),
-                amount_cents: charge.amount_cents,
-                currency: charge.currency,
-                state: charge
-                    .status
-                    .filter(|status| !GIVEN_BACK.contains(&&**status))
-                    .unwrap_or_else(|| SUCCEEDED.to_owned()),
-            };
-            Some(Entry { id: charge.id, value })
-        });
-        Ok(Page { entries: entries.collect(), next: page.next })
-    })
+            let entries = page.entries.into_iter().map(|listed| entry(kind, listed, sealing_keys));
+            Ok(Page { entries: entries.collect(), next: page.next })
+        })
+    };
+    of_kind(Kind::Charge).chain(of_kind(Kind::Refund))
+}
+
+/// An entry of the provider's, with what its metadata says of its record.
+fn entry(kind: Kind, listed: Listed, sealing_keys: &SealingKeys) -> Entry<Booked> {
+    let record = listed.correlation().map(|correlation| sealing_keys.open(correlation));
+    let unknown = match &record {
+        None => Some(Unknown::NoRecord),
+        Some(None) => Some(Unknown::UnreadableRecord),
+        Some(Some(record)) => {
+            let is_of_another =
+                listed.tenant.as_ref().is_some_and(|tenant| tenant != record.tenant().as_str());
+            match OPERATIONS.contains(&record.operation().as_str()) {
+                _ if is_of_another => Some(Unknown::OtherTenant),
+                false => Some(Unknown::UnknownOperation),
+                true => None,
+            }
+        }
+    };
+    let record = record.flatten();
+    let status = listed.status.filter(|status| !GIVEN_BACK.contains(&&**status));
+    let value = Booked {
+        kind,
+        amount_cents: listed.amount_cents,
+        currency: listed.currency.to_ascii_uppercase(),
+        state: status.unwrap_or_else(|| SUCCEEDED.to_owned()),
+        charge: listed.charge_id,
+        tenant: listed.tenant.or_else(|| Some(record.as_ref()?.tenant().as_str().to_owned())),
+        operation: record.as_ref().map(|record| record.operation().as_str().to_owned()),
+        unknown,
+        names: record.map(Names::from).unwrap_or_default(),
+    };
+    Entry { id: listed.id, value }
 }
 
 /// The entries of every page, one page in memory at a time.
 fn pages<C: Clone>(
     world: &dyn World,
     fetch: impl AsyncFn(Option<C>) -> Result<Page<C>, Failure>,
-) -> impl Stream<Item = Result<Entry<Charged>, Failure>> {
+) -> impl Stream<Item = Result<Entry<Booked>, Failure>> {
     // `None` after the last page; `Some(None)` before the first.
     let pages = stream::try_unfold((Some(None), fetch), async |(after, fetch)| {
         let Some(after) = after else { return Ok::<_, Failure>(None) };

@@ -19,7 +19,6 @@
 //!
 //! ```
 //! use futures_util::stream;
-//! use lambda_idempotency::key::OperationName;
 //! use ledgers::{Entry, compare};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -28,9 +27,8 @@
 //! let ours = stream::iter([entry("ch_1", 1999), entry("ch_2", 500)]);
 //! let theirs = stream::iter([entry("ch_3", 700), entry("ch_1", 1999)]);
 //!
-//! let payments = OperationName::parse("create-payment").unwrap();
 //! let mut report = Vec::new();
-//! let summary = compare(&payments, ours, theirs, |difference| difference.write_line(&mut report)).await.unwrap();
+//! let summary = compare(ours, theirs, |difference| difference.write_line(&mut report)).await.unwrap();
 //!
 //! assert_eq!((summary.equal, summary.only_ours, summary.only_theirs), (1, 1, 1));
 //! let report = String::from_utf8(report).unwrap();
@@ -50,7 +48,6 @@ mod spill;
 use std::{collections::BTreeMap, io, pin::pin};
 
 use futures_util::{Stream, TryStreamExt, future};
-use lambda_idempotency::key::OperationName;
 use serde::{Serialize, de::DeserializeOwned};
 
 use spill::{Bucket, Spill};
@@ -73,13 +70,12 @@ pub enum CompareError<E> {
     Report(#[source] io::Error),
 }
 
-/// Compares two ledgers of what `operation` did, and passes each difference to `found`. Also counts them in [`metrics`].
+/// Compares two ledgers, and passes each difference to `found`. Also counts them in [`metrics`].
 ///
 /// # Errors
 /// If a side fails, before any difference is passed on; if `found` or a file fails. The differences passed on until then are
 /// not a report.
 pub async fn compare<V, E>(
-    operation: &OperationName,
     ours: impl Stream<Item = Result<Entry<V>, E>>,
     theirs: impl Stream<Item = Result<Entry<V>, E>>,
     mut found: impl FnMut(Difference<'_, V>) -> io::Result<()>,
@@ -100,7 +96,7 @@ where
         // Lets other tasks run: a heartbeat, a page that is being written.
         tokio::task::yield_now().await;
     }
-    metrics::compared(operation, &summary);
+    metrics::compared(&summary);
     Ok(summary)
 }
 

@@ -1,11 +1,9 @@
-//! The counters of a comparison, through the facade of the crate `metrics`. Each has the label `operation`.
-
-use lambda_idempotency::key::OperationName;
+//! The counters of a comparison, through the facade of the crate `metrics`. They have no labels: one comparison is about all operations.
 
 use crate::Summary;
 
 /// Counts a comparison and its differences. Zeros are counted too, so that a recorder can show that none was found.
-pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
+pub(crate) fn compared(summary: &Summary) {
     let differences = summary.only_ours + summary.only_theirs + summary.differs + summary.duplicates;
     for (name, count) in [
         (COMPARE_COMPLETED, 1),
@@ -15,7 +13,7 @@ pub(crate) fn compared(operation: &OperationName, summary: &Summary) {
         (COMPARE_DIFFERS, summary.differs),
         (COMPARE_DUPLICATES, summary.duplicates),
     ] {
-        ::metrics::counter!(name, "operation" => operation.as_str().to_owned()).increment(count);
+        ::metrics::counter!(name).increment(count);
     }
 }
 

@@ -10,10 +10,11 @@ use lambda_idempotency::{
     http::NotBegun,
     record::Answer,
 };
-use payments::{NewPayment, malformed};
+use payments::{NewPayment, Refund, malformed};
 
 use crate::{
     answer,
+    booking::Booking,
     order::{Charging, Order, OrderPlaced, OrderRequest, Status},
     policy::{CHARGE_PHASE, INTENT_PHASE, KEYS_LIVE, REFUND_PHASE, STOCK_PHASE, Services},
     test_cards,
@@ -68,7 +69,7 @@ async fn place(
             card.at("before");
             let charge = provider.charge(record, sealing_keys, payment, &key).await;
             card.at("after");
-            charge.map_or_else(Charging::try_from, |charge| Ok(Charging::Charged { id: charge.id }))
+            charge.map_or_else(Charging::try_from, |charge| Ok(charge.into()))
         })
         .await?;
     card.at("phase_2");
@@ -80,30 +81,35 @@ async fn place(
     (order.status, answer) = match charging {
         Charging::Declined => (Status::Declined, payments::declined()),
         Charging::Rejected => (Status::Rejected, payments::rejected()),
-        Charging::Charged { id } => {
+        Charging::Charged { id, at } => {
             let taken = execution.commit(STOCK_PHASE, vec![shop.taking(tenant, &order)]).await?;
             card.at("phase_3");
             order.charge_id = Some(id.clone());
-            if taken == Committed::Written {
+            let charge_id = &id;
+            let ended = if taken == Committed::Written {
                 order.status = Status::Confirmed;
                 (order.status, answer::created(&order))
             } else {
-                execution
+                let refund: Refund = execution
                     .phase(REFUND_PHASE)
                     .keys_live(KEYS_LIVE)
                     .ask(|key| async move { Ok::<_, CallError>(provider.find_refund(&key).await?) })
                     .call(async |key| {
-                        let refund = provider.refund(record, sealing_keys, &id, &key).await;
+                        let refund = provider.refund(record, sealing_keys, charge_id, &key).await;
                         card.at("refund");
                         refund
                     })
                     .await?;
                 card.at("phase_4");
+                let booking = Booking::refund(&order, &id, &refund.id);
+                execution.write(shop.booking(tenant, &booking, refund.created_at))?;
                 (Status::SoldOut, answer::sold_out())
-            }
+            };
+            execution.write(shop.booking(tenant, &Booking::charge(&order, &id), at))?;
+            ended
         }
     };
-    // Both commit together with the completion.
+    // It commits together with the completion, and with what was booked above.
     if order.status == Status::Confirmed {
         execution.publish(placed, &OrderPlaced::of(&order, card.test()))?;
     }

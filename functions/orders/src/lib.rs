@@ -13,6 +13,7 @@
 //! The client of the payment provider is that of the function `payments`.
 
 mod answer;
+mod booking;
 mod create;
 mod order;
 pub mod policy;
@@ -36,6 +37,7 @@ use lambda_idempotency::{
 };
 use payments::{Config, Provider, SealingKeys};
 
+pub use booking::Booking;
 pub use order::{Charging, Order, Status};
 pub use shop::{OPENING, Shop};
 

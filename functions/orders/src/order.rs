@@ -1,7 +1,7 @@
 //! An order, from the request to its end.
 
-use lambda_idempotency::engine::CallError;
-use payments::{Found, NewPayment, NotCharged};
+use lambda_idempotency::{engine::CallError, time::Timestamp};
+use payments::{Charge, Found, NewPayment, NotCharged};
 use serde::{Deserialize, Serialize};
 
 /// The largest quantity of one order.
@@ -87,6 +87,8 @@ pub enum Charging {
     Charged {
         /// The provider's id of the charge.
         id: String,
+        /// When, by the provider's clock.
+        at: Timestamp,
     },
     /// The bank declined.
     Declined,
@@ -94,10 +96,16 @@ pub enum Charging {
     Rejected,
 }
 
+impl From<Charge> for Charging {
+    fn from(charge: Charge) -> Self {
+        Self::Charged { id: charge.id, at: charge.created_at }
+    }
+}
+
 impl From<Found> for Charging {
     fn from(found: Found) -> Self {
         match found {
-            Found::Charged(charge) => Self::Charged { id: charge.id },
+            Found::Charged(charge) => charge.into(),
             Found::Declined => Self::Declined,
         }
     }

@@ -1,14 +1,23 @@
-//! The table of orders and stock: partition key tenant, sort key `order#` and an order's id, or `stock#` and a sku. Each tenant has
-//! [`OPENING`] of each article; an article is in the table once it was ordered.
+//! The table of orders, stock and bookings: partition key tenant, sort key `order#` and an order's id, `stock#` and a sku, or `booking#` and
+//! the provider's id of a charge or a refund. Each tenant has [`OPENING`] of each article; an article is in the table once it was ordered. The
+//! index `days` finds a day's bookings of all tenants.
 
 use std::collections::HashMap;
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
-use lambda_idempotency::domain::{DomainWrite, Table};
+use lambda_idempotency::{
+    domain::{DomainWrite, Table},
+    time::Timestamp,
+};
+use ledgers::Day;
+use payments::{After, DayPage};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::order::{MAX_QUANTITY, Order};
+use crate::{
+    Booking,
+    order::{MAX_QUANTITY, Order},
+};
 
 /// How much there is of each article at first: enough for any one order, so that the first one needs no condition.
 pub const OPENING: u64 = MAX_QUANTITY;
@@ -46,6 +55,28 @@ impl Shop {
     /// Puts an order into its row.
     pub(crate) fn recording(&self, tenant: &str, order: &Order) -> DomainWrite {
         self.table.put(Row { pk: tenant, sk: order_key(&order.id), order })
+    }
+
+    /// Books what the provider did at `made_at`, by its clock, so that both ledgers have it on the same day.
+    pub fn booking(&self, tenant: &str, booking: &Booking, made_at: Timestamp) -> DomainWrite {
+        #[derive(Serialize)]
+        struct Row<'a> {
+            pk: &'a str,
+            sk: String,
+            day: String,
+            #[serde(flatten)]
+            booking: &'a Booking,
+        }
+        let (sk, day) = (format!("booking#{}", booking.id), Day::of(made_at).to_string());
+        self.table.put(Row { pk: tenant, sk, day, booking })
+    }
+
+    /// A page of all tenants' bookings of what the provider did on this day.
+    ///
+    /// # Errors
+    /// If the table does not answer.
+    pub async fn of_day(&self, day: Day, after: Option<After>) -> Result<DayPage<Booking>, BoxError> {
+        payments::of_day(&self.client, self.table.name(), day, after).await
     }
 
     /// Takes the articles of an order from the stock, or is refused if there are not enough.

@@ -14,7 +14,7 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 use ledgers::Day;
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::Payment;
 
@@ -27,11 +27,11 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Clone, Debug)]
 pub struct After(HashMap<String, AttributeValue>);
 
-/// A part of a day's payments.
+/// A part of a day's rows.
 #[derive(Debug)]
-pub struct DayPage {
-    /// The payments, each with its tenant.
-    pub payments: Vec<(String, Payment)>,
+pub struct DayPage<T> {
+    /// The rows, each with its tenant.
+    pub rows: Vec<(String, T)>,
     /// Where the next page begins, if there is one.
     pub next: Option<After>,
 }
@@ -111,22 +111,35 @@ impl Ledger {
         Ok(serde_dynamo::from_items(items)?)
     }
 
-    /// A page of all tenants' payments whose charges the provider made on this day, as large as DynamoDB allows. The index lags
-    /// behind the table by a moment.
+    /// A page of all tenants' payments whose charges the provider made on this day.
     ///
     /// # Errors
     /// If the table does not answer.
-    pub async fn of_day(&self, day: Day, after: Option<After>) -> Result<DayPage, BoxError> {
-        let query = self.client.query().table_name(&self.table).index_name("days");
-        // `day` is a reserved word in expressions.
-        let query = query.key_condition_expression("#day = :day").expression_attribute_names("#day", "day");
-        let query = query.expression_attribute_values(":day", AttributeValue::S(day.to_string()));
-        let page = query.set_exclusive_start_key(after.map(|After(key)| key)).send().await?;
-        let next = page.last_evaluated_key.filter(|key| !key.is_empty()).map(After);
-        let payments = page.items.unwrap_or_default().into_iter().map(|item| {
-            let tenant = item.get("pk").and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
-            Ok((tenant, serde_dynamo::from_item(item)?))
-        });
-        Ok(DayPage { payments: payments.collect::<Result<_, BoxError>>()?, next })
+    pub async fn of_day(&self, day: Day, after: Option<After>) -> Result<DayPage<Payment>, BoxError> {
+        of_day(&self.client, &self.table, day, after).await
     }
+}
+
+/// A page of all tenants' rows of this day, as large as DynamoDB allows, by the index `days` of a table whose partition key is the tenant. The
+/// index lags behind the table by a moment.
+///
+/// # Errors
+/// If the table does not answer, or a row cannot be read: none is skipped.
+pub async fn of_day<T: DeserializeOwned>(
+    client: &Client,
+    table: &str,
+    day: Day,
+    after: Option<After>,
+) -> Result<DayPage<T>, BoxError> {
+    let query = client.query().table_name(table).index_name("days");
+    // `day` is a reserved word in expressions.
+    let query = query.key_condition_expression("#day = :day").expression_attribute_names("#day", "day");
+    let query = query.expression_attribute_values(":day", AttributeValue::S(day.to_string()));
+    let page = query.set_exclusive_start_key(after.map(|After(key)| key)).send().await?;
+    let next = page.last_evaluated_key.filter(|key| !key.is_empty()).map(After);
+    let rows = page.items.unwrap_or_default().into_iter().map(|item| {
+        let tenant = item.get("pk").and_then(|pk| pk.as_s().ok()).cloned().unwrap_or_default();
+        Ok((tenant, serde_dynamo::from_item(item)?))
+    });
+    Ok(DayPage { rows: rows.collect::<Result<_, BoxError>>()?, next })
 }

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, error::Error};
 
 use lambda_idempotency::{key::RecordKey, telemetry::error_chain, time::Timestamp};
-use ledgers::Day;
 use reqwest::{Client, StatusCode, Url, redirect::Policy};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -54,7 +53,7 @@ pub struct Charge {
     pub metadata: BTreeMap<String, String>,
 }
 
-fn millis<'de, D: Deserializer<'de>>(millis: D) -> Result<Timestamp, D::Error> {
+pub(crate) fn millis<'de, D: Deserializer<'de>>(millis: D) -> Result<Timestamp, D::Error> {
     u64::deserialize(millis).map(Timestamp::from_millis)
 }
 
@@ -83,39 +82,6 @@ impl From<reqwest::Error> for ProviderError {
     fn from(error: reqwest::Error) -> Self {
         Self(causes(&error))
     }
-}
-
-/// A charge in the provider's list of a day.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Listed {
-    /// The provider's id for it.
-    pub id: String,
-    /// How much, in the currency's minor unit.
-    pub amount_cents: u64,
-    /// ISO 4217.
-    pub currency: String,
-    /// What became of it, if it is no longer a plain charge.
-    pub status: Option<String>,
-    /// The metadata that was sent with the order.
-    #[serde(default)]
-    metadata: BTreeMap<String, String>,
-}
-
-impl Listed {
-    /// The record of the operation that made the charge, if its metadata leads to one.
-    pub fn record(&self, sealing_keys: &SealingKeys) -> Option<RecordKey> {
-        sealing_keys.open(self.metadata.get(RECORD)?)
-    }
-}
-
-/// A part of a day's charges.
-#[derive(Debug, Deserialize)]
-pub struct ChargesPage {
-    /// The charges, in the order in which they were made.
-    pub charges: Vec<Listed>,
-    /// The charge after which the next page begins, if there is one.
-    pub next: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -211,28 +177,6 @@ impl Provider {
                 Decision::Declined => Found::Declined,
             })),
             StatusCode::NOT_FOUND if response.json::<Refusal>().await?.error == "no_such_charge" => Ok(None),
-            other => Err(ProviderError(format!("it answered {other}"))),
-        }
-    }
-
-    /// At most `limit` of the charges that were made on this day, after the one with the id `after`.
-    ///
-    /// # Errors
-    /// If the provider gives no clear answer.
-    pub async fn charges(
-        &self,
-        day: Day,
-        after: Option<&str>,
-        limit: u32,
-    ) -> Result<ChargesPage, ProviderError> {
-        let mut url = self.charges_url();
-        url.query_pairs_mut().append_pair("day", &day.to_string()).append_pair("limit", &limit.to_string());
-        if let Some(after) = after {
-            url.query_pairs_mut().append_pair("after", after);
-        }
-        let response = self.client.get(url).send().await?;
-        match response.status() {
-            StatusCode::OK => Ok(response.json().await?),
             other => Err(ProviderError(format!("it answered {other}"))),
         }
     }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use lambda_idempotency::{engine::CallError, key::RecordKey};
+use lambda_idempotency::{engine::CallError, key::RecordKey, time::Timestamp};
 use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     SealingKeys,
-    provider::{Provider, ProviderError, RECORD, Refusal},
+    provider::{Provider, ProviderError, RECORD, Refusal, millis},
 };
 
 #[derive(Serialize)]
@@ -20,9 +20,13 @@ struct RefundRequest<'a> {
 
 /// A charge that was given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Refund {
     /// The provider's id for it.
     pub id: String,
+    /// When, by the provider's clock.
+    #[serde(deserialize_with = "millis")]
+    pub created_at: Timestamp,
 }
 
 impl Provider {

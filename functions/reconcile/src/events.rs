@@ -53,25 +53,16 @@ struct Envelope {
 struct Event {
     key: String,
     charge: Option<Charge>,
-    refund: Option<ReportedRefund>,
+    refund: Option<Refund>,
     #[serde(default)]
     metadata: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ReportedRefund {
-    #[serde(flatten)]
-    refund: Refund,
-    /// Milliseconds since 1970.
-    created_at: u64,
 }
 
 /// What an event reports.
 enum Reported {
     Charged(Charge),
     Declined,
-    Refunded(ReportedRefund),
+    Refunded(Refund),
 }
 
 impl Reported {
@@ -79,7 +70,7 @@ impl Reported {
     fn made_at(&self) -> Option<Timestamp> {
         match self {
             Self::Charged(charge) => Some(charge.created_at),
-            Self::Refunded(reported) => Some(Timestamp::from_millis(reported.created_at)),
+            Self::Refunded(refund) => Some(refund.created_at),
             Self::Declined => None,
         }
     }
@@ -150,13 +141,11 @@ impl PaymentEvents {
         };
         // The correlation is metadata, which anybody may have set. The key is derived from the record, and proves the report.
         let report = match (record.operation().as_str(), reported) {
-            (CREATE_ORDER, Reported::Charged(charge)) => ProviderReport::phase_executed(
-                orders::policy::CHARGE_PHASE,
-                &key,
-                &Charging::Charged { id: charge.id },
-            ),
-            (CREATE_ORDER, Reported::Refunded(reported)) => {
-                ProviderReport::phase_executed(REFUND_PHASE, &key, &reported.refund)
+            (CREATE_ORDER, Reported::Charged(charge)) => {
+                ProviderReport::phase_executed(orders::policy::CHARGE_PHASE, &key, &Charging::from(charge))
+            }
+            (CREATE_ORDER, Reported::Refunded(refund)) => {
+                ProviderReport::phase_executed(REFUND_PHASE, &key, &refund)
             }
             // The next execution hears it from the provider.
             (CREATE_ORDER, Reported::Declined) => return Notice::Ignored,

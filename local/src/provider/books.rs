@@ -59,12 +59,15 @@ pub struct RefundOrder {
 #[derive(Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refund {
-    id: String,
+    pub id: String,
     key: String,
     charge_id: String,
     amount_cents: u64,
+    currency: String,
+    tenant: String,
     /// Milliseconds since 1970.
     created_at: u64,
+    metadata: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Serialize)]
@@ -134,15 +137,23 @@ impl Books {
         if let Some(earlier) = self.refund(&key) {
             return Some(earlier.clone()).filter(|earlier| earlier.charge_id == order.charge_id);
         }
-        let amount_cents = self.charges[*self.places.get(&order.charge_id)?].amount_cents;
-        let id = format!("re_{}", Uuid::new_v4().simple());
-        let refund = Refund { id, key, charge_id: order.charge_id, amount_cents, created_at: self.now() };
+        let charge = &self.charges[*self.places.get(&order.charge_id)?];
+        let refund = Refund {
+            id: format!("re_{}", Uuid::new_v4().simple()),
+            key,
+            charge_id: order.charge_id,
+            amount_cents: charge.amount_cents,
+            currency: charge.currency.clone(),
+            tenant: charge.tenant.clone(),
+            created_at: self.now(),
+            metadata: order.metadata,
+        };
         self.hold(&json!({
             "id": format!("evt_{}", Uuid::new_v4().simple()),
             "type": "refund.succeeded",
             "key": refund.key,
             "refund": refund,
-            "metadata": order.metadata,
+            "metadata": refund.metadata,
         }));
         self.refunds.push(refund.clone());
         Some(refund)
@@ -156,18 +167,19 @@ impl Books {
     /// The charges of a UTC day that come after the charge `after`, and whether there are more. `None` if there is no such day
     /// or charge.
     pub fn page(&self, day: Option<&str>, after: Option<&str>, limit: usize) -> Option<(&[Charge], bool)> {
-        let (mut start, mut end) = (0, self.charges.len());
-        if let Some(day) = day {
-            let midnight = DateTime::from_str(&format!("{day}T00:00:00Z"), Format::DateTime).ok()?;
-            let midnight = u64::try_from(midnight.to_millis().ok()?).ok()?;
-            start = self.charges.partition_point(|charge| charge.created_at < midnight);
-            end = self.charges.partition_point(|charge| charge.created_at < midnight + DAY);
-        }
-        if let Some(after) = after {
-            start = start.max(self.places.get(after)? + 1);
-        }
-        let page = self.charges.get(start..end).unwrap_or_default();
-        Some((&page[..limit.min(page.len())], page.len() > limit))
+        let after = after.map(|after| self.places.get(after).copied());
+        page_of(&self.charges, |charge| charge.created_at, day, after, limit)
+    }
+
+    /// The same of refunds.
+    pub fn page_of_refunds(
+        &self,
+        day: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Option<(&[Refund], bool)> {
+        let after = after.map(|after| self.refunds.iter().position(|refund| refund.id == after));
+        page_of(&self.refunds, |refund| refund.created_at, day, after, limit)
     }
 
     pub fn held(&self) -> Vec<Webhook> {
@@ -179,11 +191,12 @@ impl Books {
         self.held.remove(webhook).is_some()
     }
 
-    /// Never earlier than the last charge, even if the clock goes back: pages are cut by time.
+    /// Never earlier than the last charge or refund, even if the clock goes back: pages are cut by time.
     fn now(&self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let last = self.charges.last().map_or(0, |charge| charge.created_at);
-        last.max(now.as_millis() as u64)
+        let charged = self.charges.last().map_or(0, |charge| charge.created_at);
+        let refunded = self.refunds.last().map_or(0, |refund| refund.created_at);
+        charged.max(refunded).max(now.as_millis() as u64)
     }
 }
 
@@ -223,6 +236,29 @@ impl Charge {
             metadata: order.metadata.clone(),
         }
     }
+}
+
+/// The entries of a UTC day, in the order in which they were made, from the one behind the place `after`, and whether there are more. `None` if
+/// there is no such day or place.
+fn page_of<'a, T>(
+    all: &'a [T],
+    made_at: impl Fn(&T) -> u64,
+    day: Option<&str>,
+    after: Option<Option<usize>>,
+    limit: usize,
+) -> Option<(&'a [T], bool)> {
+    let (mut start, mut end) = (0, all.len());
+    if let Some(day) = day {
+        let midnight = DateTime::from_str(&format!("{day}T00:00:00Z"), Format::DateTime).ok()?;
+        let midnight = u64::try_from(midnight.to_millis().ok()?).ok()?;
+        start = all.partition_point(|entry| made_at(entry) < midnight);
+        end = all.partition_point(|entry| made_at(entry) < midnight + DAY);
+    }
+    if let Some(after) = after {
+        start = start.max(after? + 1);
+    }
+    let page = all.get(start..end).unwrap_or_default();
+    Some((&page[..limit.min(page.len())], page.len() > limit))
 }
 
 fn event(key: &str, order: &Order, verdict: &Verdict) -> Value {

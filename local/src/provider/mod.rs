@@ -27,11 +27,10 @@ pub(crate) use books::Charge;
 use books::{Books, Order, RefundOrder, Verdict};
 pub(crate) use callers::{Slowness, from};
 use cards::Card;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::json;
 pub use server::Server;
 use std::{
-    collections::BTreeMap,
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -115,27 +114,23 @@ struct Wanted {
     limit: Option<usize>,
 }
 
-#[derive(Serialize)]
-struct Page<'a> {
-    charges: &'a [Charge],
-    next: Option<&'a str>,
-}
-
 /// All charges, or a page of them.
 async fn list(State(provider): State<Provider>, RawQuery(query): RawQuery, uri: Uri) -> Response {
     if query.is_none_or(|query| query.is_empty()) {
-        return Json(BTreeMap::from([("charges", provider.books().charges())])).into_response();
+        return Json(json!({ "charges": provider.books().charges() })).into_response();
     }
-    let bad = || failure(StatusCode::BAD_REQUEST, "invalid_request");
-    let Ok(Query(Wanted { day, after, limit })) = Query::try_from_uri(&uri) else { return bad() };
-    let limit = limit.unwrap_or(PAGE);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return bad();
-    }
+    let Some((Wanted { day, after, .. }, limit)) = wanted(&uri) else { return invalid() };
     let books = provider.books();
-    let Some((charges, more)) = books.page(day.as_deref(), after.as_deref(), limit) else { return bad() };
-    let next = charges.last().filter(|_| more).map(|charge| &*charge.id);
-    Json(Page { charges, next }).into_response()
+    let Some((charges, more)) = books.page(day.as_deref(), after.as_deref(), limit) else { return invalid() };
+    let next = charges.last().filter(|_| more).map(|charge| &charge.id);
+    Json(json!({ "charges": charges, "next": next })).into_response()
+}
+
+/// The page that a query asks for, and its size.
+fn wanted(uri: &Uri) -> Option<(Wanted, usize)> {
+    let Query(wanted) = Query::<Wanted>::try_from_uri(uri).ok()?;
+    let limit = wanted.limit.unwrap_or(PAGE);
+    (1..=MAX_PAGE).contains(&limit).then_some((wanted, limit))
 }
 
 /// The decision for a key.
@@ -177,9 +172,17 @@ async fn show_refund(State(provider): State<Provider>, Path(key): Path<String>) 
     }
 }
 
-/// All refunds.
-async fn list_refunds(State(provider): State<Provider>) -> Response {
-    Json(json!({ "refunds": provider.books().refunds() })).into_response()
+/// All refunds, or a page of them.
+async fn list_refunds(State(provider): State<Provider>, RawQuery(query): RawQuery, uri: Uri) -> Response {
+    if query.is_none_or(|query| query.is_empty()) {
+        return Json(json!({ "refunds": provider.books().refunds() })).into_response();
+    }
+    let Some((Wanted { day, after, .. }, limit)) = wanted(&uri) else { return invalid() };
+    let books = provider.books();
+    let page = books.page_of_refunds(day.as_deref(), after.as_deref(), limit);
+    let Some((refunds, more)) = page else { return invalid() };
+    let next = refunds.last().filter(|_| more).map(|refund| &refund.id);
+    Json(json!({ "refunds": refunds, "next": next })).into_response()
 }
 
 /// Sends every webhook that is held.
@@ -215,6 +218,10 @@ fn answer(decided: Option<Verdict>) -> Response {
 fn idempotency_key(headers: &HeaderMap) -> Option<String> {
     let key = headers.get("idempotency-key")?.to_str().ok()?;
     (1..=MAX_KEY).contains(&key.len()).then(|| key.to_owned())
+}
+
+fn invalid() -> Response {
+    failure(StatusCode::BAD_REQUEST, "invalid_request")
 }
 
 fn failure(status: StatusCode, error: &str) -> Response {

@@ -20,18 +20,16 @@ use payments::SealingKeys;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::{
-    reconcile::ledger_comparison::payments_table,
-    support::{
-        client::connect,
-        embedded,
-        faults::{ANY, Fault},
-        guarded::{Guarded, fingerprints},
-        http::record_key,
-        on_each_store,
-        payments_api::TestProvider,
-        sample::Sample,
-    },
+use crate::support::{
+    client::connect,
+    embedded,
+    faults::{ANY, Fault},
+    guarded::{Guarded, fingerprints},
+    http::record_key,
+    on_each_store,
+    payments_api::TestProvider,
+    sample::Sample,
+    tables::ledger_table,
 };
 
 #[track_caller]
@@ -166,7 +164,7 @@ async fn the_environment_configures_questions() {
             "for an operator",
         ),
     ] {
-        let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+        let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
         let key = unknown(&sample, for_so_long).await;
         sample.start("reconcile", variables).await.invoke(&json!({ "job": "poll" })).await.unwrap();
         let record = sample.store().load(&key).await.unwrap().expect("the record exists");

@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 use lambda_idempotency::{telemetry::DEFERRED_AGE, time::Timestamp};
 use serde_json::{Value, json};
 
-use crate::support::{embedded, function::Function, payments_api::TestProvider, sample::Sample};
-
-use super::ledger_comparison::payments_table;
+use crate::support::{
+    embedded, function::Function, payments_api::TestProvider, sample::Sample, tables::ledger_table,
+};
 
 /// A report for a version of the function that knows its operation.
 const NOT_YET: &str = r#"{"version":1,"kind":"deferred_report","key":"acme#of-tomorrow#k","item":{}}"#;
@@ -27,7 +27,7 @@ fn batch(queue: &str, body: &str, receives: u32, ago: Duration) -> Value {
 
 async fn reconcile() -> (Sample, Function) {
     let provider = TestProvider::start().await;
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
     let reconcile = sample.start("reconcile", &[]).await;
     (sample, reconcile)
 }

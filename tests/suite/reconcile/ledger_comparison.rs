@@ -3,22 +3,22 @@
 mod correlation;
 mod places;
 pub mod provider;
+mod refunds;
+mod unknown;
 
 use std::{fs, path::Path, time::Duration};
 
-use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
-    ProjectionType, ScalarAttributeType,
-};
 use compare::{Compared, Comparison, Failure, Reports};
 use futures_util::future::BoxFuture;
 use lambda_idempotency::{
+    domain::DomainWrite,
     engine::Replay,
     record::Says,
     time::Timestamp,
     world::{SystemWorld, World},
 };
 use macro_rules_attribute::apply;
+use orders::{Booking, Shop};
 use payments::{Ledger, Payment, policy::CREATE_PAYMENT};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -33,6 +33,7 @@ use crate::support::{
     logs::Logs,
     on_each_store,
     payments_api::{self, CHARGED_AT},
+    tables::ledger_table,
 };
 use provider::Provider;
 
@@ -70,6 +71,7 @@ impl World for Hasty {
 /// Both ledgers, and a folder for reports.
 struct Ledgers {
     ours: Ledger,
+    shop: Shop,
     guarded: Guarded,
     theirs: Provider,
     reports: TempDir,
@@ -77,10 +79,12 @@ struct Ledgers {
 
 impl Ledgers {
     async fn on(endpoint: &str) -> Self {
-        let ours = Ledger::new(client(endpoint), payments_table(endpoint).await);
+        let ours = Ledger::new(client(endpoint), ledger_table(endpoint).await);
+        let shop = Shop::new(client(endpoint), &ledger_table(endpoint).await);
         let guarded = Guarded::on(endpoint).await;
         Self {
             ours,
+            shop,
             guarded,
             theirs: Provider::start().await,
             reports: tempfile::tempdir().expect("a folder"),
@@ -98,12 +102,23 @@ impl Ledgers {
     async fn compare_days(&self, reports: Reports, input: Value) -> Result<Vec<Compared>, Failure> {
         let comparison = Comparison {
             ledger: self.ours.clone(),
+            shop: self.shop.clone(),
             provider: payments_api::provider(&self.theirs.url),
             sealing_keys: payments_api::sealing_keys(),
             reports,
             world: Box::new(Hasty),
         };
         timeout(TIMEOUT, comparison.run(input)).await.expect("a comparison comes to its end")
+    }
+
+    /// A charge in the provider's ledger.
+    fn charged(&self, charge: Value) {
+        self.theirs.list(charge);
+    }
+
+    /// A refund in the provider's ledger.
+    fn given_back(&self, refund: Value) {
+        self.theirs.give_back(refund);
     }
 
     /// A charge that is the same in both ledgers.
@@ -118,6 +133,11 @@ impl Ledgers {
 
     async fn record(&self, payment: &Payment, charged_at: Timestamp) {
         written(recorded(&self.guarded, &self.ours, payment, charged_at).await);
+    }
+
+    /// A charge or a refund of an order.
+    async fn book(&self, booking: &Booking, made_at: Timestamp) {
+        written(committed(&self.guarded, self.shop.booking("acme", booking, made_at)).await);
     }
 
     fn files(&self) -> Vec<String> {
@@ -161,6 +181,7 @@ async fn identical_ledgers_agree(endpoint: &str) {
     let all = json!({
         "day": DAY, "ours": 5, "theirs": 5,
         "equal": 5, "only_ours": 0, "only_theirs": 0, "differs": 0, "duplicates": 0,
+        "unknown": 0,
     });
     assert_eq!(lines(&compared.report), [json!({ "summary": all })]);
     let mut files = ledgers.files();
@@ -224,13 +245,19 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
     }) {
         let entry = entry.as_object_mut().unwrap();
         assert_eq!(entry.remove("tenant"), Some(json!("acme")));
+        assert_eq!(entry.remove("operation"), Some(json!(CREATE_PAYMENT)));
         let payment = entry.remove("payment").unwrap();
         assert!(payment.as_str().unwrap().starts_with("pay_"), "{payment}");
     }
-    let charged =
-        |cents: u64, state: &str| json!({ "amountCents": cents, "currency": "EUR", "state": state });
+    let charged = |cents: u64, state: &str| json!({ "kind": "charge", "amountCents": cents, "currency": "EUR", "state": state });
+    let unknown = |why: &str, cents: u64, state: &str| {
+        let mut charged = charged(cents, state);
+        charged["unknown"] = why.into();
+        charged
+    };
     let mut named = charged(2, "succeeded");
     named["tenant"] = json!("acme");
+    named["operation"] = json!(CREATE_PAYMENT);
     named["key"] = json!(record.idempotency_key().as_str());
     named["record"] = json!(record.hash().to_string());
     let expected = [
@@ -238,11 +265,12 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
         json!({ "difference": "only_theirs", "id": theirs, "theirs": named }),
         json!({
             "difference": "differs", "id": amount,
-            "ours": charged(9_007_199_254_740_993, "succeeded"), "theirs": charged(9_007_199_254_740_992, "succeeded"),
+            "ours": charged(9_007_199_254_740_993, "succeeded"),
+            "theirs": unknown("no_record", 9_007_199_254_740_992, "succeeded"),
         }),
         json!({
             "difference": "differs", "id": state,
-            "ours": charged(4, "succeeded"), "theirs": charged(4, "disputed"),
+            "ours": charged(4, "succeeded"), "theirs": unknown("unreadable_record", 4, "disputed"),
         }),
         json!({ "difference": "duplicate", "id": twice, "side": "ours", "value": charged(1999, "succeeded") }),
     ];
@@ -293,7 +321,7 @@ async fn our_ledger_is_read_past_its_first_page(endpoint: &str) {
         ledgers.record(&large, Timestamp::from_millis(CHARGED_AT)).await;
     }
     let first = ledgers.ours.of_day(DAY.parse().unwrap(), None).await.unwrap();
-    assert!(first.payments.len() < 15 && first.next.is_some(), "the test has more than a page");
+    assert!(first.rows.len() < 15 && first.next.is_some(), "the test has more than a page");
     assert_eq!(ledgers.compare(job(DAY)).await.unwrap().summary.only_ours, 15);
 }
 
@@ -339,14 +367,16 @@ async fn a_side_that_keeps_failing_leaves_the_earlier_report_untouched() {
 }
 
 #[tokio::test]
-async fn a_page_that_is_followed_by_itself_is_an_error() {
+async fn pages_that_lead_back_to_themselves_are_an_error() {
     let ledgers = Ledgers::on(embedded::endpoint()).await;
-    for id in ["ch_1", "ch_2", "ch_3"] {
+    for id in ["ch_1", "ch_2", "ch_3", "ch_4", "ch_5", "ch_6", "ch_7"] {
         ledgers.both(id).await;
     }
-    ledgers.theirs.repeat_for_ever();
-    let failed = ledgers.compare(job(DAY)).await.unwrap_err();
-    assert!(matches!(failed, Failure::Endless), "{failed:?}");
+    for pages in [1, 2, 3] {
+        ledgers.theirs.repeat_for_ever(pages);
+        let failed = ledgers.compare(job(DAY)).await.unwrap_err();
+        assert!(matches!(failed, Failure::Endless), "{pages}: {failed:?}");
+    }
     assert_eq!(ledgers.files(), [""; 0]);
 }
 
@@ -377,26 +407,13 @@ pub async fn recorded(
     payment: &Payment,
     charged_at: Timestamp,
 ) -> Says<Replay> {
-    let (executor, request) = (guarded.executor(), request());
-    let ours = owned(executor.reserve(&request).await);
-    ours.execution().write(ledger.recording("acme", payment, charged_at)).expect("a write");
-    executor.finish(ours, completed("paid")).await
+    committed(guarded, ledger.recording("acme", payment, charged_at)).await
 }
 
-/// A table of payments as the template deploys it.
-pub async fn payments_table(endpoint: &str) -> String {
-    let name = format!("payments-{}", Uuid::new_v4());
-    let text = |name| {
-        let text = AttributeDefinition::builder().attribute_name(name);
-        text.attribute_type(ScalarAttributeType::S).build().unwrap()
-    };
-    let key = |name, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
-    let days = GlobalSecondaryIndex::builder().index_name("days");
-    let days = days.set_key_schema(Some(vec![key("day", KeyType::Hash), key("sk", KeyType::Range)]));
-    let days = days.projection(Projection::builder().projection_type(ProjectionType::All).build());
-    let table = client(endpoint).create_table().table_name(&name).billing_mode(BillingMode::PayPerRequest);
-    let table = table.set_attribute_definitions(Some(["pk", "sk", "day"].map(text).into()));
-    let table = table.set_key_schema(Some(vec![key("pk", KeyType::Hash), key("sk", KeyType::Range)]));
-    table.global_secondary_indexes(days.build().unwrap()).send().await.expect("a table of payments");
-    name
+/// Completes an operation that writes this row.
+async fn committed(guarded: &Guarded, row: DomainWrite) -> Says<Replay> {
+    let (executor, request) = (guarded.executor(), request());
+    let ours = owned(executor.reserve(&request).await);
+    ours.execution().write(row).expect("a write");
+    executor.finish(ours, completed("paid")).await
 }

@@ -179,13 +179,18 @@ impl OrdersApi {
         let client = client(endpoint);
         let records = tables::idempotency_table(&client).await;
         let store = DynamoDbStore::from_client(client.clone(), records.as_str());
-        let table = tables::idempotency_table(&client).await;
+        let table = tables::ledger_table(endpoint).await;
         let (shop, provider) = (Shop::new(client.clone(), &table), provider(provider_url));
         let placed = Topics::parse("order.placed=own").and_then(|topics| topics.topic(ORDER_PLACED));
         let placed = placed.expect("a topic");
         let services = Services { shop, provider, sealing_keys: sealing_keys(), placed };
         let app = routes::router(store.clone(), services.clone(), create_order(), MemoryQueue::new());
         Self { app, client, records, store, services }
+    }
+
+    /// Its orders.
+    pub fn shop(&self) -> Shop {
+        self.services.shop.clone()
     }
 
     /// The store of its records.

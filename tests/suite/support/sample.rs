@@ -41,7 +41,7 @@ impl Sample {
             ("IDEMPOTENCY_TABLE", tables::idempotency_table(&client(endpoint)).await),
             ("PAYMENTS_TABLE", payments.to_owned()),
             ("ACCOUNTS_TABLE", payments.to_owned()),
-            ("ORDERS_TABLE", payments.to_owned()),
+            ("ORDERS_TABLE", tables::ledger_table(endpoint).await),
             ("PROVIDER_URL", provider.to_owned()),
             ("CHECKS_QUEUE_URL", queue("checks")),
             ("SWEEP_QUEUE_URL", queue("sweep")),

@@ -1,10 +1,12 @@
 //! Tables as the template deploys them, one for each test.
 
+use super::client::client;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::client::Waiters;
 use aws_sdk_dynamodb::operation::create_table::CreateTableOutput;
 use aws_sdk_dynamodb::types::{
-    AttributeDefinition, BillingMode, KeySchemaElement, KeyType, ScalarAttributeType, TableStatus,
+    AttributeDefinition, BillingMode, GlobalSecondaryIndex, KeySchemaElement, KeyType, Projection,
+    ProjectionType, ScalarAttributeType, TableStatus,
 };
 use lambda_idempotency::domain::Table;
 use lambda_idempotency::store::dynamodb::table;
@@ -55,4 +57,22 @@ pub async fn domain_table(client: &Client) -> Table {
     let created = created.unwrap_or_else(|error| panic!("table {name} could not be created: {error:?}"));
     until_active(client, &name, created).await;
     Table::new(name, "id")
+}
+
+/// Creates a table with the index `days`, as those of payments and of orders, and returns its name.
+pub async fn ledger_table(endpoint: &str) -> String {
+    let name = format!("ledger-{}", Uuid::new_v4());
+    let text = |name| {
+        let text = AttributeDefinition::builder().attribute_name(name);
+        text.attribute_type(ScalarAttributeType::S).build().unwrap()
+    };
+    let key = |name, kind| KeySchemaElement::builder().attribute_name(name).key_type(kind).build().unwrap();
+    let days = GlobalSecondaryIndex::builder().index_name("days");
+    let days = days.set_key_schema(Some(vec![key("day", KeyType::Hash), key("sk", KeyType::Range)]));
+    let days = days.projection(Projection::builder().projection_type(ProjectionType::All).build());
+    let table = client(endpoint).create_table().table_name(&name).billing_mode(BillingMode::PayPerRequest);
+    let table = table.set_attribute_definitions(Some(["pk", "sk", "day"].map(text).into()));
+    let table = table.set_key_schema(Some(vec![key("pk", KeyType::Hash), key("sk", KeyType::Range)]));
+    table.global_secondary_indexes(days.build().unwrap()).send().await.expect("a table with the index");
+    name
 }

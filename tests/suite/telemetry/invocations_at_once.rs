@@ -4,14 +4,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::{
-    reconcile::ledger_comparison::payments_table,
-    support::{
-        embedded,
-        function::Function,
-        payments_api::TestProvider,
-        sample::{Sample, payment, status},
-    },
+use crate::support::{
+    embedded,
+    function::Function,
+    payments_api::TestProvider,
+    sample::{Sample, payment, status},
+    tables::ledger_table,
 };
 
 /// Time for an invocation that is held for a while.
@@ -28,7 +26,7 @@ fn paid(tenant: &str, key: &str, cents: u32, card: &str) -> Value {
 /// A function that runs two invocations at once, and asks for both.
 async fn start() -> (Function, TestProvider) {
     let provider = TestProvider::start().await;
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
     let settings = [("AWS_LAMBDA_MAX_CONCURRENCY", "2"), ("PROVIDER_TIMEOUT_MS", PROVIDER_TIMEOUT_MS)];
     let mut payments = sample.start("payments", &settings).await;
     payments.ready().await;

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::{
-    reconcile::ledger_comparison::{payments_table, provider::Provider},
+    reconcile::ledger_comparison::provider::Provider,
     support::{
         embedded,
         function::{Document, Function},
@@ -25,6 +25,7 @@ use crate::{
         http::record_key,
         payments_api::{TestProvider, order},
         sample::{Sample, charged, payment, pruned, request, status},
+        tables::ledger_table,
     },
 };
 
@@ -88,7 +89,7 @@ fn timed(document: &Document) -> Vec<&str> {
 
 async fn sample() -> (Sample, TestProvider) {
     let provider = TestProvider::start().await;
-    (Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await, provider)
+    (Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await, provider)
 }
 
 /// Writes an outcome that has been unknown since `ago` and waits for an operator.
@@ -246,18 +247,18 @@ async fn a_stream_batch_counts_what_time_to_live_deleted() {
 async fn an_invocation_that_fails_writes_its_metrics_too() {
     let provider = Provider::start().await;
     provider.list(json!({ "id": "ch_1", "amountCents": 1999, "currency": "EUR", "state": "succeeded" }));
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
     let mut compare = sample.start("compare", &[]).await;
     let job = json!({ "job": "compare", "day": "2026-11-20" });
     let found = counted([("compare.completed", 1), ("compare.differences", 1), ("compare.only_theirs", 1)]);
     let mut written = Written(0);
     let compared: Value = compare.invoke(&job).await.unwrap();
     assert_eq!(compared[0]["only_theirs"], 1);
-    assert_eq!(written.of_operation(&compare).counts(), found);
+    assert_eq!(written.of_none(&compare).counts(), found);
 
     let report = sample.reports.path().join("2026-11-20.jsonl");
     fs::remove_file(&report).unwrap();
     fs::create_dir_all(report.join(Uuid::new_v4().to_string())).unwrap();
     compare.invoke(&job).await.expect_err("a folder stands where the report belongs");
-    assert_eq!(written.of_operation(&compare).counts(), found);
+    assert_eq!(written.of_none(&compare).counts(), found);
 }

@@ -21,7 +21,7 @@ use payments::policy::CREATE_PAYMENT;
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::reconcile::ledger_comparison::{payments_table, provider::Provider};
+use crate::reconcile::ledger_comparison::provider::Provider;
 use crate::support::{
     client::{client, connect},
     embedded,
@@ -221,7 +221,7 @@ async fn no_function_logs_or_counts_caller_data() {
     let secrets = Secrets::new();
     let (marker, tenant) = (&secrets.marker, &secrets.tenant);
     let provider = TestProvider::start().await;
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&tables::ledger_table(embedded::endpoint()).await, &provider.url).await;
     let start = async |name: &str| sample.start(name, &[("RUST_LOG", LEVELS)]).await;
     let record = |flow: &str| {
         let operation = if flow.starts_with("order") { CREATE_ORDER } else { CREATE_PAYMENT };

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::{FUNCTION, IDEMPOTENCY, SAMPLE, members, referred, resources, starter, template};
-use crate::support::{embedded, function::Function, sample::Sample};
-use crate::{reconcile::ledger_comparison::payments_table, support::payments_api::TestProvider};
+use crate::support::{
+    embedded, function::Function, payments_api::TestProvider, sample::Sample, tables::ledger_table,
+};
 
 /// Values of the variables that the sample's other tests do not need.
 const MORE: &[(&str, &str)] = &[
@@ -120,7 +121,7 @@ fn read(function: &Function) -> BTreeSet<String> {
 #[tokio::test]
 async fn each_function_starts_with_the_variables_of_its_template() {
     let provider = TestProvider::start().await;
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
     let values: BTreeMap<_, _> = sample.values().chain(MORE.iter().copied()).collect();
     let mut functions: Vec<(String, BTreeSet<String>, BTreeSet<String>)> = Vec::new();
     for function in resources(FUNCTION) {

@@ -8,7 +8,7 @@ use lambda_idempotency::{
 use macro_rules_attribute::apply;
 use payments::{Found, Ledger, Payment, policy::CREATE_PAYMENT};
 
-use super::{DAY, payment, payments_table, provider::Provider, recorded};
+use super::{DAY, payment, provider::Provider, recorded};
 use crate::support::{
     client::client,
     embedded,
@@ -16,12 +16,13 @@ use crate::support::{
     http::record_key,
     on_each_store,
     payments_api::{self, CHARGED_AT, PaymentsApi, order},
+    tables::ledger_table,
 };
 
 // T2
 #[apply(on_each_store)]
 async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &str) {
-    let (client, table) = (client(endpoint), payments_table(endpoint).await);
+    let (client, table) = (client(endpoint), ledger_table(endpoint).await);
     let ledger = Ledger::new(client.clone(), &table);
     let (first, charged_at) = (payment("ch_1", 1999), Timestamp::from_millis(CHARGED_AT));
     let guarded = Guarded::on(endpoint).await;
@@ -39,14 +40,14 @@ async fn a_payment_is_written_down_once_under_the_day_of_its_charge(endpoint: &s
     assert_eq!(items[0]["day"], AttributeValue::S(DAY.to_owned()));
     assert_eq!(items[0]["charged_at"], AttributeValue::N(CHARGED_AT.to_string()));
     let page = ledger.of_day(DAY.parse().unwrap(), None).await.unwrap();
-    assert_eq!((page.payments, page.next.is_none()), (vec![("acme".to_owned(), first)], true));
+    assert_eq!((page.rows, page.next.is_none()), (vec![("acme".to_owned(), first)], true));
 }
 
 #[tokio::test]
 async fn a_charge_that_is_found_later_leads_to_the_same_answer() {
     let endpoint = embedded::endpoint();
     let provider = Provider::start().await;
-    let api = PaymentsApi::with_ledger(endpoint, &provider.url, &payments_table(endpoint).await).await;
+    let api = PaymentsApi::with_ledger(endpoint, &provider.url, &ledger_table(endpoint).await).await;
     let paid = api.pay("acme", "order-1", order("tok")).await;
     let refused = api.pay("acme", "order-2", order("declined")).await;
     let [(first, metadata), (second, _)] = &provider.orders()[..] else { panic!("two orders") };

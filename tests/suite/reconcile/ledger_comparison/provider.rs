@@ -1,4 +1,4 @@
-//! A provider that lists its charges two to a page, and fails at the page that the test chooses.
+//! A provider that lists its charges and refunds two to a page, and fails at the page of charges that the test chooses.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -29,14 +29,18 @@ type Books = Arc<Mutex<Book>>;
 
 #[derive(Default)]
 struct Book {
-    listed: Vec<Value>,
+    charges: Vec<Value>,
+    refunds: Vec<Value>,
     /// The orders: idempotency key, the answer to a question about it, and metadata.
     ordered: Vec<(String, Value, Value)>,
-    /// The day of each page that was served.
+    /// The day of each page of charges that was served.
     answered: Vec<String>,
     /// Which page fails, counted from 1, and how many more times.
     failing: (usize, usize),
-    endless: bool,
+    /// Refunds are not listed.
+    without_refunds: bool,
+    /// Each page of charges behind the last one leads back to this many pages before it.
+    cycle: Option<usize>,
 }
 
 impl Provider {
@@ -47,6 +51,7 @@ impl Provider {
         let app = Router::new()
             .route("/charges", post(charge).get(page))
             .route("/charges/{key}", get(show))
+            .route("/refunds", get(page_of_refunds))
             .with_state(books.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
         Self { url, books }
@@ -58,7 +63,12 @@ impl Provider {
 
     /// Adds a charge to the list.
     pub fn list(&self, charge: Value) {
-        self.book().listed.push(charge);
+        self.book().charges.push(charge);
+    }
+
+    /// Adds a refund to the list.
+    pub fn give_back(&self, refund: Value) {
+        self.book().refunds.push(refund);
     }
 
     /// Makes this page fail this many times.
@@ -66,9 +76,14 @@ impl Provider {
         self.book().failing = (page, times);
     }
 
-    /// From now on the second page is followed by itself, without end.
-    pub fn repeat_for_ever(&self) {
-        self.book().endless = true;
+    /// From now on it does not list its refunds.
+    pub fn hide_refunds(&self) {
+        self.book().without_refunds = true;
+    }
+
+    /// From now on the last page of charges leads back over this many pages, without end: 1 leads to itself.
+    pub fn repeat_for_ever(&self, pages: usize) {
+        self.book().cycle = Some(pages);
     }
 
     /// How many pages of the day were served.
@@ -92,26 +107,46 @@ struct Which {
 
 async fn page(State(books): State<Books>, Query(which): Query<Which>) -> Response {
     let mut book = books.lock().unwrap();
-    assert!((1..=10_000).contains(&which.limit), "a limit that the provider takes");
-    let listed: &[Value] = if which.day == DAY { &book.listed } else { &[] };
-    let first = match &which.after {
-        Some(after) => 1 + listed.iter().position(|charge| charge["id"] == **after).expect("a charge's id"),
-        None => 0,
-    };
-    let charges: Vec<Value> = listed[first..].iter().take(PAGE).cloned().collect();
-    let more = first + charges.len() < listed.len();
+    let (first, charges, more) = cut(&book.charges, &which);
     let (failing, times) = book.failing;
     if failing == first / PAGE + 1 && times > 0 {
         book.failing.1 -= 1;
         return (StatusCode::INTERNAL_SERVER_ERROR, "CHECKPOINT").into_response();
     }
-    let next = match (&which.after, book.endless) {
-        (Some(after), true) => json!(after),
-        _ if more => charges.last().expect("a page has charges")["id"].clone(),
-        _ => Value::Null,
+    let next = match book.cycle {
+        Some(pages) if !more && which.day == DAY => {
+            book.charges[first - 1 - PAGE * (pages - 1)]["id"].clone()
+        }
+        _ => next(&charges, more),
     };
     book.answered.push(which.day);
     Json(json!({ "charges": charges, "next": next })).into_response()
+}
+
+async fn page_of_refunds(State(books): State<Books>, Query(which): Query<Which>) -> Response {
+    let book = books.lock().unwrap();
+    if book.without_refunds {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let (_, refunds, more) = cut(&book.refunds, &which);
+    Json(json!({ "refunds": refunds, "next": next(&refunds, more) })).into_response()
+}
+
+/// The place of a page's first entry, its entries, and whether there are more.
+fn cut(listed: &[Value], which: &Which) -> (usize, Vec<Value>, bool) {
+    assert!((1..=10_000).contains(&which.limit), "a limit that the provider takes");
+    let listed: &[Value] = if which.day == DAY { listed } else { &[] };
+    let first = match &which.after {
+        Some(after) => 1 + listed.iter().position(|entry| entry["id"] == **after).expect("an entry's id"),
+        None => 0,
+    };
+    let entries: Vec<Value> = listed[first..].iter().take(PAGE).cloned().collect();
+    let more = first + entries.len() < listed.len();
+    (first, entries, more)
+}
+
+fn next(entries: &[Value], more: bool) -> Value {
+    entries.last().filter(|_| more).map_or(Value::Null, |entry| entry["id"].clone())
 }
 
 async fn charge(State(books): State<Books>, headers: HeaderMap, Json(order): Json<Value>) -> Response {
