@@ -22,7 +22,7 @@ pub(crate) struct Booked {
     pub(crate) operation: Option<String>,
     /// Why no ledger of ours can have it; only theirs say so.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unknown: Option<Unknown>,
+    pub(crate) stray: Option<Stray>,
     /// For the report; not compared.
     #[serde(flatten)]
     pub(crate) names: Names,
@@ -31,7 +31,7 @@ pub(crate) struct Booked {
 /// Why no ledger of ours can have an entry of the provider's. Each is the name of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Unknown {
+pub(crate) enum Stray {
     /// Its metadata names no record: it was made by hand, or by another program.
     NoRecord,
     /// What its metadata says opens with none of our keys.
@@ -42,7 +42,7 @@ pub(crate) enum Unknown {
     OtherTenant,
 }
 
-impl Unknown {
+impl Stray {
     /// The name of the difference.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
@@ -76,8 +76,8 @@ impl PartialEq for Booked {
     /// another tenant than its record is equal to nothing of ours.
     fn eq(&self, other: &Self) -> bool {
         let compared = |booked: &Self| {
-            let Self { kind, amount_cents, currency, state, charge, unknown, .. } = booked;
-            let is_of_another = *unknown == Some(Unknown::OtherTenant);
+            let Self { kind, amount_cents, currency, state, charge, stray, .. } = booked;
+            let is_of_another = *stray == Some(Stray::OtherTenant);
             (*kind, *amount_cents, currency.clone(), state.clone(), charge.clone(), is_of_another)
         };
         let same = |ours: &Option<String>, theirs: &Option<String>| {

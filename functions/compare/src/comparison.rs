@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     Failure, Reports,
-    booked::{Booked, Unknown},
+    booked::{Booked, Stray},
     pages::{ours, theirs},
 };
 
@@ -52,7 +52,7 @@ pub struct Compared {
     #[serde(flatten)]
     pub summary: Summary,
     /// How many of those that only the provider has can be in no ledger of ours.
-    pub unknown: u64,
+    pub stray: u64,
 }
 
 impl Comparison {
@@ -85,7 +85,7 @@ impl Comparison {
         // By the second comparison, reconciliation of the day is over: a difference stays until an operator settles it.
         let again = day < Day::of(self.world.now()).before();
         let mut draft = self.reports.draft().map_err(Failure::report)?;
-        let (mut logged, mut unknown) = (0, 0);
+        let (mut logged, mut stray) = (0, 0);
         let ours = ours(&self.ledger, &self.shop, day, &*self.world);
         let theirs = theirs(&self.provider, &self.sealing_keys, day, &*self.world);
         let summary = compare(ours, theirs, |difference| {
@@ -93,11 +93,11 @@ impl Comparison {
                 log(day, &difference);
             }
             logged += 1;
-            match unknown_of(&difference) {
+            match stray_of(&difference) {
                 None => difference.write_line(&mut draft),
                 Some((name, theirs)) => {
-                    unknown += 1;
-                    write_unknown(&mut draft, name, difference.id(), theirs)
+                    stray += 1;
+                    write_stray(&mut draft, name, difference.id(), theirs)
                 }
             }
         });
@@ -105,16 +105,16 @@ impl Comparison {
         let day = day.to_string();
         let mut last = json!({ "summary": summary });
         last["summary"]["day"] = json!(day);
-        last["summary"]["unknown"] = json!(unknown);
+        last["summary"]["stray"] = json!(stray);
         writeln!(draft, "{last}").map_err(Failure::report)?;
         let report = self.reports.publish(draft, &format!("{day}.jsonl")).await?;
-        let compared = Compared { day, report, summary, unknown };
+        let compared = Compared { day, report, summary, stray };
         let Compared { day, report, summary, .. } = &compared;
         if summary.agrees() {
             tracing::info!(day, again, report, ?summary, "the ledgers agree");
         } else {
             let logged = logged.min(LOGGED);
-            tracing::warn!(day, again, report, ?summary, unknown, logged, "the ledgers differ");
+            tracing::warn!(day, again, report, ?summary, stray, logged, "the ledgers differ");
         }
         Ok(compared)
     }
@@ -125,15 +125,15 @@ fn log_failure(error: &Failure) {
 }
 
 /// What can be in no ledger of ours, with its name.
-fn unknown_of<'a>(difference: &Difference<'a, Booked>) -> Option<(Unknown, &'a Booked)> {
+fn stray_of<'a>(difference: &Difference<'a, Booked>) -> Option<(Stray, &'a Booked)> {
     match difference {
-        Difference::OnlyTheirs { theirs, .. } => Some((theirs.unknown?, theirs)),
+        Difference::OnlyTheirs { theirs, .. } => Some((theirs.stray?, theirs)),
         _ => None,
     }
 }
 
 /// Writes it as a line of the report, whose difference has its name.
-fn write_unknown(report: &mut impl Write, name: Unknown, id: &str, theirs: &Booked) -> io::Result<()> {
+fn write_stray(report: &mut impl Write, name: Stray, id: &str, theirs: &Booked) -> io::Result<()> {
     let name = name.as_str();
     writeln!(report, "{}", json!({ "difference": name, "id": id, "theirs": theirs }))
 }
@@ -142,9 +142,7 @@ fn write_unknown(report: &mut impl Write, name: Unknown, id: &str, theirs: &Book
 fn log(day: Day, difference: &Difference<'_, Booked>) {
     let (name, booked) = match difference {
         Difference::OnlyOurs { ours, .. } => ("only_ours", ours),
-        Difference::OnlyTheirs { theirs, .. } => {
-            (theirs.unknown.map_or("only_theirs", Unknown::as_str), theirs)
-        }
+        Difference::OnlyTheirs { theirs, .. } => (theirs.stray.map_or("only_theirs", Stray::as_str), theirs),
         Difference::Differs { theirs, .. } => ("differs", theirs),
         Difference::Duplicate { value, .. } => ("duplicate", value),
     };

@@ -11,7 +11,7 @@ use protocol::backoff::Backoff;
 
 use crate::{
     Failure,
-    booked::{Booked, Names, Unknown},
+    booked::{Booked, Names, Stray},
 };
 
 /// How often a page is fetched. The waits between them cover an outage of a second. After that the invocation fails, and Lambda
@@ -58,7 +58,7 @@ pub(crate) fn ours(
                 charge: None,
                 tenant: Some(tenant),
                 operation: Some(CREATE_PAYMENT.to_owned()),
-                unknown: None,
+                stray: None,
                 names: Names { payment: Some(payment.id), ..Names::default() },
             },
         });
@@ -76,7 +76,7 @@ pub(crate) fn ours(
                 charge: booking.charge_id,
                 tenant: Some(tenant),
                 operation: Some(CREATE_ORDER.to_owned()),
-                unknown: None,
+                stray: None,
                 names: Names { order: Some(booking.order_id), ..Names::default() },
             },
         });
@@ -111,15 +111,15 @@ pub(crate) fn theirs(
 /// An entry of the provider's, with what its metadata says of its record.
 fn entry(kind: Kind, listed: Listed, sealing_keys: &SealingKeys) -> Entry<Booked> {
     let record = listed.correlation().map(|correlation| sealing_keys.open(correlation));
-    let unknown = match &record {
-        None => Some(Unknown::NoRecord),
-        Some(None) => Some(Unknown::UnreadableRecord),
+    let stray = match &record {
+        None => Some(Stray::NoRecord),
+        Some(None) => Some(Stray::UnreadableRecord),
         Some(Some(record)) => {
             let is_of_another =
                 listed.tenant.as_ref().is_some_and(|tenant| tenant != record.tenant().as_str());
             match OPERATIONS.contains(&record.operation().as_str()) {
-                _ if is_of_another => Some(Unknown::OtherTenant),
-                false => Some(Unknown::UnknownOperation),
+                _ if is_of_another => Some(Stray::OtherTenant),
+                false => Some(Stray::UnknownOperation),
                 true => None,
             }
         }
@@ -134,7 +134,7 @@ fn entry(kind: Kind, listed: Listed, sealing_keys: &SealingKeys) -> Entry<Booked
         charge: listed.charge_id,
         tenant: listed.tenant.or_else(|| Some(record.as_ref()?.tenant().as_str().to_owned())),
         operation: record.as_ref().map(|record| record.operation().as_str().to_owned()),
-        unknown,
+        stray,
         names: record.map(Names::from).unwrap_or_default(),
     };
     Entry { id: listed.id, value }

@@ -4,7 +4,7 @@ mod correlation;
 mod places;
 pub mod provider;
 mod refunds;
-mod unknown;
+mod strays;
 
 use std::{fs, path::Path, time::Duration};
 
@@ -181,7 +181,7 @@ async fn identical_ledgers_agree(endpoint: &str) {
     let all = json!({
         "day": DAY, "ours": 5, "theirs": 5,
         "equal": 5, "only_ours": 0, "only_theirs": 0, "differs": 0, "duplicates": 0,
-        "unknown": 0,
+        "stray": 0,
     });
     assert_eq!(lines(&compared.report), [json!({ "summary": all })]);
     let mut files = ledgers.files();
@@ -250,9 +250,9 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
         assert!(payment.as_str().unwrap().starts_with("pay_"), "{payment}");
     }
     let charged = |cents: u64, state: &str| json!({ "kind": "charge", "amountCents": cents, "currency": "EUR", "state": state });
-    let unknown = |why: &str, cents: u64, state: &str| {
+    let stray = |why: &str, cents: u64, state: &str| {
         let mut charged = charged(cents, state);
-        charged["unknown"] = why.into();
+        charged["stray"] = why.into();
         charged
     };
     let mut named = charged(2, "succeeded");
@@ -266,11 +266,11 @@ async fn every_difference_is_in_the_report_the_log_and_the_answer(endpoint: &str
         json!({
             "difference": "differs", "id": amount,
             "ours": charged(9_007_199_254_740_993, "succeeded"),
-            "theirs": unknown("no_record", 9_007_199_254_740_992, "succeeded"),
+            "theirs": stray("no_record", 9_007_199_254_740_992, "succeeded"),
         }),
         json!({
             "difference": "differs", "id": state,
-            "ours": charged(4, "succeeded"), "theirs": unknown("unreadable_record", 4, "disputed"),
+            "ours": charged(4, "succeeded"), "theirs": stray("unreadable_record", 4, "disputed"),
         }),
         json!({ "difference": "duplicate", "id": twice, "side": "ours", "value": charged(1999, "succeeded") }),
     ];

@@ -62,7 +62,7 @@ async fn compared(endpoint: &str, api: &OrdersApi, provider: &str) -> (Vec<(Summ
     let (mut summaries, mut differences) = (Vec::new(), Vec::new());
     for day in days {
         let compared = comparison.run(job(&day)).await.expect("a comparison").remove(0);
-        summaries.push((compared.summary, compared.unknown));
+        summaries.push((compared.summary, compared.stray));
         differences.extend(lines(compared.report).into_iter().filter(|line| line.get("summary").is_none()));
     }
     (summaries, differences)
@@ -92,7 +92,7 @@ async fn orders_that_were_charged_or_given_back_are_in_both_ledgers(endpoint: &s
         client.post(format!("{provider}/refunds")).header("idempotency-key", "by-hand").json(&by_hand);
     assert_eq!(refund.send().await.unwrap().status(), 201);
     let (summaries, differences) = compared(endpoint, &api, &provider).await;
-    assert_eq!(summaries.iter().map(|(_, unknown)| unknown).sum::<u64>(), 1);
+    assert_eq!(summaries.iter().map(|(_, stray)| stray).sum::<u64>(), 1);
     let [difference] = &differences[..] else { panic!("{differences:?}") };
     assert_eq!(difference["difference"], "no_record");
     let theirs = &difference["theirs"];
@@ -125,7 +125,7 @@ async fn a_charge_and_its_refund_are_each_compared(endpoint: &str) {
     let found = compared.summary;
     assert_eq!((found.ours, found.theirs, found.equal), (9, 9, 6));
     assert_eq!((found.only_ours, found.only_theirs, found.differs), (1, 1, 2));
-    assert_eq!(compared.unknown, 1, "the stray one names no record");
+    assert_eq!(compared.stray, 1, "the stray one names no record");
 }
 
 // Of both sides by the provider's clock. The next day's are not among them.

@@ -1,4 +1,4 @@
-//! What the provider has that can be in no ledger of ours. Nothing of it is skipped.
+//! Stray entries: what the provider has that can be in no ledger of ours. Nothing of it is skipped.
 
 use std::collections::BTreeMap;
 
@@ -80,8 +80,8 @@ async fn what_no_ledger_can_have_is_a_difference_with_a_name(endpoint: &str) {
     let compared = ledgers.compare(job(DAY)).await.unwrap();
     assert_eq!(differences(&compared.report), expected);
     assert_eq!((compared.summary.theirs, compared.summary.only_theirs), (39, 39));
-    assert_eq!((compared.unknown, compared.summary.agrees()), (35, false));
-    assert_eq!(lines(&compared.report).last().unwrap()["summary"]["unknown"], 35);
+    assert_eq!((compared.stray, compared.summary.agrees()), (35, false));
+    assert_eq!(lines(&compared.report).last().unwrap()["summary"]["stray"], 35);
     for (id, name) in &expected {
         let logged = logs.lines_with(&format!("\"{id}\""));
         let names = logged.iter().filter(|line| line.level() == "WARN" && line.text.contains(&**name));
@@ -128,7 +128,7 @@ async fn a_charge_that_our_ledger_has_differs_if_it_is_anothers(endpoint: &str) 
     }
     let compared = ledgers.compare(job(DAY)).await.unwrap();
     assert_eq!(differences(&compared.report), expected);
-    assert_eq!((compared.unknown, compared.summary.equal), (0, 6));
+    assert_eq!((compared.stray, compared.summary.equal), (0, 6));
 }
 
 #[apply(on_each_store)]
