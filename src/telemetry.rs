@@ -4,7 +4,11 @@
 //! 2. An operation's metrics have the label `operation`, those of messages the label `queue`. Tenants and keys are not labels: there are too many.
 //! 3. Log lines about a record are in a span `idempotency`, which has the operation and the hash of the key. `lambda::run` writes
 //!    the tenant as a property of the lines that carry metrics.
-use std::{env, fmt, sync::Once, time::Duration};
+use std::{
+    env, fmt,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use tracing::{Span, field::Empty};
 
@@ -120,6 +124,13 @@ pub(crate) fn count(name: &'static str) {
     metrics::counter!(name).increment(1);
 }
 
+/// Counts several of what belongs to no operation.
+pub(crate) fn count_many(name: &'static str, number: u64) {
+    if number > 0 {
+        metrics::counter!(name).increment(number);
+    }
+}
+
 /// Records how long something took, in whole microseconds.
 pub(crate) fn took(name: &'static str, operation: &OperationName, elapsed: Duration) {
     let millis = u32::try_from(elapsed.as_micros()).map_or(f64::MAX, f64::from) / 1e3;
@@ -188,17 +199,18 @@ pub(crate) fn describe() {
 /// Logs once, in a process on Lambda, if no recorder is installed: then nothing that it guards is counted, and no alarm can fire. A
 /// function that is run by another crate's `run` has none.
 pub(crate) fn warn_if_uncounted() {
-    static ASKED: Once = Once::new();
-    ASKED.call_once(|| {
-        // The recorder that drops everything has no size; no other needs to be found out.
-        let is_counted = metrics::with_recorder(|recorder| size_of_val(recorder) > 0);
-        if !is_counted && env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some() {
-            tracing::error!(
-                "no metrics recorder is installed: what this function guards is counted nowhere, and no alarm can fire. Run it by \
-                 lambda_idempotency::lambda::run or run_http, or install a recorder before its first request"
-            );
-        }
-    });
+    static ASKED: AtomicBool = AtomicBool::new(false);
+    if ASKED.load(Ordering::Relaxed) || ASKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // The recorder that drops everything has no state, and nothing else tells it from others.
+    let is_counted = metrics::with_recorder(|recorder| size_of_val(recorder) > 0);
+    if !is_counted && env::var_os("AWS_LAMBDA_FUNCTION_NAME").is_some() {
+        tracing::error!(
+            "no metrics recorder is installed, or one without a state: what this function guards is counted nowhere, and no alarm can fire. \
+             Run it by lambda_idempotency::lambda::run or run_http, or install a recorder before its first request"
+        );
+    }
 }
 
 /// The target of spans, for filters: a filter that disables it takes key and operation from the log lines.
@@ -389,6 +401,9 @@ pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";
 
 /// Batches of the table's stream that were processed completely. Without label.
 pub const STREAM_BATCH: &str = "api.idempotency.stream.batch.count";
+
+/// Executions that the table's stream shows to have begun, or to live. Without label: whether the functions that began them count is the question.
+pub const STREAM_BEGAN: &str = "api.idempotency.stream.began.count";
 
 /// Batches of the table's stream of which every delivery was asked for and all accepted work was queued. Without label.
 pub const OUTBOX_BATCH: &str = "api.idempotency.outbox.batch.count";

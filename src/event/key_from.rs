@@ -31,6 +31,19 @@ pub(super) struct MessageKey {
     pub(super) parts: Option<String>,
 }
 
+/// JSON with escapes in place of all but ASCII: a note of the record leaves out characters that a terminal hides, and another key would look like
+/// this one.
+fn in_ascii(json: &str) -> String {
+    let mut ascii = String::with_capacity(json.len());
+    for char in json.chars() {
+        match char {
+            ' '..='~' => ascii.push(char),
+            _ => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| ascii += &format!("\\u{unit:04x}")),
+        }
+    }
+    ascii
+}
+
 impl MessageKey {
     /// The origin of a message with this key, for operators.
     pub(super) fn origin(&self, from: &str) -> String {
@@ -105,7 +118,7 @@ impl KeyFrom {
         let parts: Vec<_> = parts.iter().map(|part| &**part).collect();
         let key = IdempotencyKey::of(&parts);
         let key = key.map_err(|error| format!("the message's key is invalid: {error}"))?;
-        let parts = is_hash(key.as_str()).then(|| json!(parts).to_string());
+        let parts = is_hash(key.as_str()).then(|| in_ascii(&json!(parts).to_string()));
         Ok(MessageKey { key, parts })
     }
 

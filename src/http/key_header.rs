@@ -9,10 +9,11 @@ use super::{IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP};
 use crate::key::{IdempotencyKey, KeyError, is_hash, refusal::KeyRefusal};
 
 /// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
-#[derive(Clone, Debug)]
+#[derive(Clone, derive_more::Debug)]
 pub(crate) struct GivenKey {
     pub(crate) key: IdempotencyKey,
     /// What it is made of, for operators, if it is a hash.
+    #[debug(skip)]
     pub(crate) parts: Option<String>,
 }
 

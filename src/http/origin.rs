@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 
-use super::{GivenKey, front};
+use super::{GivenKey, IDEMPOTENCY_KEY, front};
 use crate::record::Note;
 
 /// `POST /payments/{id}`, by the router's route or the gateway's. The method alone if neither names one: the path itself
@@ -12,7 +12,9 @@ use crate::record::Note;
 pub(super) fn of(parts: &Parts) -> Note {
     // Not `$default`, the gateway's catch-all.
     let route = route(parts).filter(|route| route.starts_with('/'));
-    let key = parts.extensions.get::<GivenKey>().and_then(|given| given.parts.as_deref());
+    // A header that was added on the way is the key.
+    let given = parts.extensions.get::<GivenKey>().filter(|_| !parts.headers.contains_key(IDEMPOTENCY_KEY));
+    let key = given.and_then(|given| given.parts.as_deref());
     let words = [Some(parts.method.as_str()), route, key];
     Note::new(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
 }

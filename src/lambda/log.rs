@@ -25,10 +25,11 @@ const QUIET: [&str; 7] = [
 /// Lambda's log level of the function: its `ApplicationLogLevel`, which Lambda sets for functions that log JSON.
 const LAMBDA_LEVEL: &str = "AWS_LAMBDA_LOG_LEVEL";
 
-/// Logs JSON lines to standard error, without the time, which CloudWatch adds. `RUST_LOG` filters them (syntax: [`Targets`]), or else
+/// Logs JSON lines to standard error. Each has a `level` and a `timestamp`: Lambda takes a line that lacks one of them for `INFO`, and drops it if
+/// the function's log level is above. `RUST_LOG` filters them (syntax: [`Targets`]), or else
 /// Lambda's log level, `AWS_LAMBDA_LOG_LEVEL` (default: `INFO`). Crates that would log whole requests stay at `info`, whatever these say.
 ///
-/// Leave Lambda's log level at `INFO` or below: above it, Lambda drops lines without a level, such as those of metrics. To log less, set
+/// Leave Lambda's log level at `INFO` or below: above it, Lambda drops lines that have none, such as those of metrics. To log less, set
 /// `RUST_LOG`.
 pub fn logs() {
     let of_lambda = config::text(LAMBDA_LEVEL).ok().and_then(|level| level_of_lambda(&level));
@@ -42,7 +43,6 @@ pub fn logs() {
         .json()
         // All spans instead: the outer one has the request id, the inner one the key's hash.
         .with_current_span(false)
-        .without_time()
         .with_writer(io::stderr)
         .with_filter(wanted.and(quiet.with_default(LevelFilter::TRACE)));
     tracing_subscriber::registry().with(lines).init();

@@ -40,15 +40,17 @@ const TENANT: &str = "tenant";
 /// Installs the recorder, and writes the metrics of a function's invocations. A recorder that is installed already stays, and
 /// gets the metrics.
 pub(super) fn metered<S>() -> impl Layer<S, Service = Metered<S>> {
-    let namespace = config::text(NAMESPACE).unwrap_or_else(|_| {
+    let namespace = config::text(NAMESPACE).ok();
+    let is_named = namespace.is_some();
+    let namespace = namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let installed = Builder::new().cloudwatch_namespace(namespace).init();
+    if installed.is_ok() && !is_named {
         tracing::error!(
             variable = NAMESPACE,
             namespace = DEFAULT_NAMESPACE,
-            "it is not set: the metrics are in the default namespace, where no alarm of a stack looks for them"
+            "it is not set: the metrics are in the default namespace. Is that where the alarms of your stack look?"
         );
-        DEFAULT_NAMESPACE.to_owned()
-    });
-    let installed = Builder::new().cloudwatch_namespace(namespace).init();
+    }
     telemetry::describe();
     let installed = installed.inspect_err(|_| tracing::info!("another metrics recorder is installed"));
     let metrics = Metrics(installed.ok());

@@ -10,7 +10,7 @@ use crate::{
     error_chain::error_chain,
     message::{Message, Poison},
     store::stream::Seen,
-    telemetry::{self, Count, DEAD_LETTER, STREAM_BATCH},
+    telemetry::{self, Count, DEAD_LETTER, STREAM_BATCH, STREAM_BEGAN},
 };
 
 /// How many messages are sent at once.
@@ -45,6 +45,7 @@ impl Stale {
             for (operation, number) in &unmatched.pruned {
                 Count::TtlPruned.add_many(operation, *number);
             }
+            telemetry::count_many(STREAM_BEGAN, unmatched.began);
             telemetry::count(STREAM_BATCH);
         }
         tracing::info!(records = records.len(), open, poison, failed = failed.len(), "stream");

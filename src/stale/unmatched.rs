@@ -17,6 +17,8 @@ pub(super) struct Unmatched {
     pub(super) open: Vec<Seen>,
     /// Stream records that cannot be read.
     pub(super) poison: Vec<Poison>,
+    /// How many executions began in the batch, or extended their lease.
+    pub(super) began: u64,
     /// How many records time to live has deleted, by operation.
     pub(super) pruned: HashMap<OperationName, u64>,
 }
@@ -61,6 +63,7 @@ pub(super) fn unmatched_inserts(records: &[Box<RawValue>]) -> Unmatched {
             Err(reason) => unmatched.poison.push(Poison::of(raw, reason)),
         }
     }
+    unmatched.began = began.len() as u64;
     began.retain(|execution, open| {
         ends.get(execution).is_none_or(|end| order(end) < order(&open.sequence_number))
     });
@@ -161,6 +164,20 @@ mod tests {
             let twice: Vec<_> = order.iter().chain(&order).map(|index| all[*index].clone()).collect();
             let left = open(&twice);
             assert_eq!((left.len(), &*left[0].sequence_number), (1, "3"), "{order:?}");
+        }
+    }
+
+    // T80
+    #[test]
+    fn each_execution_that_began_is_counted_once() {
+        let began = change(1, image("in_progress", "A", 0));
+        let ended = change(2, image("completed", "A", 0));
+        let again = change(3, image("in_progress", "B", 0));
+        for (batch, count) in
+            [(vec![&began, &ended, &began], 1), (vec![&began, &again, &ended], 2), (vec![&ended], 0)]
+        {
+            let batch: Vec<_> = batch.into_iter().cloned().collect();
+            assert_eq!(unmatched(&batch).began, count, "{batch:?}");
         }
     }
 

@@ -21,7 +21,7 @@
 //! | `begun_at` | the same | milliseconds since 1970: since when the call that follows may have been made |
 //! | `granted_at` | the same | milliseconds since 1970: when it was last allowed to wait for a retry as long again |
 //! | `request_id`, `claim_by`, `max_attempts`, `tries`, `perhaps` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), how often it is executed at most, how often it was executed, and how many executions perhaps did something |
-//! | `origin` | all | for operators: the request's method and route |
+//! | `origin` | all | for operators: the request's method and route, or its queue, and what its key is made of if that is a hash |
 //! | `last_failure` | all | for operators: why an execution last failed |
 //! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
 //! | `completed_at`, `failed_at` | `completed`, `failed_retryable` | milliseconds since 1970 |

@@ -287,7 +287,7 @@ async fn a_reservation_that_lands_after_a_throttled_try_is_taken_back(endpoint: 
 // T38, T47
 #[apply(on_each_store)]
 async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) {
-    for fault in [Fault::Throttle, Fault::AccessDenied] {
+    for (fault, told) in [(Fault::Throttle, "throttled"), (Fault::AccessDenied, "unavailable")] {
         for only_once in [true, false] {
             let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
             if only_once {
@@ -295,7 +295,7 @@ async fn a_throttling_or_refusing_store_is_asked_only_once_more(endpoint: &str) 
             } else {
                 guarded.faults.for_all("PutItem", fault.clone());
             }
-            assert_eq!(outcome_of(&guarded.executor().reserve(&request()).await), "unavailable");
+            assert_eq!(outcome_of(&guarded.executor().reserve(&request()).await), told);
             assert_eq!(guarded.faults.asked("PutItem"), 1);
             guarded.clock.slept(FIRST_BACKOFF, 1).await;
             // Longer than any completion timeout, in the steps of the backoff.
@@ -433,7 +433,7 @@ async fn a_probe_that_is_throttled_closes_the_breaker(endpoint: &str) {
     guarded.clock.advance(2 * SECOND);
     // The probe is a request with a hot key. Throttling is an answer of the store.
     guarded.faults.script("PutItem", [Fault::Throttle]);
-    assert_eq!(outcome_of(&executor.reserve(&request()).await), "unavailable");
+    assert_eq!(outcome_of(&executor.reserve(&request()).await), "throttled");
     for _ in 0..10 {
         assert_eq!(outcome_of(&executor.reserve(&request()).await), "owned");
     }

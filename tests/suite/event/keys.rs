@@ -75,7 +75,7 @@ async fn a_record_names_what_its_key_is_a_hash_of(endpoint: &str) {
     let (long, hostile) = ("x".repeat(300), "a\",\"b\u{202e}\r\n");
     for (shop, origin) in [
         ("tea", format!(r#"queue {QUEUE} ["tea","7"]"#)),
-        (hostile, format!(r#"queue {QUEUE} ["a\",\"b\r\n","7"]"#)),
+        (hostile, format!(r#"queue {QUEUE} ["a\",\"b\u202e\r\n","7"]"#)),
         (&long, format!("queue {QUEUE} [\"{long}")[..120].to_owned()),
     ] {
         let message = message("m", json!({ "shop": shop, "number": 7 }));

@@ -2,13 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{
-    reconcile::ledger_comparison::payments_table,
-    support::{
-        embedded,
-        payments_api::{TestProvider, order},
-        sample::{Sample, payment, status},
-    },
+use crate::support::{
+    embedded,
+    payments_api::{TestProvider, order},
+    sample::{Sample, payment, status},
+    tables::ledger_table,
 };
 
 /// The most detailed level that a function logs, with these variables.
@@ -27,7 +25,7 @@ async fn most_detailed(sample: &Sample, key: &str, variables: &[(&str, &str)]) -
 #[tokio::test]
 async fn a_function_logs_at_lambdas_level_unless_rust_log_is_set() {
     let provider = TestProvider::start().await;
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
     const LAMBDA: &str = "AWS_LAMBDA_LOG_LEVEL";
     for (key, variables, expected) in [
         ("1", &[][..], "INFO"),

@@ -190,12 +190,21 @@ async fn a_store_that_only_reports_contention_does_not_count_as_failed(endpoint:
 #[apply(on_each_store)]
 async fn a_store_that_throttles_one_key_does_not_count_as_failed(endpoint: &str) {
     let Counted { operation, faults, guard, .. } = Counted::on(endpoint).await;
+    let guard_of_hot = guard.clone();
     let app = api(guard, |_, _| async { "paid" });
     faults.for_all("PutItem", Fault::Throttle);
     send(&app, pay("order-1")).await.assert_problem(503, "store-unavailable");
     assert_eq!(counts(&operation), expected(&[("store.throttled", 1)]));
     faults.clear();
+    let hot = faults.clone();
+    let app = api(guard_of_hot, move |_, _| {
+        hot.script("PutItem", [Fault::Throttle]);
+        async { "paid" }
+    });
     assert_eq!(send(&app, pay("order-1")).await.status, 200);
+    // The completion.
+    let unwritten = [("reserve.created", 1), ("store.throttled", 2), ("completion.unwritten", 1)];
+    assert_eq!(counts(&operation), expected(&unwritten));
 }
 
 #[apply(on_each_store)]

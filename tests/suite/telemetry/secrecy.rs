@@ -424,7 +424,7 @@ async fn debug_output_shows_no_caller_data() {
         admission: lambda_idempotency::record::Admission::ALWAYS,
         work: lambda_idempotency::record::Work::Now,
         deadline: Some(clock.now()),
-        origin: None,
+        origin: Some(lambda_idempotency::record::Note::new(&secrets.marker)),
     };
     let mut printed = vec![format!("{request:?} {:?}", request.key.tenant())];
 

@@ -35,6 +35,7 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::COMPLETION_DENIED, "Sum"),
     (telemetry::TRANSACTION_UNCONFIRMED, "Sum"),
     (telemetry::STREAM_BATCH, "Sum"),
+    (telemetry::STREAM_BEGAN, "Sum"),
     (telemetry::SWEEP_COMPLETED, "Sum"),
     (telemetry::OUTBOX_PUBLISHED, "Sum"),
     (telemetry::RESERVE_ACCEPTED, "Sum"),
@@ -119,10 +120,10 @@ const ALARMS: &[(&str, &[&str])] = &[
     (
         "MetricsSilent",
         &[
-            telemetry::RESERVE_ACCEPTED,
             telemetry::RESERVE_CREATED,
-            telemetry::STREAM_BATCH,
-            telemetry::TRANSACTION_COMMITTED,
+            telemetry::RESERVE_FAILED_RETRY,
+            telemetry::RESERVE_TOO_LATE,
+            telemetry::STREAM_BEGAN,
         ],
     ),
     ("StaleErrors", &["Errors StaleFunction"]),
@@ -158,7 +159,16 @@ const ALARMS: &[(&str, &[&str])] = &[
     ),
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
     ("StoreErrors", &[telemetry::STORE_ERROR]),
-    ("StoreThrottled", &[telemetry::STORE_THROTTLED]),
+    (
+        "StoreThrottled",
+        &[
+            telemetry::RESERVE_ACCEPTED,
+            telemetry::RESERVE_CREATED,
+            telemetry::RESERVE_REPLAY,
+            telemetry::STORE_THROTTLED,
+            telemetry::TRANSACTION_COMMITTED,
+        ],
+    ),
     ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
     (
         "ClientLoops",

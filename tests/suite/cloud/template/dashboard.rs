@@ -24,6 +24,7 @@ const ALARM_SAYS_ALL: &[&str] = &[
     telemetry::RECONCILE_CONTRADICTED,
     telemetry::RECONCILE_POLL,
     telemetry::STREAM_BATCH,
+    telemetry::STREAM_BEGAN,
     telemetry::SWEEP_COMPLETED,
     telemetry::TRANSACTION_UNCONFIRMED,
 ];

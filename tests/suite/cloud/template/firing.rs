@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lambda_idempotency::telemetry;
 use local::alarms::{Alarm, Reading, Recorded};
 
-use super::watched::{ALARMS, on, record};
+use super::watched::{ALARMS, alarm, on, record};
 
 const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
 const AGE: &str = "ApproximateAgeOfOldestMessage";
@@ -103,8 +103,11 @@ fn rows() -> Vec<Row> {
         },
         Row {
             alarm: "MetricsSilent",
-            minutes: 120,
-            metrics: vec![(created, Each(5, 1.0), Nothing), (batches, Each(5, 1.0), Each(5, 1.0))],
+            minutes: 180,
+            metrics: vec![
+                (created, Each(5, 1.0), Nothing),
+                (telemetry::STREAM_BEGAN, Each(5, 1.0), Each(5, 1.0)),
+            ],
         },
         Row {
             alarm: "ClientLoops",
@@ -114,7 +117,8 @@ fn rows() -> Vec<Row> {
                 (telemetry::RESERVE_REPLAY, Each(1, 1.0), Each(1, 30.0)),
             ],
         },
-        row("StoreThrottled", 20, telemetry::STORE_THROTTLED, Nothing, Each(1, 201.0)),
+        // All of an API with three requests a minute.
+        row("StoreThrottled", 20, telemetry::STORE_THROTTLED, Nothing, Each(1, 3.0)),
         counted("OutboxFailing", telemetry::OUTBOX_NOT_DELIVERED, 3.0),
         counted("DeadWorkers", telemetry::ZOMBIE_KEY, 1.0),
         counted("DeadLettersSent", telemetry::DEAD_LETTER, 1.0),
@@ -239,6 +243,69 @@ fn fewer_than_an_alarm_needs_do_not_raise_it() {
         let alarm = alarms.iter().find(|alarm| alarm.name == row.alarm).expect("it is there");
         for reading in Reading::all() {
             assert_eq!(driven(alarm, row, Wave::less, reading).0, None, "{}: {reading:?}", row.alarm);
+        }
+    }
+}
+
+// Clients retry more if there are more of them, and at night one retry of two requests means nothing.
+#[test]
+fn usual_replays_do_not_raise_the_alarm_on_loops() {
+    let alarm = alarm("ClientLoops");
+    // Of each minute. The default of `ReplaysTolerated` is 100 in five.
+    for (created, replays, comes) in
+        [(0.0, 19.0, false), (0.0, 21.0, true), (1000.0, 219.0, false), (1000.0, 221.0, true)]
+    {
+        for counts in
+            [telemetry::RESERVE_CREATED, telemetry::RESERVE_ACCEPTED, telemetry::TRANSACTION_COMMITTED]
+        {
+            let mut recorded = Recorded::default();
+            record(&mut recorded, alarm, telemetry::RESERVE_REPLAY, -60..60, |_| Some(replays));
+            record(&mut recorded, alarm, counts, -60..60, |_| Some(created));
+            for reading in Reading::all() {
+                let on = on(alarm, &recorded, (0..60).step_by(5), reading);
+                assert_eq!(on.is_some(), comes, "{replays} of {created} {counts}: {reading:?}");
+            }
+        }
+    }
+}
+
+// One hot key beside others is slowed alone.
+#[test]
+fn a_few_throttled_calls_of_many_do_not_raise_an_alarm() {
+    let alarm = alarm("StoreThrottled");
+    for (served, throttled, comes) in
+        [(0.0, 2.0, false), (0.0, 3.0, true), (1000.0, 200.0, false), (1000.0, 300.0, true)]
+    {
+        for counts in [telemetry::RESERVE_CREATED, telemetry::RESERVE_REPLAY] {
+            let mut recorded = Recorded::default();
+            record(&mut recorded, alarm, telemetry::STORE_THROTTLED, -60..60, |_| Some(throttled));
+            record(&mut recorded, alarm, counts, -60..60, |_| Some(served));
+            for reading in Reading::all() {
+                let on = on(alarm, &recorded, (0..60).step_by(5), reading);
+                assert_eq!(on.is_some(), comes, "{throttled} beside {served} {counts}: {reading:?}");
+            }
+        }
+    }
+}
+
+// Time to live deletes records at night, and clients retry what was released: both are read in the stream.
+#[test]
+fn a_quiet_night_does_not_raise_the_alarm_on_silent_metrics() {
+    let alarm = alarm("MetricsSilent");
+    for counted in [telemetry::RESERVE_CREATED, telemetry::RESERVE_FAILED_RETRY, telemetry::RESERVE_TOO_LATE]
+    {
+        for began in [Nothing, Each(50, 1.0)] {
+            let mut recorded = Recorded::default();
+            record(&mut recorded, alarm, telemetry::STREAM_BEGAN, -600..600, |minute| began.at(minute));
+            // When its invocation ends.
+            record(&mut recorded, alarm, counted, -600..600, |minute| began.at(minute - 15));
+            for reading in Reading::all() {
+                assert_eq!(
+                    on(alarm, &recorded, (0..600).step_by(5), reading),
+                    None,
+                    "{counted}: {reading:?}"
+                );
+            }
         }
     }
 }

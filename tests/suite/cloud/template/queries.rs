@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{resources, text};
-use crate::reconcile::ledger_comparison::payments_table;
+use crate::support::tables::ledger_table;
 use crate::support::{
     embedded,
     function::{Document, Function},
@@ -121,7 +121,7 @@ async fn sends(payments: &mut Function, tenant: &str, orders: &[(&str, String)])
 #[tokio::test]
 async fn the_saved_queries_name_the_tenant_who_causes_it() {
     let provider = TestProvider::start().await;
-    let sample = Sample::new(&payments_table(embedded::endpoint()).await, &provider.url).await;
+    let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
     let mut payments = sample.start("payments", &[]).await;
     let (ok, fails) = (order("tok_ok"), order("500"));
     let other = ok.replace("1999", "2000");

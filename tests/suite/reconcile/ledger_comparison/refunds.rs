@@ -82,7 +82,7 @@ async fn orders_that_were_charged_or_given_back_are_in_both_ledgers(endpoint: &s
     }
     let (summaries, differences) = compared(endpoint, &api, &provider).await;
     assert_eq!(summaries.iter().map(|(summary, _)| summary.equal).sum::<u64>(), 3, "two charges, a refund");
-    assert_eq!(differences, [json!({}); 0]);
+    assert!(differences.is_empty(), "{differences:?}");
 
     // Support gives a charge back by hand.
     let charges: Value = reqwest::get(format!("{provider}/charges")).await.unwrap().json().await.unwrap();
