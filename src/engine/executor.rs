@@ -37,7 +37,7 @@ impl fmt::Debug for Executor {
 }
 
 /// One request for an operation, as its front parsed it.
-#[derive(Clone, Debug)]
+#[derive(Clone, derive_more::Debug)]
 pub struct Request {
     /// Tenant, operation and idempotency key.
     pub key: RecordKey,
@@ -50,6 +50,7 @@ pub struct Request {
     /// When it is executed.
     pub work: Work,
     /// Method and route, or event source; shown to operators.
+    #[debug(skip)]
     pub origin: Option<Note>,
     /// When Lambda ends this invocation, according to its context. See
     /// [`plausible_deadline`](crate::time_budget::plausible_deadline).

@@ -8,12 +8,13 @@ use crate::{
 /// Guards a function: the effect of each key happens once. See [`run`](Self::run).
 ///
 /// Cheap to clone. Clones share one circuit breaker.
-#[derive(Clone, Debug)]
+#[derive(Clone, derive_more::Debug)]
 #[must_use]
 pub struct Guard {
     pub(super) executor: Executor,
     pub(super) tenant: Tenant,
     pub(super) deadline: Option<Timestamp>,
+    #[debug(skip)]
     pub(super) origin: Option<Note>,
 }
 

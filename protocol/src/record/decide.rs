@@ -9,7 +9,7 @@ use super::{
 use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
 /// A caller's request to execute an operation.
-#[derive(Clone, Debug)]
+#[derive(Clone, derive_more::Debug)]
 pub struct ReservationRequest {
     /// Tenant, operation and idempotency key.
     pub key: RecordKey,
@@ -32,6 +32,7 @@ pub struct ReservationRequest {
     /// When it is executed.
     pub work: Work,
     /// The method and route of the request.
+    #[debug(skip)]
     pub origin: Option<Note>,
 }
 

@@ -76,7 +76,7 @@ pub use step::{Counts, MessageNext, Step, WorkerNext};
 pub use transition::Transition;
 
 /// Everything known about one operation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, derive_more::Debug, PartialEq, Eq)]
 pub struct Record {
     /// Tenant, operation and idempotency key.
     pub key: RecordKey,
@@ -107,7 +107,8 @@ pub struct Record {
     pub messages: u32,
     /// What was accepted, if its operation is executed later.
     pub accepted: Option<Accepted>,
-    /// The method and route of the request, shown to operators.
+    /// Where its request came from, shown to operators: its method and route, or its queue, and what its key is made of if that is a hash.
+    #[debug(skip)]
     pub origin: Option<Note>,
     /// Why the last execution that failed did so, shown to operators.
     pub last_failure: Option<Note>,

@@ -47,10 +47,9 @@ impl fmt::Display for Note {
     }
 }
 
-// It may have what a caller sent, such as the parts of a key.
 impl fmt::Debug for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Note({} bytes)", self.0.len())
+        fmt::Debug::fmt(&*self.0, f)
     }
 }
 
