@@ -1,5 +1,7 @@
 //! Where a request came from, in one readable line: its method and its route.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 
 use super::{GivenKey, IDEMPOTENCY_KEY, front};
@@ -15,8 +17,9 @@ pub(super) fn of(parts: &Parts) -> Note {
     // A header that was added on the way is the key.
     let given = parts.extensions.get::<GivenKey>().filter(|_| !parts.headers.contains_key(IDEMPOTENCY_KEY));
     let key = given.and_then(|given| given.parts.as_deref());
-    let words = [Some(parts.method.as_str()), route, key];
-    Note::new(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    let method = parts.method.as_str();
+    let from = route.map_or(Cow::Borrowed(method), |route| Cow::Owned(format!("{method} {route}")));
+    key.map_or_else(|| Note::new(&from), |key| Note::new(&format!("{from} {key}")))
 }
 
 fn route(parts: &Parts) -> Option<&str> {
