@@ -1,5 +1,6 @@
 //! Where the idempotency key of a message is.
 
+use protocol::record::is_hidden;
 use serde_json::{Value, error::Category, json};
 
 use super::Message;
@@ -31,17 +32,16 @@ pub(super) struct MessageKey {
     pub(super) parts: Option<String>,
 }
 
-/// JSON with escapes in place of all but ASCII: a note of the record leaves out characters that a terminal hides, and another key would look like
-/// this one.
-fn in_ascii(json: &str) -> String {
-    let mut ascii = String::with_capacity(json.len());
+/// JSON with escapes in place of what a note of the record leaves out, because a terminal hides it: another key would look like this one.
+fn escaped(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
     for char in json.chars() {
-        match char {
-            ' '..='~' => ascii.push(char),
-            _ => char.encode_utf16(&mut [0; 2]).iter().for_each(|unit| ascii += &format!("\\u{unit:04x}")),
+        match is_hidden(char) {
+            true => escaped += &format!("\\u{:04x}", u32::from(char)),
+            false => escaped.push(char),
         }
     }
-    ascii
+    escaped
 }
 
 impl MessageKey {
@@ -118,7 +118,7 @@ impl KeyFrom {
         let parts: Vec<_> = parts.iter().map(|part| &**part).collect();
         let key = IdempotencyKey::of(&parts);
         let key = key.map_err(|error| format!("the message's key is invalid: {error}"))?;
-        let parts = is_hash(key.as_str()).then(|| in_ascii(&json!(parts).to_string()));
+        let parts = is_hash(key.as_str()).then(|| escaped(&json!(parts).to_string()));
         Ok(MessageKey { key, parts })
     }
 

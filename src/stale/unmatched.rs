@@ -169,7 +169,7 @@ mod tests {
 
     // T80
     #[test]
-    fn each_execution_that_began_is_counted_once() {
+    fn each_execution_that_began_is_counted_once_in_its_batch() {
         let began = change(1, image("in_progress", "A", 0));
         let ended = change(2, image("completed", "A", 0));
         let again = change(3, image("in_progress", "B", 0));

@@ -63,7 +63,7 @@ pub use found::Found;
 pub use hold::HoldError;
 pub use id::{AttemptId, Moment, Revision};
 pub use keep::{Keeping, Kept, Made};
-pub use note::Note;
+pub use note::{Note, is_hidden};
 pub use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Next, Phase, PhaseList, PhaseResult, Phases, Resumes};
 pub use reference::Reference;

@@ -36,7 +36,7 @@ impl Note {
 
 /// Whether this is a control character, or one that changes the direction of the text around it
 /// ([UAX #9](https://www.unicode.org/reports/tr9/#Directional_Formatting_Characters)) or ends a line.
-fn is_hidden(char: char) -> bool {
+pub fn is_hidden(char: char) -> bool {
     char.is_control()
         || matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -159,16 +159,7 @@ const ALARMS: &[(&str, &[&str])] = &[
     ),
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
     ("StoreErrors", &[telemetry::STORE_ERROR]),
-    (
-        "StoreThrottled",
-        &[
-            telemetry::RESERVE_ACCEPTED,
-            telemetry::RESERVE_CREATED,
-            telemetry::RESERVE_REPLAY,
-            telemetry::STORE_THROTTLED,
-            telemetry::TRANSACTION_COMMITTED,
-        ],
-    ),
+    ("StoreThrottled", &[telemetry::STORE_THROTTLED]),
     ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
     (
         "ClientLoops",
