@@ -113,8 +113,9 @@ macro_rules! test_on_dynamodb_local {
         #[cfg_attr(not(dynamodb_local), ignore = "DynamoDB Local needs Java 17 and Maven")]
         async fn on_dynamodb_local() {
             let _turn = $crate::support::turns::$turn().await;
-            let ran = super::$name($crate::support::dynamodb_local::endpoint());
-            $crate::support::turns::ended(ran).await;
+            // Boxed here, because a test is a large future, and each move of it needs as much of the stack.
+            let test = Box::pin(super::$name($crate::support::dynamodb_local::endpoint()));
+            $crate::support::turns::ended(test).await;
         }
     };
 }

@@ -22,7 +22,6 @@ pub async fn alone() -> RwLockWriteGuard<'static, ()> {
 }
 
 /// The end of a test that has its turn. Fails if it does not come.
-pub async fn ended<T>(test: impl Future<Output = T>) -> T {
-    // Boxed, because a test is a large future.
-    tokio::time::timeout(LONGEST, Box::pin(test)).await.expect("this test should have ended by now")
+pub async fn ended<T>(test: impl Future<Output = T> + Unpin) -> T {
+    tokio::time::timeout(LONGEST, test).await.expect("this test should have ended by now")
 }

@@ -273,7 +273,7 @@ fn usual_replays_do_not_raise_the_alarm_on_loops() {
 #[test]
 fn throttling_raises_an_alarm_only_if_it_lasts() {
     let alarm = alarm("StoreThrottled");
-    for (minutes, throttled, comes) in [(30, 2.0, false), (30, 3.0, true), (10, 1000.0, false)] {
+    for (minutes, throttled, comes) in [(30, 2.0, false), (30, 3.0, true), (5, 1000.0, false)] {
         let mut recorded = Recorded::default();
         record(&mut recorded, alarm, telemetry::STORE_THROTTLED, 0..minutes, |_| Some(throttled));
         for reading in Reading::all() {
