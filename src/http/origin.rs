@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::{GivenKey, IDEMPOTENCY_KEY, front};
+use super::{IDEMPOTENCY_KEY, front, key_header::GivenKey};
 use crate::record::Note;
 
 /// `POST /payments/{id}`, by the router's route or the gateway's. The method alone if neither names one: the path itself

@@ -318,3 +318,19 @@ fn lateness_of_counts_does_not_raise_the_alarm_on_silent_metrics() {
         assert_eq!(on(alarm, &recorded, -60..600, reading), None, "{reading:?}");
     }
 }
+
+// SQS reports nothing for an hour, and the letter would be deleted before the next week is over.
+#[test]
+fn a_lost_hour_does_not_hold_up_the_alarm_on_old_dead_letters() {
+    for (name, hours) in [("DeadLettersOld", 168), ("ReportsDeadOld", 96)] {
+        let (alarm, mut recorded) = (alarm(name), Recorded::default());
+        let end = (hours + 1) * 60;
+        record(&mut recorded, alarm, VISIBLE, 0..end, |minute| {
+            Some(1.0).filter(|_| minute % 10 == 0 && minute / 60 != 50)
+        });
+        for reading in Reading::all() {
+            let on = on(alarm, &recorded, (0..end).step_by(20), reading);
+            assert!(on.is_some(), "{name}: {reading:?}");
+        }
+    }
+}
