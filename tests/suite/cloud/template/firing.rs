@@ -321,7 +321,7 @@ fn lateness_of_counts_does_not_raise_the_alarm_on_silent_metrics() {
 
 // SQS reports nothing for an hour, and the letter would be deleted before the next week is over.
 #[test]
-fn a_lost_hour_does_not_hold_up_the_alarm_on_old_dead_letters() {
+fn a_lost_hour_does_not_hide_old_dead_letters() {
     for (name, hours) in [("DeadLettersOld", 168), ("ReportsDeadOld", 96)] {
         let (alarm, mut recorded) = (alarm(name), Recorded::default());
         let end = (hours + 1) * 60;
