@@ -1,8 +1,8 @@
 //! Spans and counts with a subscriber and a recorder of your own: `cargo run --example own_telemetry`.
 //!
-//! For OpenTelemetry, put the layer of `tracing-opentelemetry` in place of [`Spans`]. Its exporter sends OTLP to the collector of ADOT's
+//! For OpenTelemetry, put the layer of `tracing-opentelemetry` in place of `Spans`. Its exporter sends OTLP to the collector of ADOT's
 //! Lambda layer, at `http://localhost:4318`; flush it before an invocation ends. The parent of an invocation's span is the trace
-//! that Lambda names: see [`traceparent`]. `lambda::run` writes no metrics if a recorder is installed before.
+//! that Lambda names: see `traceparent`. `lambda::run` writes no metrics if a recorder is installed before.
 
 use std::{
     collections::BTreeMap,
