@@ -198,7 +198,7 @@ pub(crate) fn describe() {
 
 /// Logs once, in a process on Lambda, if no recorder is installed: then nothing that it guards is counted, and no alarm can fire. A
 /// function that is run by another crate's `run` has none.
-pub(crate) fn warn_if_uncounted() {
+fn warn_if_uncounted() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     if ASKED.load(Ordering::Relaxed) || ASKED.swap(true, Ordering::Relaxed) {
         return;

@@ -32,18 +32,6 @@ pub(super) struct MessageKey {
     pub(super) parts: Option<String>,
 }
 
-/// JSON with escapes in place of what a note of the record leaves out, because a terminal hides it: another key would look like this one.
-fn escaped(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
-    for char in json.chars() {
-        match is_hidden(char) {
-            true => escaped += &format!("\\u{:04x}", u32::from(char)),
-            false => escaped.push(char),
-        }
-    }
-    escaped
-}
-
 impl MessageKey {
     /// The origin of a message with this key, for operators.
     pub(super) fn origin(&self, from: &str) -> String {
@@ -193,4 +181,16 @@ impl KeyFrom {
         parts.push(part);
         Ok(())
     }
+}
+
+/// JSON with escapes in place of what a note of the record leaves out, because a terminal hides it: another key would look like this one.
+fn escaped(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for char in json.chars() {
+        match is_hidden(char) {
+            true => escaped += &format!("\\u{:04x}", u32::from(char)),
+            false => escaped.push(char),
+        }
+    }
+    escaped
 }

@@ -87,7 +87,7 @@ names! {
 }
 
 impl StateName {
-    /// Whether nobody owns the record and it is not settled: reconciliation asks about it, or escalates it.
+    /// Whether no worker owns the record and it is not settled: reconciliation asks about it, or escalates it.
     pub const fn is_open(self) -> bool {
         match self {
             Self::BetweenWorkers | Self::Unknown => true,
