@@ -21,6 +21,12 @@ pub async fn send(client: &Client, url: &str, body: &str) -> Result<(), Failure>
     sent.map(|_| ()).map_err(|error| failed(url, &error))
 }
 
+/// Sends a message of this group to a standard queue, which passes over groups with many messages.
+pub async fn send_fairly(client: &Client, url: &str, body: &str, group: &str) -> Result<(), Failure> {
+    let sent = client.send_message().queue_url(url).message_body(body).message_group_id(group).send().await;
+    sent.map(|_| ()).map_err(|error| failed(url, &error))
+}
+
 /// Sends a message into this group of a FIFO queue. A second one with this id within five minutes is dropped.
 pub async fn send_in_group(
     client: &Client,

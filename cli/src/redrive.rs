@@ -136,6 +136,10 @@ async fn perform(
             match to {
                 // In the group of its record, behind what was asked for since.
                 Queue::Outbox => queue::send_in_group(&queue.client, url, body, &group, &id).await?,
+                // In that of its tenant, as the outbox function sends it.
+                Queue::Work => {
+                    queue::send_fairly(&queue.client, url, body, &key.tenant().hash().to_string()).await?;
+                }
                 _ => queue::send(&queue.client, url, body).await?,
             }
         }

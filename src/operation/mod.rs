@@ -52,7 +52,8 @@ pub enum WhileInFlight {
     Refuse,
     /// 202 with a `Retry-After` and the URL of the operation's status.
     Accept,
-    /// The answer, if it comes within this time; else as [`Refuse`](Self::Refuse).
+    /// The answer, if it comes within this time; else as [`Refuse`](Self::Refuse). Each that waits holds one environment of the function: let it be
+    /// a few seconds, or a tenant that repeats a slow request takes the account's concurrency.
     Wait(Duration),
 }
 

@@ -9,7 +9,7 @@ use crate::{
     engine::Engine,
     error_chain::error_chain,
     key::RecordKey,
-    queue::{FifoQueue, Queue, QueueError},
+    queue::{FairQueue, FifoQueue, QueueError},
     store::{Outbox, StoreError},
     telemetry::{self, Count, DELIVERY_AGE},
     world::{SystemWorld, World},
@@ -45,7 +45,7 @@ pub struct Deliverer {
     pub(crate) engine: Engine,
     outbox: Arc<dyn Outbox>,
     pub(super) wakes: Arc<dyn FifoQueue>,
-    pub(super) work: Option<Arc<dyn Queue>>,
+    pub(super) work: Option<Arc<dyn FairQueue>>,
     topics: Topics,
     targets: HashMap<String, Arc<dyn Target>>,
 }
@@ -65,7 +65,7 @@ impl Deliverer {
     }
 
     /// Sends accepted work that waits for a worker to this queue, from which a [worker](crate::event::Consumer::work) takes it.
-    pub fn work_to(mut self, queue: impl Queue) -> Self {
+    pub fn work_to(mut self, queue: impl FairQueue) -> Self {
         self.work = Some(Arc::new(queue));
         self
     }

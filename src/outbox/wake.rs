@@ -8,9 +8,9 @@ use serde_json::value::RawValue;
 use super::Deliverer;
 use crate::{
     error_chain::error_chain,
-    key::KeyHash,
+    key::{KeyHash, RecordKey},
     message::Message,
-    queue::{FifoQueue, Queue, QueueError},
+    queue::{FairQueue, FifoQueue, QueueError},
     store::stream::{published, waiting},
     telemetry::{self, OUTBOX_BATCH},
     time_budget::MAX_DELAY,
@@ -26,15 +26,18 @@ pub(crate) async fn wake(queue: &dyn FifoQueue, key: &str, id: &str) -> Result<(
     queue.send_in_group(&message.to_json(), &KeyHash::of(key).to_string(), id).await
 }
 
-/// Queues accepted work for a worker.
+/// Queues accepted work for a worker, in the group of its tenant: so that the work of one tenant does not delay that of another.
 pub(crate) async fn queue_work(
-    queue: &dyn Queue,
+    queue: &dyn FairQueue,
     key: &str,
     request: &str,
     delay: Duration,
 ) -> Result<(), QueueError> {
     let message = Message::Work { key: key.to_owned(), request: request.to_owned() };
-    queue.send(&message.to_json(), delay).await
+    // A key that names no tenant is alone in its group.
+    let group = RecordKey::from_partition_key(key)
+        .map_or_else(|| KeyHash::of(key).to_string(), |key| key.tenant().hash().to_string());
+    queue.send_fairly(&message.to_json(), &group, delay).await
 }
 
 impl Deliverer {

@@ -7,7 +7,7 @@ use std::{
 
 use async_trait::async_trait;
 
-use super::{FifoQueue, Queue, QueueError};
+use super::{FairQueue, FifoQueue, Queue, QueueError};
 
 /// Keeps the messages until a test takes them. Clones share one queue.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +30,13 @@ impl Queue for MemoryQueue {
     async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((message.to_owned(), delay));
         Ok(())
+    }
+}
+
+#[async_trait]
+impl FairQueue for MemoryQueue {
+    async fn send_fairly(&self, message: &str, _group: &str, delay: Duration) -> Result<(), QueueError> {
+        self.send(message, delay).await
     }
 }
 

@@ -45,6 +45,18 @@ pub trait FifoQueue: Send + Sync + 'static {
     async fn send_in_group(&self, message: &str, group: &str, id: &str) -> Result<(), QueueError>;
 }
 
+/// A queue that keeps one group's many messages from delaying those of others: a standard queue of SQS, which is a
+/// [fair queue](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html) for messages with a group.
+///
+/// # What it promises
+/// - As a [`Queue`]. A group has no order. SQS passes over a group only while others wait, and only once that group has about a tenth of
+///   what is in flight and 30 messages of it, or takes a tenth of the consumers' time.
+#[async_trait]
+pub trait FairQueue: Send + Sync + 'static {
+    /// Sends one message of a group, to be delivered after `delay`.
+    async fn send_fairly(&self, message: &str, group: &str, delay: Duration) -> Result<(), QueueError>;
+}
+
 /// A message that was perhaps not accepted.
 #[derive(Debug, thiserror::Error)]
 #[error("the queue did not accept the message")]
@@ -101,6 +113,13 @@ pub(crate) mod tests {
     #[async_trait]
     impl Queue for Silent {
         async fn send(&self, _: &str, _: Duration) -> Result<(), QueueError> {
+            pending().await
+        }
+    }
+
+    #[async_trait]
+    impl FairQueue for Silent {
+        async fn send_fairly(&self, _: &str, _: &str, _: Duration) -> Result<(), QueueError> {
             pending().await
         }
     }

@@ -28,7 +28,7 @@ use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
     message::Message,
-    queue::{FifoQueue, Queue, WorkError},
+    queue::{FairQueue, FifoQueue, Queue, WorkError},
     record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
@@ -67,7 +67,7 @@ pub struct Stale {
     sweeps: Arc<dyn Queue>,
     contradictions: Arc<dyn Queue>,
     outbox: Option<Arc<dyn FifoQueue>>,
-    work: Option<Arc<dyn Queue>>,
+    work: Option<Arc<dyn FairQueue>>,
     sweep_units: f64,
 }
 
@@ -102,7 +102,7 @@ impl Stale {
     }
 
     /// Queues accepted work that a sweep finds without a worker to this queue, from which a [worker](crate::event::Consumer::work) takes it.
-    pub fn work_to(mut self, queue: impl Queue) -> Self {
+    pub fn work_to(mut self, queue: impl FairQueue) -> Self {
         self.work = Some(Arc::new(queue));
         self
     }

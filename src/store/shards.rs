@@ -35,7 +35,7 @@ pub(super) fn shard(partition_key: &str, reconcile_at: Timestamp) -> &'static st
 /// Where the places of this tenant's records begin, in each partition. Its hash has one length, so that no tenant's records lie
 /// between another's.
 pub(super) fn places_of(tenant: &Tenant) -> String {
-    format!("{}#", KeyHash::of(tenant.as_str()))
+    format!("{}#", tenant.hash())
 }
 
 /// A record's place in its partition: beside those of its tenant, by time. So a poll can pass over a tenant, however many records it has.

@@ -15,7 +15,7 @@ use lambda_idempotency::{
     Finding, Question, Reconciler, async_trait,
     key::RecordKey,
     outbox::{Deliverer, Target},
-    queue::{FifoQueue, Queue, QueueError},
+    queue::{FairQueue, FifoQueue, Queue, QueueError},
     record::{BodyId, Place, Record, Revision},
     store::{
         AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Store, StoreError,
@@ -280,6 +280,13 @@ pub struct GatedQueue(pub Machine, pub Source);
 impl Queue for GatedQueue {
     async fn send(&self, message: &str, delay: Duration) -> Sent {
         self.0.sends(Call::Send(self.1, message.to_owned(), delay)).await
+    }
+}
+
+#[async_trait]
+impl FairQueue for GatedQueue {
+    async fn send_fairly(&self, message: &str, _: &str, delay: Duration) -> Sent {
+        self.send(message, delay).await
     }
 }
 

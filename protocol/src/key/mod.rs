@@ -147,6 +147,11 @@ impl Tenant {
         &self.0
     }
 
+    /// The hash that logs, and queues that serve tenants in turns, have in its place.
+    pub fn hash(&self) -> impl fmt::Display + fmt::Debug + Copy + Eq + use<> {
+        KeyHash::of(self.as_str())
+    }
+
     /// The tenant without a `#`, which separates the parts of a partition key.
     fn escaped(&self) -> Cow<'_, str> {
         match self.0.bytes().any(|byte| matches!(byte, b'#' | b'%')) {

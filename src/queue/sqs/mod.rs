@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use aws_config::{SdkConfig, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_sqs::Client;
 
-use super::{FifoQueue, Queue, QueueError};
+use super::{FairQueue, FifoQueue, Queue, QueueError};
 use crate::{
     config::{ConfigError, queue_url},
     time_budget::{CLIENT_BACKOFF, MAX_DELAY, QUEUE_CALL_TIMEOUT, QUEUE_TRY},
@@ -51,10 +51,17 @@ pub(crate) fn in_last_seconds(config: &SdkConfig) -> SdkConfig {
 #[async_trait]
 impl Queue for SqsQueue {
     async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
-        // Rounded up: a message that comes too early is sent once more.
-        let seconds = delay.min(MAX_DELAY).as_millis().div_ceil(1000) as i32;
         let request = self.client.send_message().queue_url(&*self.url).message_body(acceptable(message));
-        request.delay_seconds(seconds).send().await.map(|_| ()).map_err(QueueError::new)
+        request.delay_seconds(seconds(delay)).send().await.map(|_| ()).map_err(QueueError::new)
+    }
+}
+
+#[async_trait]
+impl FairQueue for SqsQueue {
+    async fn send_fairly(&self, message: &str, group: &str, delay: Duration) -> Result<(), QueueError> {
+        let request = self.client.send_message().queue_url(&*self.url).message_body(acceptable(message));
+        let request = request.message_group_id(group).delay_seconds(seconds(delay));
+        request.send().await.map(|_| ()).map_err(QueueError::new)
     }
 }
 
@@ -65,6 +72,11 @@ impl FifoQueue for SqsQueue {
         let request = request.message_group_id(group).message_deduplication_id(id);
         request.send().await.map(|_| ()).map_err(QueueError::new)
     }
+}
+
+/// Rounded up: a message that comes too early is sent once more.
+fn seconds(delay: Duration) -> i32 {
+    delay.min(MAX_DELAY).as_millis().div_ceil(1000) as i32
 }
 
 /// Escapes the two characters that are valid in JSON but that SQS refuses

@@ -9,7 +9,7 @@ use lambda_idempotency::{
     engine::CallError,
     operator::{Correction, Operator},
     outbox::{Deliverer, Topics},
-    queue::{MemoryQueue, Queue, QueueError},
+    queue::{FairQueue, MemoryQueue, QueueError},
     stale::{CheckOutcome, Stale},
     telemetry::{OUTBOX_UNDELIVERED, WORK_ABANDONED, WORK_WAITING},
     time_budget::{DELIVERY_GRACE, MAX_DELAY},
@@ -254,10 +254,10 @@ async fn escalated_work_waits_for_an_operator(endpoint: &str) {
 struct Slow(MemoryQueue, WatchedClock, Duration);
 
 #[async_trait]
-impl Queue for Slow {
-    async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
+impl FairQueue for Slow {
+    async fn send_fairly(&self, message: &str, group: &str, delay: Duration) -> Result<(), QueueError> {
         self.1.advance(self.2);
-        self.0.send(message, delay).await
+        self.0.send_fairly(message, group, delay).await
     }
 }
 

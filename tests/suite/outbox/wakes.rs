@@ -8,7 +8,7 @@ use std::{
 use lambda_idempotency::{
     async_trait,
     outbox::Deliverer,
-    queue::{FifoQueue, MemoryQueue, QueueError},
+    queue::{FairQueue, FifoQueue, MemoryQueue, QueueError},
     stale::Stale,
     telemetry::{OUTBOX_BATCH, OUTBOX_UNDELIVERED},
     time_budget::DELIVERY_GRACE,
@@ -79,6 +79,14 @@ async fn the_stream_asks_for_one_delivery_for_each_operation(endpoint: &str) {
 struct Sent(Arc<Mutex<Vec<(String, String)>>>);
 
 #[async_trait]
+impl FairQueue for Sent {
+    async fn send_fairly(&self, _: &str, group: &str, delay: Duration) -> Result<(), QueueError> {
+        self.0.lock().unwrap().push((group.to_owned(), format!("{delay:?}")));
+        Ok(())
+    }
+}
+
+#[async_trait]
 impl FifoQueue for Sent {
     async fn send_in_group(&self, _: &str, group: &str, id: &str) -> Result<(), QueueError> {
         self.0.lock().unwrap().push((group.to_owned(), id.to_owned()));
@@ -101,6 +109,23 @@ async fn a_wake_is_grouped_by_operation_and_named_by_its_last_message() {
     assert!(first.0 == more.0 && first.1 != more.1, "the same group, and not a duplicate: {sent:?}");
     assert!(other.0 != first.0 && other.1 != first.1, "another operation: {sent:?}");
     assert!(sent.iter().all(|(group, id)| !group.contains("pay") && !id.contains("pay")), "no key in clear");
+}
+
+// T81: the work of one tenant must not delay that of another.
+#[tokio::test]
+async fn accepted_work_is_queued_in_the_group_of_its_tenant() {
+    let (guarded, sent) = (Guarded::on(embedded::endpoint()).await, Sent::default());
+    let deliverer = Deliverer::new(guarded.store(), MemoryQueue::new(), topics()).work_to(sent.clone());
+    let pending = json!({
+        "state": { "S": "pending" }, "request_id": { "B": "AAAA" }, "tries": { "N": "0" }, "max_attempts": { "N": "3" },
+    });
+    let keys = ["acme#report#a", "acme#report#b", "acme#other#a", "acme2#report#a"];
+    let batch = keys.map(|key| change(1, key, "record", Some(pending.clone())));
+    assert_eq!(deliverer.stream(&batch, MINUTE).await, []);
+    let groups: Vec<_> = sent.0.lock().unwrap().iter().map(|(group, _)| group.clone()).collect();
+    let [first, second, other_operation, other_tenant] = &groups[..] else { panic!("{groups:?}") };
+    assert!(first == second && first == other_operation && first != other_tenant, "{groups:?}");
+    assert!(!first.contains("acme"), "no tenant in clear");
 }
 
 /// A queue that accepts no message about this record.
