@@ -3,7 +3,8 @@
 //! `rustack-sqs-core` keeps the messages: delays, visibility, receive counts, groups, deduplication, dead letters. It differs from SQS:
 //!
 //! 1. It allows any delay. This module adds SQS's limit, 15 minutes.
-//! 2. It hands out one message of a FIFO group at a time. SQS may hand out several in one batch. So a consumer's own order within a batch
+//! 2. It refuses the group of a message for a standard queue. This module leaves that out, so no queue here passes over a tenant.
+//! 3. It hands out one message of a FIFO group at a time. SQS may hand out several in one batch. So a consumer's own order within a batch
 //!    is not seen here.
 
 use crate::{template::Queue, visitors::guarded};
@@ -21,7 +22,7 @@ use rustack_sqs_http::{
 };
 use rustack_sqs_model::error::SqsError;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -105,6 +106,7 @@ async fn answer(State(handler): State<Arc<RustackSqsHandler>>, headers: HeaderMa
     let answered = async {
         let operation = resolve_operation(&headers)?;
         check_delays(&body)?;
+        let body = without_groups(body);
         dispatch_operation(&*handler, operation, body).await
     };
     let refuse = |error: SqsError| error_to_response(&error, &Uuid::new_v4().to_string());
@@ -116,6 +118,22 @@ async fn answer(State(handler): State<Arc<RustackSqsHandler>>, headers: HeaderMa
 struct Delays {
     delay_seconds: Option<i64>,
     entries: Vec<Delays>,
+}
+
+/// The same request without groups, if it is about a standard queue.
+fn without_groups(body: Bytes) -> Bytes {
+    const GROUP: &str = "MessageGroupId";
+    // The operation refuses other JSON.
+    let Ok(Value::Object(mut request)) = serde_json::from_slice(&body) else { return body };
+    if request.get("QueueUrl").and_then(Value::as_str).is_none_or(|url| url.ends_with(FIFO)) {
+        return body;
+    }
+    let mut removed = request.remove(GROUP).is_some();
+    let entries = request.get_mut("Entries").and_then(Value::as_array_mut).into_iter().flatten();
+    for entry in entries.filter_map(Value::as_object_mut) {
+        removed |= entry.remove(GROUP).is_some();
+    }
+    if removed { Value::Object(request).to_string().into() } else { body }
 }
 
 /// Refuses delays beyond the limit. It refuses a whole batch; SQS would refuse the one entry.
