@@ -1,6 +1,7 @@
 //! The operators' command line: what it shows, what it changes, and what happens if an operator makes a mistake.
 
 mod alarms;
+mod arguments;
 mod asking;
 mod clocks;
 mod creating;
@@ -8,6 +9,7 @@ mod finding;
 mod holding;
 mod hostile;
 mod listing;
+mod not_found;
 mod open;
 mod phases;
 mod queues;
