@@ -97,10 +97,8 @@ counts! {
     Delivered: OUTBOX_DELIVERED = "api.idempotency.outbox.delivered.count";
     /// Deliveries of the outbox that failed: each is tried again.
     NotDelivered: OUTBOX_NOT_DELIVERED = "api.idempotency.outbox.not_delivered.count";
-    /// Contradictions of which there is no dead letter, because a worker could not send one. Only its log names them.
+    /// Contradictions that a worker could not send to operators. Only its log names them.
     ContradictionUnsent: CONTRADICTION_UNSENT = "api.idempotency.contradiction.unsent.count";
-    /// Reports of a provider or a worker that contradict their record, or have none. Each needs an operator.
-    Contradicted: RECONCILE_CONTRADICTED = "api.idempotency.reconcile.contradicted.count";
 }
 
 impl Count {
@@ -151,7 +149,7 @@ pub(crate) fn record_survey(survey: &Survey, now: Timestamp) {
     metrics::histogram!(ALARMED_COUNT).record(number(survey.alarmed));
     metrics::histogram!(UNKNOWN_ESCALATED).record(number(survey.escalated));
     if survey.escalated > 0 {
-        // At each poll until they are settled, because their dead letters are deleted in the end.
+        // At each poll until they are settled, because a log line is deleted in the end.
         let (escalated, oldest_s) = (survey.escalated, oldest.as_secs());
         tracing::warn!(
             escalated,
@@ -408,8 +406,9 @@ pub const STREAM_BEGAN: &str = "api.idempotency.stream.began.count";
 /// Batches of the table's stream of which every delivery was asked for and all accepted work was queued. Without label.
 pub const OUTBOX_BATCH: &str = "api.idempotency.outbox.batch.count";
 
-/// Dead letters that were sent. Without label: some name no operation.
-pub const DEAD_LETTER: &str = "api.idempotency.dead_letter.count";
+/// What was sent to operators: reports of a provider or a worker that contradict their record or have none, and changes of the table that
+/// cannot be read. Without label: some name no operation.
+pub const CONTRADICTION_SENT: &str = "api.idempotency.contradiction.sent.count";
 
 /// For how long the oldest unknown outcome has been unknown, in seconds. Without label.
 pub const UNKNOWN_OLDEST: &str = "api.idempotency.unknown.oldest.seconds";

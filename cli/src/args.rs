@@ -474,12 +474,19 @@ pub struct DeadLetters {
     /// Only messages about this record, as `list` prints it
     #[arg(long, value_parser = record)]
     pub record: Option<RecordKey>,
-    /// How many messages to look at, at most, in the queue's own order; 1 or more. --id, --kind and --record pick among these
+    /// Only messages about records of this tenant
+    #[arg(long, short, value_parser = tenant)]
+    pub tenant: Option<Tenant>,
+    /// How many messages to look at, at most, in the queue's own order; 1 or more. --id, --kind, --record and --tenant pick among these
     #[arg(long, default_value_t = 100, value_parser = count)]
     pub limit: usize,
     /// SQS's address, in place of the Region's
     #[arg(long, value_name = "URL", value_parser = url)]
     pub sqs_endpoint_url: Option<String>,
+}
+
+fn tenant(text: &str) -> Result<Tenant, String> {
+    Tenant::parse(text).map_err(|error| error.to_string())
 }
 
 fn record(text: &str) -> Result<RecordKey, String> {
@@ -512,7 +519,7 @@ pub struct Redrive {
     /// The queue that accepted work is moved to
     #[arg(long, value_name = "URL", value_parser = url, env = "WORK_QUEUE_URL")]
     pub to_work: Option<String>,
-    /// Delete messages of any kind for good instead of moving them; --id, --kind or --record must pick them
+    /// Delete messages of any kind for good instead of moving them; --id, --kind, --record or --tenant must pick them
     #[arg(long)]
     pub drop: bool,
     #[command(flatten)]

@@ -7,6 +7,7 @@ use aws_sdk_sqs::{
     Client,
     types::{Message, MessageSystemAttributeName},
 };
+use futures_util::{StreamExt, future::try_join_all, stream};
 use lambda_idempotency::{key::RecordKey, operator, store::Store, time::Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,6 +25,12 @@ const HIDDEN_SECS: i32 = 300;
 
 /// Empty answers after which a queue counts as empty. SQS asks only some of its servers each time, so one empty answer is not enough.
 const EMPTY_ANSWERS: u32 = 2;
+
+/// The most that one call can receive.
+const MOST_RECEIVED: usize = 10;
+
+/// How many calls are made at once.
+const AT_ONCE: usize = 8;
 
 /// The queue of dead letters.
 pub struct DeadLetterQueue<'a> {
@@ -156,11 +163,15 @@ impl DeadLetter {
         self.message.body().unwrap_or_default()
     }
 
-    /// Whether it matches the ids, the kinds and the record that were asked for. A criterion that was not given matches all.
+    /// Whether it matches the ids, the kinds, the record and the tenant that were asked for. A criterion that was not given matches all.
     fn is_chosen(&self, args: &DeadLetters) -> bool {
         (args.id.is_empty() || args.id.contains(&self.id()))
             && (args.kind.is_empty() || args.kind.contains(&self.kind))
             && args.record.as_ref().is_none_or(|record| self.record.as_ref() == Some(record))
+            && args
+                .tenant
+                .as_ref()
+                .is_none_or(|tenant| self.record.as_ref().map(RecordKey::tenant) == Some(tenant))
     }
 
     pub fn json(&self, whole: bool) -> Value {
@@ -192,26 +203,15 @@ impl<'a> DeadLetterQueue<'a> {
     pub async fn receive(&self, limit: usize) -> Result<Looked, Failure> {
         let (mut dead_letters, mut seen, mut empty) = (Vec::new(), HashSet::new(), 0);
         while dead_letters.len() < limit && empty < EMPTY_ANSWERS {
-            let max = (limit - dead_letters.len()).min(10);
-            let received = self
-                .client
-                .receive_message()
-                .queue_url(self.url)
-                .max_number_of_messages(max as i32)
-                .visibility_timeout(HIDDEN_SECS)
-                .message_attribute_names("All")
-                .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp)
-                .wait_time_seconds(1)
-                .send()
-                .await
-                .map_err(|error| queue::failed(self.url, &error))?;
-            let messages = received.messages.unwrap_or_default();
-            if messages.is_empty() {
-                empty += 1;
+            // In a full queue, each answer has as many as it may.
+            let left = limit - dead_letters.len();
+            let each = (0..left.div_ceil(MOST_RECEIVED).min(AT_ONCE))
+                .map(|call| self.receive_some((left - call * MOST_RECEIVED).min(MOST_RECEIVED)));
+            for messages in try_join_all(each).await? {
+                empty += u32::from(messages.is_empty());
+                let dead_letter = messages.into_iter().map(DeadLetter::new);
+                dead_letters.extend(dead_letter.filter(|dead_letter| seen.insert(dead_letter.id())));
             }
-            let dead_letter =
-                messages.into_iter().map(DeadLetter::new).filter(|dead_letter| seen.insert(dead_letter.id()));
-            dead_letters.extend(dead_letter);
         }
         let more = dead_letters.len() >= limit;
         // The queue has no order. Those without a time come first.
@@ -219,12 +219,29 @@ impl<'a> DeadLetterQueue<'a> {
         Ok(Looked { dead_letters, more })
     }
 
+    async fn receive_some(&self, most: usize) -> Result<Vec<Message>, Failure> {
+        let received = self
+            .client
+            .receive_message()
+            .queue_url(self.url)
+            .max_number_of_messages(most as i32)
+            .visibility_timeout(HIDDEN_SECS)
+            .message_attribute_names("All")
+            .message_system_attribute_names(MessageSystemAttributeName::SentTimestamp)
+            .wait_time_seconds(1)
+            .send()
+            .await
+            .map_err(|error| queue::failed(self.url, &error))?;
+        Ok(received.messages.unwrap_or_default())
+    }
+
     /// Makes dead letters visible again. If that fails, they become visible after their time-out.
     pub async fn release(&self, dead_letters: impl Iterator<Item = &DeadLetter>) {
-        for dead_letter in dead_letters {
+        let each = stream::iter(dead_letters).for_each_concurrent(AT_ONCE, async |dead_letter| {
             let release = self.client.change_message_visibility().queue_url(self.url).visibility_timeout(0);
             let _ = release.set_receipt_handle(dead_letter.message.receipt_handle.clone()).send().await;
-        }
+        });
+        each.await;
     }
 
     pub async fn delete(&self, dead_letter: &DeadLetter) -> Result<(), Failure> {
@@ -235,9 +252,9 @@ impl<'a> DeadLetterQueue<'a> {
 }
 
 impl Looked {
-    /// Reads the state of each dead letter's record.
-    pub async fn look_up_states(&mut self, context: &Context) {
-        for dead_letter in &mut self.dead_letters {
+    /// Reads the state of the record of each dead letter that is meant.
+    pub async fn look_up_states(&mut self, context: &Context, args: &DeadLetters) {
+        for dead_letter in self.dead_letters.iter_mut().filter(|dead_letter| dead_letter.is_chosen(args)) {
             let Some(key) = &dead_letter.record else { continue };
             dead_letter.state = Some(match context.store.load(key).await {
                 Ok(Some(record)) => record.state.name(),

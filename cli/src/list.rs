@@ -197,8 +197,9 @@ pub fn table(screen: &Screen, records: &[Record], now: Timestamp) -> Table {
             }
             _ => ("", String::new(), cell("never: an operator must clear its alarms")),
         };
-        let causes: Vec<_> =
-            Some(cause).filter(|cause| !cause.is_empty()).into_iter().chain(kinds(record)).collect();
+        let escalated = record.note.as_ref().filter(|_| record.is_escalated()).map(Note::as_str);
+        let causes = Some(cause).filter(|cause| !cause.is_empty()).into_iter().chain(escalated);
+        let causes: Vec<_> = causes.chain(kinds(record)).collect();
         table.add_row([
             cell(record.key.partition_key()),
             cell(record.key.hash()),

@@ -61,7 +61,7 @@ pub struct RecordJson {
     last_failure: Option<String>,
     /// Who settled it, if not its worker, and why.
     #[serde(skip_serializing_if = "Option::is_none")]
-    settled_note: Option<String>,
+    note: Option<String>,
     retention_seconds: u64,
     /// What was reported besides what its execution reports: `perhaps` or `effect`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -203,7 +203,7 @@ impl From<&Record> for RecordJson {
             answer_kind: record.answer_kind.name(),
             origin: record.origin.as_ref().map(ToString::to_string),
             last_failure: record.last_failure.as_ref().map(ToString::to_string),
-            settled_note: record.settled_note.as_ref().map(ToString::to_string),
+            note: record.note.as_ref().map(ToString::to_string),
             retention_seconds: record.retention.as_secs(),
             reported: record.reported.map(Evidence::name),
             transactional: record.is_transactional(),
@@ -339,7 +339,8 @@ pub fn state_fields(record: &Record, now: Timestamp) -> Vec<(&'static str, Cell)
     if let Some(by) = record.state.settled_by() {
         fields.push(("settled by", cell(by.name())));
     }
-    fields.extend(record.settled_note.iter().map(|note| ("settled as", cell(note))));
+    let noted = if record.is_escalated() { "escalated because" } else { "settled as" };
+    fields.extend(record.note.iter().map(|note| (noted, cell(note))));
     fields.extend(record.effect_id.iter().map(|id| ("effect id", cell(id))));
     fields.extend(alarms::fields(record, now));
     if let Some(expires_at) = record.state.expires_at().filter(|_| !record.is_not_begun()) {

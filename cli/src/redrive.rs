@@ -35,7 +35,7 @@ pub async fn list(global: &Global, args: &ListDeadLetters) -> Result<(), Failure
     let mut looked = queue.receive(args.dead_letters.limit).await?;
     queue.release(looked.dead_letters.iter()).await;
     looked.refuse_missing(&args.dead_letters)?;
-    looked.look_up_states(&context).await;
+    looked.look_up_states(&context, &args.dead_letters).await;
     if context.screen.is_json() {
         let dead_letters: Vec<_> =
             looked.chosen(&args.dead_letters).map(|dead_letter| dead_letter.json(true)).collect();
@@ -52,13 +52,15 @@ pub async fn list(global: &Global, args: &ListDeadLetters) -> Result<(), Failure
 
 pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
     if args.drop && !args.dead_letters.pick_some() {
-        return Err(Failure::Usage("--drop needs --id, --kind or --record: which dead letters?".into()));
+        return Err(Failure::Usage(
+            "--drop needs --id, --kind, --record or --tenant: which dead letters?".into(),
+        ));
     }
     let queue = DeadLetterQueue::open(global, &args.dead_letters).await?;
     change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let mut looked = queue.receive(args.dead_letters.limit).await?;
-    looked.look_up_states(&context).await;
+    looked.look_up_states(&context, &args.dead_letters).await;
     let outcomes = redrive(&context, &queue, args, &looked).await;
     let gone =
         |dead_letter: &DeadLetter| outcomes.as_ref().is_ok_and(|outcomes| is_gone(outcomes, dead_letter));
@@ -182,7 +184,7 @@ fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes
 impl DeadLetters {
     /// Whether the arguments pick some dead letters. Without them, all are meant.
     fn pick_some(&self) -> bool {
-        !self.id.is_empty() || !self.kind.is_empty() || self.record.is_some()
+        !self.id.is_empty() || !self.kind.is_empty() || self.record.is_some() || self.tenant.is_some()
     }
 }
 

@@ -49,7 +49,7 @@ use crate::{
 
 /// A reconciliation configured by the environment, without operations.
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `DEAD_LETTERS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`,
+/// Environment: `IDEMPOTENCY_TABLE`, `CONTRADICTIONS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`,
 /// `RECONCILE_MAX_BACKOFF_MS`, `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long),
 /// `NOT_FOUND_GRACE_MS` (how long to wait before "not found" counts).
 ///
@@ -66,10 +66,10 @@ async fn configured() -> Result<Reconciliation, Error> {
     let questions = config::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
     let max_age = config::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
     let grace = config::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
-    let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
+    let contradictions = SqsQueue::from_env(&aws, "CONTRADICTIONS_QUEUE_URL")?;
     let queue = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
-    Ok(Reconciliation::new(store, dead_letters)
+    Ok(Reconciliation::new(store, contradictions)
         .questions_to(queue)
         .backoff(first, max, questions)
         .max_unknown_age(max_age)

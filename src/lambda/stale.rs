@@ -37,7 +37,7 @@ use crate::{
 
 /// Runs the function until Lambda ends it.
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `DEAD_LETTERS_QUEUE_URL`; `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes), `OUTBOX_QUEUE_URL` (the
+/// Environment: `IDEMPOTENCY_TABLE`, `CHECKS_QUEUE_URL`, `SWEEP_QUEUE_URL`, `CONTRADICTIONS_QUEUE_URL`; `SWEEP_UNITS_PER_SECOND` (how many read units a second a sweep takes), `OUTBOX_QUEUE_URL` (the
 /// queue of wakes of the outbox function, if there is one),
 /// `WORK_QUEUE_URL` (the queue of accepted work, if there is one).
 ///
@@ -54,12 +54,12 @@ async fn configured() -> Result<Stale, Error> {
     let units = config::count("SWEEP_UNITS_PER_SECOND", DEFAULT_SWEEP_UNITS)?;
     let checks = SqsQueue::from_env(&aws, "CHECKS_QUEUE_URL")?;
     let sweeps = SqsQueue::from_env(&aws, "SWEEP_QUEUE_URL")?;
-    let dead_letters = SqsQueue::from_env(&aws, "DEAD_LETTERS_QUEUE_URL")?;
+    let contradictions = SqsQueue::from_env(&aws, "CONTRADICTIONS_QUEUE_URL")?;
     let optional =
         |variable| config::text(variable).is_ok().then(|| SqsQueue::from_env(&aws, variable)).transpose();
     let (outbox, work) = (optional("OUTBOX_QUEUE_URL")?, optional("WORK_QUEUE_URL")?);
     let store = DynamoDbStore::from_env().await?;
-    let stale = Stale::new(store, checks, sweeps, dead_letters).sweep_units_per_second(units.into());
+    let stale = Stale::new(store, checks, sweeps, contradictions).sweep_units_per_second(units.into());
     let stale = match outbox {
         Some(outbox) => stale.outbox(outbox),
         None => stale,

@@ -55,9 +55,6 @@ pub(crate) enum Message {
     Ask {
         /// Its partition key.
         key: String,
-        /// Why it is escalated, if it is.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
     },
     /// Compare what the provider reported unprompted, while a worker had the record, with the record's state now.
     ProviderReport {

@@ -42,7 +42,7 @@ impl MessageSummary {
     /// The body of a message that has the reconcile function ask about this record now, and restarts its count of
     /// questions.
     pub fn ask(record: &RecordKey) -> String {
-        Message::Ask { key: record.partition_key(), reason: None }.to_json()
+        Message::Ask { key: record.partition_key() }.to_json()
     }
 
     /// Reads the body of a message.

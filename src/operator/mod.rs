@@ -288,7 +288,7 @@ impl Operator {
                     let held = held.then(|| Note::new(&format!("held by {who}: {reason}")));
                     let next = match correction {
                         Correction::ClearAlarms => next,
-                        _ => next.settled_because(note).failed(held),
+                        _ => next.because(note).failed(held),
                     };
                     let line = [who, correction.name(), &correction.reason(reason)];
                     Step::Write(with_line(current, next, &messages, line, now), None)

@@ -42,7 +42,7 @@ impl Reconciliation {
             Left::Escalation(reason, current) => {
                 let report = Some(Box::new(deferred.clone()));
                 let about = Contradiction::about(key, current.as_deref(), reason);
-                self.contradicted(key, Contradiction { report, ..about }).await.map(|_| ())
+                self.contradicted(Contradiction { report, ..about }).await.map(|_| ())
             }
         }
     }
@@ -60,7 +60,7 @@ impl Reconciliation {
             };
             let about = Contradiction::about(&record.key, Some(&record), alarm.because.as_str());
             let kind = Some(alarm.kind.name().to_owned());
-            self.contradicted(&record.key, Contradiction { alarm: kind, report, ..about }).await?;
+            self.contradicted(Contradiction { alarm: kind, report, ..about }).await?;
             record = self.has_told(record, &alarm).await?;
         }
         Ok(record)

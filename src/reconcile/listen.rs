@@ -14,7 +14,7 @@ use crate::{
     queue::WorkError,
     record::{Alarm, AlarmKind, Evidence, Note, Record, Reference, State},
     store::{StoreError, StoreErrorKind},
-    telemetry::{self, Count},
+    telemetry,
     time::Timestamp,
     time_budget::{ASK_TIMEOUT, STORE_TIMEOUT, WRITE_BACKOFF},
 };
@@ -48,14 +48,14 @@ impl Reconciliation {
                 return Ok(ReconcileOutcome::Settled);
             }
             let reason = "it is about an operation that is not known here";
-            return self.contradicted(key, queued.contradiction(key, None, reason)).await;
+            return self.contradicted(queued.contradiction(key, None, reason)).await;
         };
         for _ in 0..LOOKS {
             let current = match self.load(key).await {
                 // No retry helps.
                 Err(error) if error.kind() == StoreErrorKind::Unreadable => {
                     let contradiction = queued.contradiction(key, None, "its record cannot be read");
-                    return self.contradicted(key, contradiction).await;
+                    return self.contradicted(contradiction).await;
                 }
                 current => current?,
             };
@@ -102,7 +102,7 @@ impl Reconciliation {
             Meaning::Nothing => return Ok(Some(ReconcileOutcome::Settled)),
             Meaning::TooLate => return Ok(Some(ReconcileOutcome::Gone)),
             Meaning::Contradicts(reason) => {
-                return self.contradicted(key, queued.contradiction(key, current, reason)).await.map(Some);
+                return self.contradicted(queued.contradiction(key, current, reason)).await.map(Some);
             }
             Meaning::Alarms(current, kind, reason) => {
                 let outcome = self.contradicts(current, kind, queued, reason).await?;
@@ -302,7 +302,7 @@ impl Reconciliation {
         let about = alarmed.as_deref().unwrap_or(current);
         let contradiction = queued.contradiction(&current.key, Some(about), reason);
         let contradiction = Contradiction { alarm: Some(kind.name().to_owned()), ..contradiction };
-        let told = self.contradicted(&current.key, contradiction).await;
+        let told = self.contradicted(contradiction).await;
         let Some(alarmed) = alarmed else { return told };
         let told = match told {
             Ok(_) => self.has_told(alarmed, &alarm).await.map(drop),
@@ -324,12 +324,10 @@ impl Reconciliation {
     /// Escalates a contradiction.
     pub(super) async fn contradicted(
         &self,
-        key: &RecordKey,
         contradiction: Contradiction,
     ) -> Result<ReconcileOutcome, WorkError> {
         tracing::error!(reason = contradiction.reason, "a report contradicts its record: it is escalated");
         self.escalate(&Message::Contradiction(Box::new(contradiction))).await?;
-        Count::Contradicted.add(key.operation());
         Ok(ReconcileOutcome::Escalated)
     }
 }
@@ -416,7 +414,7 @@ mod tests {
         assert!(matches!(processed, Err(WorkError::Busy)), "{processed:?}");
         let message = Message::ProviderReport { key: key.partition_key(), report: queued }.to_json();
         assert!(matches!(reconciliation.receive(&message).await, Err(WorkError::Busy)));
-        let question = Message::Ask { key: key.partition_key(), reason: None }.to_json();
+        let question = Message::Ask { key: key.partition_key() }.to_json();
         assert!(matches!(reconciliation.receive(&question).await, Err(WorkError::Busy)));
         let reported = reconciliation.reported(&key, &ProviderReport::not_executed()).await;
         assert!(matches!(reported, Ok(ReconcileOutcome::Busy)), "{reported:?}");

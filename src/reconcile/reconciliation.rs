@@ -21,7 +21,7 @@ use crate::{
     queue::{Queue, WorkError},
     record::{KeptAnswer, Record, State, phase_of},
     store::{StoreError, StoreErrorKind, Unsettled},
-    telemetry::{self, Count, DEAD_LETTER},
+    telemetry::{self, CONTRADICTION_SENT, Count},
     time::Timestamp,
     time_budget::{
         ASK_TIMEOUT, DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_MAX_UNKNOWN_AGE,
@@ -35,7 +35,7 @@ use crate::{
 pub struct Reconciliation {
     pub(crate) engine: Engine,
     pub(super) records: Arc<dyn Unsettled>,
-    dead_letters: Arc<dyn Queue>,
+    contradictions: Arc<dyn Queue>,
     pub(super) questions: Option<Arc<dyn Queue>>,
     schedule: Schedule,
     not_found_grace: Duration,
@@ -54,13 +54,14 @@ const fn is_idle(outcome: &ReconcileOutcome) -> bool {
 }
 
 impl Reconciliation {
-    /// Settles records of `store`. Outcomes that need an operator go to `dead_letters`.
-    pub fn new(store: impl Unsettled, dead_letters: impl Queue) -> Self {
+    /// Settles records of `store`. What an escalated record cannot say goes to the queue `contradictions`, for operators: reports that
+    /// contradict their record, or have none.
+    pub fn new(store: impl Unsettled, contradictions: impl Queue) -> Self {
         let records: Arc<dyn Unsettled> = Arc::new(store);
         Self {
             engine: Engine { store: records.clone(), world: Arc::new(SystemWorld) },
             records,
-            dead_letters: Arc::new(dead_letters),
+            contradictions: Arc::new(contradictions),
             questions: None,
             schedule: Schedule {
                 backoff: Backoff { first: DEFAULT_FIRST_BACKOFF, factor: 2, max: DEFAULT_MAX_BACKOFF },
@@ -223,8 +224,8 @@ impl Reconciliation {
     }
 
     pub(super) async fn escalate(&self, message: &Message) -> Result<(), WorkError> {
-        self.engine.sent(self.dead_letters.send(&message.to_json(), Duration::ZERO)).await?;
-        telemetry::count(DEAD_LETTER);
+        self.engine.sent(self.contradictions.send(&message.to_json(), Duration::ZERO)).await?;
+        telemetry::count(CONTRADICTION_SENT);
         Ok(())
     }
 
@@ -235,7 +236,7 @@ impl Reconciliation {
     }
 
     /// Asks about the record as it was `seen`, for at most `time`, and writes what was learned. `queued` is an earlier report of
-    /// the provider, for the dead letter.
+    /// the provider, for operators.
     pub(super) async fn ask_about(
         &self,
         seen: &Record,
@@ -271,22 +272,20 @@ impl Reconciliation {
         let (outcome, escalated) = self.write(&asked, &learned, &writes).await?;
         if let Some((reason, record)) = escalated {
             tracing::error!(reason, "an unknown outcome is escalated");
-            let key = &seen.key;
-            let dead_letter = match queued {
-                Some(queued) => {
-                    Message::Contradiction(Box::new(queued.contradiction(key, Some(&record), reason)))
+            // The record says so by now, and each poll counts it until it is settled. It does not have what its provider reported.
+            if let Some(queued) = queued {
+                let contradiction = queued.contradiction(&seen.key, Some(&record), reason);
+                match self.escalate(&Message::Contradiction(Box::new(contradiction))).await {
+                    // Said again, it is sent then.
+                    Err(error) if !record.is_held() => {
+                        let error = error_chain(&error);
+                        tracing::error!(
+                            error,
+                            "a provider's report that escalates its record was not sent to operators"
+                        );
+                    }
+                    sent => sent?,
                 }
-                None => Message::Ask { key: key.partition_key(), reason: Some(reason.to_owned()) },
-            };
-            // Said again, it has its dead letter then.
-            let comes_again = why == Asks::Anew || why == Asks::ProviderReported && record.is_held();
-            match self.escalate(&dead_letter).await {
-                // The record is escalated by now, and each poll reports it until it is settled.
-                Err(error) if !comes_again => {
-                    let error = error_chain(&error);
-                    tracing::error!(error, "the dead letter about an unknown outcome was not sent");
-                }
-                sent => sent?,
             }
         }
         Ok(outcome)
@@ -309,7 +308,7 @@ impl Reconciliation {
         }
     }
 
-    /// Writes what was learned. If operators are to be told of it, returns why, and the record.
+    /// Writes what was learned. If that escalates it, returns why, and the record.
     async fn write(
         &self,
         asked: &Asked<'_>,
@@ -317,19 +316,19 @@ impl Reconciliation {
         writes: &[DomainWrite],
     ) -> Result<(ReconcileOutcome, Option<(&'static str, Box<Record>)>), WorkError> {
         let step = |current: Option<&Record>, at: Moment| match asked.step(current, learned, at) {
-            Learning::Write { next, outcome, ends_lease, dead_letter } => {
-                Step::Write(completing(next, writes, at.now), Ok((outcome, ends_lease, dead_letter)))
+            Learning::Write { next, outcome, ends_lease, escalated } => {
+                Step::Write(completing(next, writes, at.now), Ok((outcome, ends_lease, escalated)))
             }
             ends => Step::Stop(Err(ends)),
         };
         let effort = Effort { until: None, backoff: WRITE_BACKOFF, retries: Retries::None };
         match self.engine.apply(Start::Seen(Box::new(asked.seen.clone())), effort, step).await {
-            Ok(Applied::Written(Ok((outcome, ends_lease, dead_letter)), record)) => {
+            Ok(Applied::Written(Ok((outcome, ends_lease, escalated)), record)) => {
                 if ends_lease {
                     telemetry::lease_expired(&record, self.now());
                 }
                 self.counts(&record, &outcome);
-                Ok((outcome, dead_letter.map(|reason| (reason, record))))
+                Ok((outcome, escalated.map(|reason| (reason, record))))
             }
             Ok(Applied::Stopped(Err(Learning::Contradicts { effect, alarm, reason }), Some(current))) => {
                 let report = QueuedReport::of(effect.into());
@@ -337,7 +336,7 @@ impl Reconciliation {
                     Some(alarm) => self.contradicts(&current, alarm, &report, reason).await?,
                     None => {
                         let contradiction = report.contradiction(&current.key, Some(&current), reason);
-                        self.contradicted(&current.key, contradiction).await?
+                        self.contradicted(contradiction).await?
                     }
                 };
                 Ok((outcome, None))

@@ -10,7 +10,7 @@
 //! 2. An execution that is left open is checked when its lease has expired. If its worker is dead, the record becomes `unknown`.
 //!    Accepted work that no worker has taken ends with 408.
 //! 3. The lease in the record decides, and the write is a compare-and-set. So messages may come twice, late or in any order.
-//! 4. Stream records that cannot be read become dead letters, and block no others.
+//! 4. Stream records that cannot be read go to operators, and block no others.
 //! 5. A slow sweep finds records, and messages of the outbox, that the stream missed.
 //!
 //! It does not find out what the dead worker did: [`reconcile`](crate::reconcile) does.
@@ -65,7 +65,7 @@ pub struct Stale {
     records: Arc<dyn Unsettled>,
     checks: Arc<dyn Queue>,
     sweeps: Arc<dyn Queue>,
-    dead_letters: Arc<dyn Queue>,
+    contradictions: Arc<dyn Queue>,
     outbox: Option<Arc<dyn FifoQueue>>,
     work: Option<Arc<dyn Queue>>,
     sweep_units: f64,
@@ -74,12 +74,12 @@ pub struct Stale {
 impl Stale {
     /// Checks the records of `store`. Later checks go to the queue `checks`. A sweep continues through `sweeps`, so that it
     /// delays no check. [`receive`](Self::receive) processes the messages of both. Stream records that cannot be read go to
-    /// `dead_letters`.
+    /// `contradictions`.
     pub fn new(
         store: impl Unsettled,
         checks: impl Queue,
         sweeps: impl Queue,
-        dead_letters: impl Queue,
+        contradictions: impl Queue,
     ) -> Self {
         let records: Arc<dyn Unsettled> = Arc::new(store);
         Self {
@@ -87,7 +87,7 @@ impl Stale {
             records,
             checks: Arc::new(checks),
             sweeps: Arc::new(sweeps),
-            dead_letters: Arc::new(dead_letters),
+            contradictions: Arc::new(contradictions),
             outbox: None,
             work: None,
             sweep_units: f64::from(DEFAULT_SWEEP_UNITS),

@@ -10,14 +10,14 @@ use crate::{
     error_chain::error_chain,
     message::{Message, Poison},
     store::stream::Seen,
-    telemetry::{self, Count, DEAD_LETTER, STREAM_BATCH, STREAM_BEGAN},
+    telemetry::{self, CONTRADICTION_SENT, Count, STREAM_BATCH, STREAM_BEGAN},
 };
 
 /// How many messages are sent at once.
 const AT_ONCE: usize = 16;
 
 impl Stale {
-    /// Queues a check for each execution that a batch of stream records leaves open, and a dead letter for each stream record
+    /// Queues a check for each execution that a batch of stream records leaves open, and tells operators of each stream record
     /// that cannot be read.
     ///
     /// Returns the sequence numbers of stream records whose messages could not be sent. Lambda must deliver the batch again
@@ -32,13 +32,13 @@ impl Stale {
             let sent = in_time() && self.send_check(&open).await;
             (!sent).then_some(Some(open.sequence_number))
         });
-        let dead_letters = stream::iter(unmatched.poison).map(async |poison| {
+        let unreadable = stream::iter(unmatched.poison).map(async |poison| {
             // Without a number there is no place to continue from: the whole batch is delivered again.
             let sequence_number = poison.sequence_number().map(str::to_owned);
             let sent = in_time() && self.send_poison(poison).await;
             (!sent).then_some(sequence_number)
         });
-        let sent = checks.buffer_unordered(AT_ONCE).chain(dead_letters.buffer_unordered(AT_ONCE));
+        let sent = checks.buffer_unordered(AT_ONCE).chain(unreadable.buffer_unordered(AT_ONCE));
         let failed: Vec<_> = sent.filter_map(async |failed| failed).collect().await;
         if failed.is_empty() {
             // Otherwise the batch is delivered again, and counted then.
@@ -62,15 +62,15 @@ impl Stale {
             .is_ok()
     }
 
-    /// Returns whether the dead letter was sent.
+    /// Returns whether operators were told.
     async fn send_poison(&self, poison: Poison) -> bool {
         let (sequence_number, reason) = (poison.sequence_number(), poison.reason.as_str());
         tracing::error!(sequence_number, reason, "a stream record cannot be read: it is escalated");
-        let dead_letter = Message::Poison(Box::new(poison)).to_json();
-        let sent = self.engine.sent(self.dead_letters.send(&dead_letter, Duration::ZERO)).await;
-        sent.inspect(|()| telemetry::count(DEAD_LETTER))
+        let letter = Message::Poison(Box::new(poison)).to_json();
+        let sent = self.engine.sent(self.contradictions.send(&letter, Duration::ZERO)).await;
+        sent.inspect(|()| telemetry::count(CONTRADICTION_SENT))
             .inspect_err(|error| {
-                tracing::error!(error = error_chain(error), "a dead letter could not be sent");
+                tracing::error!(error = error_chain(error), "operators could not be told of a stream record");
             })
             .is_ok()
     }

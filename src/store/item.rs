@@ -23,7 +23,7 @@
 //! | `request_id`, `claim_by`, `max_attempts`, `tries`, `perhaps` | all, if it was accepted | the body item with the request, until when a worker may claim it (milliseconds since 1970), how often it is executed at most, how often it was executed, and how many executions perhaps did something |
 //! | `origin` | all | for operators: the request's method and route, or its queue, and what its key is made of if that is a hash |
 //! | `last_failure` | all | for operators: why an execution last failed |
-//! | `settled_note` | `completed`, `failed_retryable` | for operators: who settled it, if not its worker, and why |
+//! | `note` | `completed`, `failed_retryable`; `unknown`, `between_workers` if it is escalated | for operators: who settled it, if not its worker, and why; or why it is escalated |
 //! | `completed_at`, `failed_at` | `completed`, `failed_retryable` | milliseconds since 1970 |
 //! | `since` | `unknown`, `between_workers` | milliseconds since 1970 |
 //! | `settled_by` | `completed`, `failed_retryable`, `pending` after an execution | `worker`, `provider`, `operator`, `certainty`, `assumption`, `not_begun` |
@@ -39,7 +39,7 @@
 //! | `reconcile_shard` | `unknown`, `between_workers`, all with an alarm | its partition in the index `reconcile` |
 //! | `reconcile_place` | the same | its place there: a hash of the tenant, then when reconciliation looks at it |
 //!
-//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases`, `noted` and `alarms` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure`, `settled_note` and `effect_id` are
+//! `transactional` and `with_writes` are absent if they are false, `messages` if it is 0, and `phases`, `noted` and `alarms` if they are empty. `declared`, `begun_at`, `granted_at`, `reported`, `origin`, `last_failure`, `note` and `effect_id` are
 //! optional. An item that lacks any other attribute of its state is unreadable.
 //!
 //! A reader does not read or change what another version has written. A new attribute needs a new version only if readers must not
@@ -159,7 +159,7 @@ pub struct Item {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    settled_note: Option<String>,
+    note: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effect_id: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -242,7 +242,7 @@ impl From<&Record> for Item {
             perhaps: record.accepted.map(|accepted| accepted.perhaps),
             origin: record.origin.as_ref().map(Note::to_string),
             last_failure: record.last_failure.as_ref().map(Note::to_string),
-            settled_note: record.settled_note.as_ref().map(Note::to_string),
+            note: record.note.as_ref().map(Note::to_string),
             settled_by: by.map(|by| by.name().to_owned()),
             effect_id: record.effect_id.as_ref().map(Note::to_string),
             alarms: record.alarms.iter().map(ItemAlarm::from).collect(),
@@ -316,7 +316,7 @@ impl TryFrom<Item> for Record {
             accepted: item.accepted()?,
             origin: item.origin.as_deref().map(Note::new),
             last_failure: item.last_failure.as_deref().map(Note::new),
-            settled_note: item.settled_note.as_deref().map(Note::new),
+            note: item.note.as_deref().map(Note::new),
             effect_id: item.effect_id.as_deref().map(Note::new),
             alarms: required(
                 mem::take(&mut item.alarms).into_iter().map(ItemAlarm::read).collect(),
@@ -607,7 +607,7 @@ mod tests {
         for record in [completed(answer()), unknown.into(), reserved, resumed(), between_workers()] {
             let whole = attributes(&record);
             assert_eq!(from_attributes(whole.clone()).unwrap(), record);
-            let optional = ["origin", "last_failure", "settled_note", "phases", "declared"];
+            let optional = ["origin", "last_failure", "note", "phases", "declared"];
             let needed = |name: &&String| !optional.contains(&name.as_str());
             for name in whole.keys().filter(needed) {
                 let mut damaged = whole.clone();

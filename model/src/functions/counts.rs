@@ -8,7 +8,6 @@ use lambda_idempotency::{
     time::Timestamp,
 };
 use metrics::{Counter, CounterFn, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
-use serde_json::Value;
 
 use super::{
     answers::{GivesUp, Received},
@@ -97,24 +96,6 @@ impl Universe {
         let has_tries = self.scenario.accepts.is_some_and(|most| self.ledger.begun < most);
         if in_time && has_tries {
             self.violate(Violation::NeverTried);
-        }
-    }
-
-    /// Operators get a dead letter.
-    pub fn escalates(&mut self, body: &str) {
-        self.dead_letters = self.dead_letters.saturating_add(1);
-        let message: Value = serde_json::from_str(body).unwrap_or_default();
-        if message["kind"] != "ask" {
-            return;
-        }
-        let key = self.key_in(body);
-        let phases = self.shelf(key).record().and_then(|record| record.phases());
-        let escalated = (key, phases.map_or(0, |phases| phases.kept.len()));
-        let before = self.ledger.escalated.iter().filter(|before| **before == escalated).count();
-        self.ledger.escalated.push(escalated);
-        // One whose answer is lost is sent again.
-        if before > usize::from(self.faults) {
-            self.violate(Violation::EscalatedAgain);
         }
     }
 

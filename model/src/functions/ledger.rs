@@ -1,8 +1,8 @@
 //! What callers were told, what was counted and what operators got.
 
-use super::ids::{KEYS, KeyId, ProcessId};
+use super::ids::{KEYS, ProcessId};
 
-/// What was told, counted and escalated.
+/// What was told and counted.
 #[derive(Debug, Default, Hash)]
 pub struct Ledger {
     /// Whether a client was told that nothing comes of its key, when nothing had: it makes a new one.
@@ -14,8 +14,6 @@ pub struct Ledger {
     pub perhaps_ended: u32,
     /// How often that was counted.
     pub counted: u32,
-    /// The questions that became dead letters: of which key, and how many of its phases were kept.
-    pub escalated: Vec<(KeyId, usize)>,
     /// The process whose execution has the record of each key, and whether its handler has begun.
     pub owners: [Option<(ProcessId, bool)>; KEYS.len()],
 }

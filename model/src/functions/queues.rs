@@ -22,7 +22,8 @@ const DAYS: u64 = 60 * 3600 * 1000;
 impl Universe {
     pub fn send(&mut self, source: Source, body: String, delay: Duration, digest: u64) {
         if source == Source::DeadLetters {
-            return self.escalates(&body);
+            self.dead_letters = self.dead_letters.saturating_add(1);
+            return;
         }
         if source == Source::Work || source == Source::Wakes {
             let (key, clock) = (self.key_in(&body), self.clock);

@@ -118,7 +118,7 @@ impl Records {
     /// The number of this record.
     pub fn number(&mut self, mut record: Record) -> Id {
         record.revision = NO_REVISION.into();
-        (record.last_failure, record.settled_note, record.origin) = (None, None, None);
+        (record.last_failure, record.note, record.origin) = (None, None, None);
         // Operators are told at once.
         record.alarms.iter_mut().for_each(|alarm| (alarm.raised_at, alarm.is_told) = (at(0), true));
         // What was kept of a phase is not in the debug form.

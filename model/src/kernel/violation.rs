@@ -84,7 +84,6 @@ properties! {
     TooManyReceives: "a message is not received again and again while it waits",
 
     // Operators.
-    EscalatedAgain: "an escalation has one dead letter, however often clients retry",
     LostAlarm: "an alarm of a record stands until an operator clears it",
     Uncounted: "each end of work with 408 is counted once",
     PutOff: "an unknown outcome is asked about, or escalated, within its greatest age",

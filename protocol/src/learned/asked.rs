@@ -150,7 +150,7 @@ impl Asked<'_> {
             return Ok(claimed);
         }
         let settled = |verdict, by| match current.settle(verdict, by, revision, now) {
-            Ok(settled) => Ok(settled.settled_because(self.note(learned))),
+            Ok(settled) => Ok(settled.because(self.note(learned))),
             Err(SettleError::Pending | SettleError::Settled(_)) => Err(ReconcileOutcome::Settled),
             Err(_) => Err(ReconcileOutcome::InFlight(now)),
         };
@@ -181,8 +181,8 @@ impl Asked<'_> {
         };
         let is_final = later.is_none();
         if self.why == Asks::ProviderReported && current.is_escalated() && !(is_final && current.is_held()) {
-            // It is escalated already. Each poll reports it until an operator settles it. A final word about what is held has its
-            // dead letter.
+            // It is escalated already. Each poll reports it until an operator settles it. A final word about what is
+            // held is written.
             return Err(match later {
                 // The provider says it again, also if it was asked because of a refusal.
                 Some(_) if learned.is_proof() => ReconcileOutcome::NotDue,
@@ -192,7 +192,7 @@ impl Asked<'_> {
         }
         let asked = asked.saturating_add(u32::from(later.is_some()));
         let wait = later.and_then(|later| Some(later.max(self.schedule.after(asked, revision)?)));
-        // What is held stays with operators: each question has its dead letter, and they ask again.
+        // What is held stays with operators: the record says what each question found, and they ask again.
         let at = match wait.filter(|_| !self.is_old(current) && !current.is_held()) {
             Some(wait) => now.plus(wait).min(self.escalate_at(current).max(now)).min(self.old_from(now)),
             None => Timestamp::MAX,

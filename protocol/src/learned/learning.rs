@@ -1,7 +1,7 @@
-//! What is done about what was learned, and who is told: pure, as in `record::step`.
+//! What is done about what was learned: pure, as in `record::step`.
 
 use super::{answer::Learned, asked::Asked, outcome::ReconcileOutcome};
-use crate::record::{AlarmKind, Moment, Record, State, Transition, Verdict};
+use crate::record::{AlarmKind, Moment, Note, Record, State, Transition, Verdict};
 
 /// What is done about what was learned.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub enum Learning {
         outcome: ReconcileOutcome,
         /// Whether this is the first to see that its worker is dead.
         ends_lease: bool,
-        /// Why operators are told of it: if no question follows any more, and each time that they had it asked anew.
-        dead_letter: Option<&'static str>,
+        /// Why it is escalated now, which the record says too: no question follows any more, or one that an operator asked for found nothing.
+        escalated: Option<&'static str>,
     },
     /// The record contradicts it: operators are told.
     Contradicts {
@@ -48,12 +48,16 @@ impl Asked<'_> {
                 };
             }
         };
-        let is_new = next.is_escalated() && !current.is_left_to_operators();
+        let reason = next.is_escalated().then(|| self.reason(current, learned));
+        let is_new = reason.is_some() && !current.is_left_to_operators();
         Learning::Write {
             outcome: ReconcileOutcome::of(current, &next, is_new),
             ends_lease: current.ends_lease(&next),
-            dead_letter: is_new.then(|| self.reason(current, learned)),
-            next,
+            escalated: reason.filter(|_| is_new),
+            next: match reason {
+                Some(reason) => next.because(Note::new(reason)),
+                None => next,
+            },
         }
     }
 }
@@ -108,13 +112,13 @@ mod tests {
             schedule: &schedule,
         };
         let at = Moment { revision: Revision::mint(), now: LATE };
-        let Learning::Write { next, outcome, ends_lease, dead_letter } =
+        let Learning::Write { next, outcome, ends_lease, escalated } =
             asked.step(Some(&charged), &Learned::NotResumed, at)
         else {
             panic!("its lease is over")
         };
         assert_eq!((next.state.name(), outcome), ("between_workers", ReconcileOutcome::Waits));
-        assert_eq!((ends_lease, dead_letter), (true, None));
+        assert_eq!((ends_lease, escalated), (true, None));
         assert_eq!(asked.step(None, &Learned::NotResumed, at), Learning::Ends(ReconcileOutcome::Gone));
     }
 }

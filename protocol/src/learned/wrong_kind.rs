@@ -23,12 +23,10 @@ impl WrongKind {
         let reason = match seen.answer_kind {
             _ if seen.phases().is_some() => NAMES_NO_PHASE,
             AnswerKind::Http => {
-                "the reconciler returned a function's answer, and the operation's callers read HTTP: it must return \
-                 Answer::json or Answer::http"
+                "the reconciler returned a function's answer to an HTTP operation: it must return Answer::json or Answer::http"
             }
             AnswerKind::Function => {
-                "the reconciler returned an HTTP answer, and the operation's callers are functions: it must return \
-                 Answer::payload or Answer::refusal"
+                "the reconciler returned an HTTP answer to a function: it must return Answer::payload or Answer::refusal"
             }
         };
         Some(Self { status: head.http_status(), reason })

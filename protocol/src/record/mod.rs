@@ -112,8 +112,8 @@ pub struct Record {
     pub origin: Option<Note>,
     /// Why the last execution that failed did so, shown to operators.
     pub last_failure: Option<Note>,
-    /// Who settled it, if not its worker, and why; shown to operators.
-    pub settled_note: Option<Note>,
+    /// Who settled it, if not its worker, and why; or why it is escalated. Shown to operators.
+    pub note: Option<Note>,
     /// The provider's own id of its effect, if it was reported.
     pub effect_id: Option<Note>,
     /// What operators must look at.

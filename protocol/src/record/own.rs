@@ -38,7 +38,7 @@ impl Record {
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
-            settled_note: None,
+            note: None,
             effect_id: None,
             alarms: Vec::new(),
             state: State::InProgress { lease_until: reservation.lease_until },
@@ -73,7 +73,7 @@ impl Record {
                 false => accepted.claimed(),
             }),
             origin: reservation.origin.clone().or_else(|| self.origin.clone()),
-            settled_note: None,
+            note: None,
             state: State::InProgress { lease_until: reservation.lease_until },
             ..self.clone()
         }
@@ -299,7 +299,7 @@ impl Record {
         match self.state {
             State::Unknown { since, reconcile_at: Timestamp::MAX, asked, anew_at, .. } => {
                 let state = State::Unknown { cause, since, reconcile_at: Timestamp::MAX, asked, anew_at };
-                Self { state, ..unknown }
+                Self { state, note: self.note.clone(), ..unknown }
             }
             _ => unknown,
         }
@@ -309,7 +309,7 @@ impl Record {
         let state = State::Unknown { cause, since: now, reconcile_at: now, asked: 0, anew_at: None };
         let last_failure = Some(Note::new(cause.name()));
         let effects = self.effects_after_a_call();
-        Self { revision, last_failure, settled_note: None, effects, state, ..self.clone() }
+        Self { revision, last_failure, note: None, effects, state, ..self.clone() }
     }
 
     /// Whether a record of the same request belongs to the generation that the worker of this one ran for. A later one does too while
@@ -377,7 +377,7 @@ mod tests {
             accepted: None,
             origin: reservation.origin.clone(),
             last_failure: None,
-            settled_note: None,
+            note: None,
             effect_id: None,
             alarms: Vec::new(),
             state: State::InProgress { lease_until: reservation.lease_until },
@@ -825,15 +825,15 @@ mod tests {
         assert_eq!(failure(&unknown).as_deref(), Some("perhaps_executed"));
         let unknown = unknown.failed(Some(Note::new("handler_failed, status 500")));
         let settled = unknown.settle(Verdict::NotExecuted, SettledBy::Operator, fresh(), LATER).unwrap();
-        let settled = settled.settled_because(Note::new("alex: asked the bank"));
-        assert_eq!(settled.settled_note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
+        let settled = settled.because(Note::new("alex: asked the bank"));
+        assert_eq!(settled.note.as_ref().map(Note::as_str), Some("alex: asked the bank"));
         // A front that reports no origin does not erase it.
         let again = settled.again(&ReservationRequest { origin: None, ..reservation("k") }, fresh(), LATER);
         assert_eq!(failure(&again).as_deref(), Some("handler_failed, status 500"));
-        assert_eq!((again.origin.as_ref(), again.settled_note.as_ref()), (first.origin.as_ref(), None));
+        assert_eq!((again.origin.as_ref(), again.note.as_ref()), (first.origin.as_ref(), None));
         // Only a settled record says who settled it, and only a failed one says why.
         let same = Transition::to(first.clone());
-        assert_eq!(same.clone().settled_because(Note::new("unsettled")), same);
+        assert_eq!(same.clone().because(Note::new("unsettled")), same);
         assert_eq!(same.clone().failed(Some(Note::new("nothing"))), same);
     }
 

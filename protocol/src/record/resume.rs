@@ -92,7 +92,7 @@ impl Record {
         let within = effects.phases().map(|phases| phases.resume_within).unwrap_or_default();
         let reconcile_at = self.recovered_at(effects.phases()).plus(within);
         let state = State::BetweenWorkers { since: now, reconcile_at };
-        Self { revision, settled_note: None, effects, state, ..self.clone() }
+        Self { revision, note: None, effects, state, ..self.clone() }
     }
 
     /// When the last of these phases was kept or noted, when it was last allowed to wait again, or when the key was first seen.

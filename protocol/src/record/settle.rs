@@ -133,7 +133,7 @@ impl Record {
         let open = expired.as_deref().unwrap_or(self);
         let State::Unknown { cause, since, anew_at, .. } = open.state else { return expired };
         let state = State::Unknown { cause, since, reconcile_at: at, asked, anew_at: anew.or(anew_at) };
-        Some(Transition::to(Self { revision, state, ..open.clone() }))
+        Some(Transition::to(Self { revision, note: None, state, ..open.clone() }))
     }
 
     /// Claims the record for an effect that is reported before its answer is known, or without its domain writes.
@@ -209,7 +209,7 @@ impl Record {
             reported: None,
             effect_id,
             with_writes: false,
-            settled_note: None,
+            note: None,
             effects,
             state,
             ..self.clone()

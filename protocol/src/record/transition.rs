@@ -35,10 +35,10 @@ impl Transition {
         self
     }
 
-    /// Adds a note on who settled it and why, if it is settled.
-    pub fn settled_because(mut self, note: Note) -> Self {
-        if self.state.settled_by().is_some() {
-            self.0.settled_note = Some(note);
+    /// Adds a note on who settled it and why, if it is settled; or on why it is escalated, if it is.
+    pub fn because(mut self, note: Note) -> Self {
+        if self.state.settled_by().is_some() || self.is_escalated() {
+            self.0.note = Some(note);
         }
         self
     }

@@ -32,7 +32,7 @@ impl Record {
     pub(super) fn waiting(&self, released_by: Option<SettledBy>, revision: Revision) -> Self {
         let state = State::Pending { released_by };
         let effects = self.effects.clone().map(Phases::digested);
-        Self { revision, reported: None, settled_note: None, effects, state, ..self.clone() }
+        Self { revision, reported: None, note: None, effects, state, ..self.clone() }
     }
 
     /// Ends accepted work that no worker has claimed in time. Otherwise `None`.
@@ -75,7 +75,7 @@ impl Record {
         let accepted =
             Some(Accepted { perhaps, ..Accepted::by(revision, claim_by, max_attempts) }.without(by));
         let state = State::Pending { released_by: Some(by) };
-        Some(Transition::to(Self { revision, accepted, settled_note: None, state, ..self.clone() }))
+        Some(Transition::to(Self { revision, accepted, note: None, state, ..self.clone() }))
     }
 
     /// Whether it ended with 408, because certainly nothing was done.

@@ -25,7 +25,7 @@ pub(super) fn for_body(record: &Record) -> usize {
         |name: &str, note: &Option<Note>| note.as_ref().map_or(0, |note| name.len() + note.as_str().len());
     let notes = note("origin", &record.origin)
         + note("last_failure", &record.last_failure)
-        + note("settled_note", &record.settled_note);
+        + note("note", &record.note);
     let transactional = if record.is_transactional() { "transactional".len() + 1 } else { 0 };
     let kind = record.answer_kind.name().len();
     let own = record.key.partition_key().len() + headers + notes + kind + transactional + phases(record);

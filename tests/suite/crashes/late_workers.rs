@@ -14,7 +14,7 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{AlarmKind, Answer, Evidence, Record, Says, SettledBy, State},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
-    telemetry::{CONTRADICTION_UNSENT, RECONCILE_CONTRADICTED},
+    telemetry::{CONTRADICTION_SENT, CONTRADICTION_UNSENT},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -111,7 +111,7 @@ async fn a_workers_effect_after_its_operation_was_refused_is_escalated(endpoint:
         assert_eq!(replay.answer.head.status(), Some(402), "everybody gets one answer");
         let (delivered, counted) = counting(deliver(&guarded, &queue)).await;
         assert_eq!(
-            (delivered.len(), counted.get(RECONCILE_CONTRADICTED)),
+            (delivered.len(), counted.get(CONTRADICTION_SENT)),
             (dead_letters, (dead_letters == 1).then_some(&1))
         );
         for dead_letter in delivered {

@@ -85,7 +85,7 @@ async fn a_change_and_its_line_are_written_together(endpoint: &str) {
     let seen = unknown(&guarded).await;
     let corrected = correct(&guarded, &seen).await.unwrap();
     let mut expected = not_executed(&guarded, &seen, corrected.revision);
-    expected.settled_note = Some(Note::new("olga@bank: asked"));
+    expected.note = Some(Note::new("olga@bank: asked"));
     assert_eq!(corrected, expected);
     assert_written_once(&guarded, &seen, &corrected, guarded.now()).await;
 }

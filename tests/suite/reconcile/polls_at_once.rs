@@ -117,13 +117,13 @@ async fn two_polls_at_once_ask_one_question(endpoint: &str) {
     let ours = owned(executor.reserve(&request).await);
     written(executor.finish(ours, Report::perhaps("handler_failed")).await);
     for number in 1..=3 {
-        let (polled, dead_letters) = polled_at_once(&guarded, &provider, [None, None]).await;
+        let (polled, _) = polled_at_once(&guarded, &provider, [None, None]).await;
         assert_eq!(polled.each_ref().map(|polled| (polled.due, polled.failed)), [(1, 0); 2]);
         let State::Unknown { asked, .. } = guarded.record(&request.key).await.expect("a record").state else {
             panic!("it is unknown");
         };
-        let escalated = usize::from(number == 3);
-        assert_eq!((asked, dead_letters.take().len()), (number, escalated));
+        let because = guarded.escalated_because(&request.key).await;
+        assert_eq!((asked, because.is_some()), (number, number == 3));
         guarded.clock.advance(MINUTE);
     }
     assert_eq!(provider.asked(), [6]);

@@ -320,7 +320,7 @@ async fn a_repeated_report_leaves_the_record_escalated(endpoint: &str) {
     let effect = |source| ProviderReport::executed(201, Fixed::new(source));
     assert_eq!(listening.report(&request, effect(Err("away"))).await, ReconcileOutcome::NotDue);
     let asked = listening.reconciliation.ask(&request.key).await.unwrap();
-    assert_eq!((asked, listening.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+    assert_eq!(asked, ReconcileOutcome::Escalated);
     let before = listening.guarded.record(&request.key).await;
     for (source, outcome) in
         [(Err("away"), ReconcileOutcome::NotDue), (Ok(Finding::NotExecuted), ReconcileOutcome::Escalated)]
@@ -533,7 +533,9 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
                     .world(listening.guarded.clock.clone())
                     .operation(operation(), Fixed::new(finding));
                 let polled = back.ask_if_due(&request.key).await.unwrap();
-                assert_eq!((polled, listening.dead_letters.take().len()), (ReconcileOutcome::Escalated, 1));
+                assert_eq!(polled, ReconcileOutcome::Escalated);
+                let because = guarded.escalated_because(&request.key).await.expect("a reason");
+                assert!(because.contains("does not confirm"), "{because}");
             }
             assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
             // An operator's question releases nothing either.
@@ -683,7 +685,8 @@ async fn a_found_refusal_never_completes_a_record_with_a_reported_effect(endpoin
         listening.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
         let asked = listening.reconciliation.ask(&request.key).await.expect("an outcome");
         assert_eq!((asked, listening.state(&request).await), (outcome, state));
-        assert_eq!(listening.dead_letters.take().len(), usize::from(state == "unknown"));
+        let because = listening.guarded.escalated_because(&request.key).await;
+        assert_eq!(because.is_some(), state == "unknown");
     }
 }
 

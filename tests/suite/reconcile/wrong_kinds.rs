@@ -35,10 +35,9 @@ use crate::support::{
 const SHIP: &str = "ship";
 const LABEL: &str = "label 7";
 
-const HTTP_FOR_A_FUNCTION: &str = "the reconciler returned an HTTP answer, and the operation's callers are functions: it must return \
-     Answer::payload or Answer::refusal";
-const FUNCTION_OVER_HTTP: &str = "the reconciler returned a function's answer, and the operation's callers read HTTP: it must return \
-     Answer::json or Answer::http";
+const HTTP_FOR_A_FUNCTION: &str =
+    "the reconciler returned an HTTP answer to a function: it must return Answer::payload or Answer::refusal";
+const FUNCTION_OVER_HTTP: &str = "the reconciler returned a function's answer to an HTTP operation: it must return Answer::json or Answer::http";
 const NO_PHASES: &str =
     "the reconciler names a phase, and the operation has none: it must return Finding::Executed";
 
@@ -136,11 +135,11 @@ impl Shipping {
         self.reconciliation.ask(key).await.expect("store and queue answer")
     }
 
-    /// The reasons of the dead letters, of this kind.
-    fn reasons(&self, kind: &str) -> Vec<String> {
+    /// The reasons of the dead letters, which are contradictions.
+    fn reasons(&self) -> Vec<String> {
         let reason = |(dead_letter, _): (String, Duration)| {
             let dead_letter: Value = serde_json::from_str(&dead_letter).expect("JSON");
-            assert_eq!(dead_letter["kind"], kind, "{dead_letter}");
+            assert_eq!(dead_letter["kind"], "contradiction", "{dead_letter}");
             dead_letter["reason"].as_str().expect("a reason").to_owned()
         };
         self.dead_letters.take().into_iter().map(reason).collect()
@@ -180,7 +179,7 @@ async fn a_finding_of_the_wrong_kind_is_an_effect_and_no_answer(endpoint: &str) 
         let shipping = Shipping::on(endpoint, [wrong].into_iter().chain(denials).chain([payload()])).await;
         let key = shipping.lost().await;
         assert_eq!(shipping.poll(&key).await, ReconcileOutcome::Escalated);
-        assert_eq!(shipping.reasons("ask"), [reason]);
+        assert_eq!(shipping.guarded.escalated_because(&key).await.as_deref(), Some(reason));
         assert_escalated(&shipping.record().await, EFFECT);
         // It is not asked for ever, and no retry runs.
         shipping.guarded.clock.advance(DEFAULT_NOT_FOUND_GRACE);
@@ -205,7 +204,8 @@ async fn a_functions_answer_never_completes_the_record_of_a_request(endpoint: &s
         let ours = owned(executor.reserve(&request).await);
         written(executor.finish(ours, Report::perhaps("handler_failed")).await);
         assert_eq!(shipping.poll(&request.key).await, ReconcileOutcome::Escalated);
-        assert_eq!(shipping.reasons("ask"), [FUNCTION_OVER_HTTP]);
+        let because = shipping.guarded.escalated_because(&request.key).await;
+        assert_eq!(because.as_deref(), Some(FUNCTION_OVER_HTTP));
         assert_escalated(&shipping.guarded.record(&request.key).await.expect("a record"), EFFECT);
         assert_eq!(shipping.ask(&request.key).await, ReconcileOutcome::Escalated);
         assert_eq!(outcome_of(&executor.reserve(&request).await), "unknown");
@@ -221,7 +221,7 @@ async fn a_refusal_of_the_wrong_kind_completes_and_proves_nothing(endpoint: &str
     let shipping = Shipping::on(endpoint, [declined, Finding::NotExecuted]).await;
     let key = shipping.lost().await;
     assert_eq!(shipping.poll(&key).await, ReconcileOutcome::Escalated);
-    assert_eq!(shipping.reasons("ask"), [HTTP_FOR_A_FUNCTION]);
+    assert_eq!(shipping.guarded.escalated_because(&key).await.as_deref(), Some(HTTP_FOR_A_FUNCTION));
     assert_escalated(&shipping.record().await, None);
     assert_eq!(shipping.ask(&key).await, ReconcileOutcome::Resolved("failed_retryable"));
 }
@@ -235,15 +235,14 @@ async fn a_webhook_of_the_wrong_kind_is_escalated_once_and_acknowledged(endpoint
     for reasons in [&[HTTP_FOR_A_FUNCTION][..], &[]] {
         let reported = shipping.reconciliation.reported(&key, &report()).await.expect("it is processed");
         assert_eq!(reported, ReconcileOutcome::Escalated);
-        assert_eq!(shipping.reasons("contradiction"), reasons);
+        assert_eq!(shipping.reasons(), reasons);
         assert_escalated(&shipping.record().await, EFFECT);
     }
     assert_eq!(shipping.ask(&key).await, ReconcileOutcome::Escalated);
     assert_eq!(shipping.ask(&key).await, ReconcileOutcome::Resolved("completed"));
     // What is settled does not need the answer, and does not contradict it.
-    drop(shipping.reasons("ask"));
     let reported = shipping.reconciliation.reported(&key, &report()).await.expect("it is processed");
-    assert_eq!((reported, shipping.reasons("contradiction").len()), (ReconcileOutcome::Settled, 0));
+    assert_eq!((reported, shipping.reasons().len()), (ReconcileOutcome::Settled, 0));
     assert_eq!(shipping.ship().await.expect("a result"), LABEL);
 }
 
@@ -266,7 +265,7 @@ async fn a_queued_report_of_the_wrong_kind_ends_with_operators(endpoint: &str) {
     let [(queued, _)] = &shipping.questions.take()[..] else { panic!("not one message") };
     shipping.guarded.clock.advance(LEASE + GRACE + Duration::from_secs(1));
     shipping.reconciliation.receive(queued).await.expect("it is with operators");
-    assert_eq!(shipping.reasons("contradiction"), [HTTP_FOR_A_FUNCTION]);
+    assert_eq!(shipping.reasons(), [HTTP_FOR_A_FUNCTION]);
     assert_escalated(&shipping.record().await, EFFECT);
     // Delivered again, it changes nothing.
     shipping.reconciliation.receive(queued).await.expect("it is with operators");

@@ -63,7 +63,7 @@ async fn a_malformed_item_is_unreadable_and_never_runs() {
                     continue;
                 }
                 // Not each record has notes.
-                let notes = ["origin", "last_failure", "settled_note"].contains(&&**name);
+                let notes = ["origin", "last_failure", "note"].contains(&&**name);
                 if notes && damage.is_none() {
                     continue;
                 }

@@ -157,6 +157,12 @@ impl Guarded {
         self.undisturbed_store().load(key).await.expect("the store answers")
     }
 
+    /// Why its record is escalated; `None` if it is not.
+    pub async fn escalated_because(&self, key: &RecordKey) -> Option<String> {
+        let record = self.record(key).await.filter(Record::is_escalated)?;
+        Some(record.note.expect("it says why").to_string())
+    }
+
     /// The result of `work`, whose `number`-th request to the store writes what it ends with. Fails if it ends before that is written.
     pub async fn ends_written<T>(&self, number: usize, work: impl Future<Output = T>) -> T {
         let (gate, before) = (Arc::new(Barrier::new(2)), self.faults.asked(ANY));

@@ -48,7 +48,7 @@ impl Sample {
             ("RECONCILE_QUEUE_URL", queue("reconcile")),
             ("DEFERRED_REPORTS_QUEUE_URL", queue("deferred-reports")),
             ("DEFERRED_REPORTS_DEAD_LETTERS_QUEUE_URL", queue("deferred-reports-dead-letters")),
-            ("DEAD_LETTERS_QUEUE_URL", queue("dead-letters")),
+            ("CONTRADICTIONS_QUEUE_URL", queue("contradictions")),
             ("ORDERS_QUEUE_URL", queue(ORDERS)),
             ("ORDERS_DEAD_LETTERS_QUEUE_URL", queue("orders-dead-letters.fifo")),
             ("ORDERS_TENANT", "acme".to_owned()),

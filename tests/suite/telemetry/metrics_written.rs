@@ -230,7 +230,7 @@ async fn a_stream_batch_counts_what_time_to_live_deleted() {
     documents.sort_by_key(|document| document.operation.clone());
     let [of_none, of_operation] = &documents[..] else { panic!("{documents:?}") };
     assert_eq!(of_none.dimensions, json!([[]]));
-    assert_eq!(of_none.counts(), counted([("stream.batch", 1), ("dead_letter", 1)]));
+    assert_eq!(of_none.counts(), counted([("stream.batch", 1), ("contradiction.sent", 1)]));
     assert_eq!(of_operation.dimensions, json!([["operation"], []]));
     assert_eq!(of_operation.operation.as_deref(), Some(OPERATION));
     assert_eq!(of_operation.counts(), counted([("ttl_pruned", 2)]));

@@ -43,19 +43,19 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
 // T50: operators have it already, so one more dead letter would only bury others.
 #[tokio::test]
 async fn retries_that_fail_escalate_nothing_anew() {
-    let (store, provider, dead_letters) = (Faulty::new(), Provider::default(), MemoryQueue::new());
+    let (store, provider) = (Faulty::new(), Provider::default());
     let executor = store.executor(resuming());
-    let asks = crate::reconcile::Reconciliation::new(store.inner.clone(), dead_letters.clone())
-        .world(store.world.clone());
+    let asks = Reconciliation::new(store.inner.clone(), MemoryQueue::new()).world(store.world.clone());
     executor.finish(charging(&executor, &provider).await, Report::NotExecuted(None)).await;
-    let poll = async || {
+    let is_escalated_by_a_poll = async || {
         let record = store.record().await.unwrap();
-        asks.ask_if_due(&record.key).await.unwrap();
-        dead_letters.take().len()
+        asks.ask_if_due(&record.key).await.unwrap() == ReconcileOutcome::Escalated
     };
-    assert_eq!(poll().await, 0);
+    assert!(!is_escalated_by_a_poll().await);
     store.world.advance(WITHIN);
-    assert_eq!(poll().await, 1);
+    assert!(is_escalated_by_a_poll().await);
+    let because = store.record().await.unwrap().note.map(|note| note.to_string());
+    assert_eq!(because.as_deref(), Some("it was interrupted, and no retry resumed it in time"));
     for dies in [false, true, false] {
         let retry = charging(&executor, &provider).await;
         if dies {
@@ -64,15 +64,16 @@ async fn retries_that_fail_escalate_nothing_anew() {
         } else {
             executor.finish(retry, Report::NotExecuted(None)).await;
         }
-        assert_eq!(poll().await, 0, "{dies}");
+        assert!(!is_escalated_by_a_poll().await, "{dies}");
+        assert!(store.record().await.unwrap().is_escalated(), "{dies}");
     }
     // What a retry achieves is a new recovery point, and time for the next one.
     let retry = charging(&executor, &provider).await;
     call(retry.execution(), "ship", &provider).await.unwrap();
     executor.finish(retry, Report::NotExecuted(None)).await;
-    assert_eq!(poll().await, 0);
+    assert!(!is_escalated_by_a_poll().await);
     store.world.advance(WITHIN);
-    assert_eq!(poll().await, 1);
+    assert!(is_escalated_by_a_poll().await);
 }
 
 #[tokio::test]

@@ -18,8 +18,7 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::UNKNOWN_COUNT, "Minimum"),
     (telemetry::COMPLETION_INCONCLUSIVE, "Sum"),
     (telemetry::CONTRADICTION_UNSENT, "Sum"),
-    (telemetry::RECONCILE_CONTRADICTED, "Sum"),
-    (telemetry::DEAD_LETTER, "Sum"),
+    (telemetry::CONTRADICTION_SENT, "Sum"),
     // What no retry has ended all the time.
     (telemetry::BETWEEN_WORKERS_COUNT, "Minimum"),
     (telemetry::STORE_ERROR, "Sum"),
@@ -82,7 +81,9 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("OutcomesEscalated", &[telemetry::UNKNOWN_ESCALATED]),
     ("EscalatedGrow", &[telemetry::UNKNOWN_ESCALATED]),
     ("AnswersInconclusive", &[telemetry::COMPLETION_INCONCLUSIVE]),
-    ("Contradictions", &[telemetry::RECONCILE_CONTRADICTED]),
+    ("Contradictions", &[telemetry::CONTRADICTION_SENT]),
+    ("ContradictionsOld", &["ApproximateNumberOfMessagesVisible ContradictionsQueue"]),
+    ("ContradictionsWaiting", &["ApproximateNumberOfMessagesVisible ContradictionsQueue"]),
     ("ContradictionsUnsent", &[telemetry::CONTRADICTION_UNSENT]),
     ("OperationsWaiting", &[telemetry::BETWEEN_WORKERS_COUNT]),
     ("OperationsWaitingGrow", &[telemetry::BETWEEN_WORKERS_COUNT]),
@@ -94,7 +95,6 @@ const ALARMS: &[(&str, &[&str])] = &[
             "ApproximateNumberOfMessagesVisible DeadLettersQueue",
         ],
     ),
-    ("DeadLettersSent", &[telemetry::DEAD_LETTER]),
     ("DeadLettersOld", &["ApproximateNumberOfMessagesVisible DeadLettersQueue"]),
     ("ReportsDeadOld", &["ApproximateNumberOfMessagesVisible DeferredReportsDeadLettersQueue"]),
     ("QuestionsLate", &["ApproximateAgeOfOldestMessage ReconcileQueue"]),
@@ -441,6 +441,8 @@ fn missing_data_alarm_only_if_something_must_happen() {
             "OldestUnknown",
             "OutcomesEscalated",
             "OperationsWaiting",
+            "ContradictionsWaiting",
+            "ContradictionsOld",
             "DeadLettersWaiting",
             "DeadLettersOld",
             "ReportsDead",
@@ -541,6 +543,7 @@ fn a_message_that_always_fails_keeps_its_alarm_on() {
 #[test]
 fn old_dead_letters_raise_an_alarm_a_week_before_they_are_lost() {
     for (alarm, queue) in [
+        ("ContradictionsOld", "ContradictionsQueue"),
         ("DeadLettersOld", "DeadLettersQueue"),
         ("OrdersDeadOld", "OrdersDeadLettersQueue"),
         ("ShipmentsDeadOld", "ShipmentsDeadLettersQueue"),

@@ -17,11 +17,11 @@ const FREE_METRICS: usize = 50;
 const ALARM_SAYS_ALL: &[&str] = &[
     telemetry::COMPLETION_DENIED,
     telemetry::COMPLETION_UNWRITTEN,
+    telemetry::CONTRADICTION_SENT,
     telemetry::CONTRADICTION_UNSENT,
     telemetry::DOUBLE_EXECUTION,
     telemetry::OUTBOX_BATCH,
     telemetry::PHASE_MISMATCH,
-    telemetry::RECONCILE_CONTRADICTED,
     telemetry::RECONCILE_POLL,
     telemetry::STREAM_BATCH,
     telemetry::STREAM_BEGAN,
@@ -239,7 +239,7 @@ fn the_dashboard_shows_queues_and_table_of_its_stack() {
         assert_eq!(of_aws["ConsumedWriteCapacityUnits"], units);
         let dead_letters = members(&RESOURCES).filter(|(name, resource)| {
             resource["Type"] == QUEUE
-                && name.ends_with("DeadLettersQueue")
+                && (name.ends_with("DeadLettersQueue") || *name == "ContradictionsQueue")
                 && stack.holds(&resource["Condition"])
         });
         let dead_letters = dead_letters.map(|(name, _)| name.clone()).collect();

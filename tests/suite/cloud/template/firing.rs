@@ -71,6 +71,7 @@ fn rows() -> Vec<Row> {
         waiting("OperationsWaiting", 20, telemetry::BETWEEN_WORKERS_COUNT, 11.0),
         waiting("OperationsWaitingGrow", 130, telemetry::BETWEEN_WORKERS_COUNT, 11.0),
         waiting("OrdersQueued", 12, VISIBLE, 1001.0),
+        row("ContradictionsOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
         row("DeadLettersOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
         row("OrdersDeadOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
         row("ShipmentsDeadOld", 170 * 60, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
@@ -121,8 +122,7 @@ fn rows() -> Vec<Row> {
         row("StoreThrottled", 20, telemetry::STORE_THROTTLED, Nothing, Each(1, 3.0)),
         counted("OutboxFailing", telemetry::OUTBOX_NOT_DELIVERED, 3.0),
         counted("DeadWorkers", telemetry::ZOMBIE_KEY, 1.0),
-        counted("DeadLettersSent", telemetry::DEAD_LETTER, 1.0),
-        counted("Contradictions", telemetry::RECONCILE_CONTRADICTED, 1.0),
+        counted("Contradictions", telemetry::CONTRADICTION_SENT, 1.0),
         counted("ContradictionsUnsent", telemetry::CONTRADICTION_UNSENT, 1.0),
         counted("DoubleExecutions", telemetry::DOUBLE_EXECUTION, 1.0),
         counted("AnswersInconclusive", telemetry::COMPLETION_INCONCLUSIVE, 1.0),
@@ -144,7 +144,15 @@ fn rows() -> Vec<Row> {
         counted("ChargesErrors", "Errors", 1.0),
         counted("ChargesFail", "5xx", 3.0),
     ];
-    let dead = ["DeadLettersWaiting", "ReportsDead", "OutboxDead", "WorkDead", "OrdersDead", "ShipmentsDead"];
+    let dead = [
+        "ContradictionsWaiting",
+        "DeadLettersWaiting",
+        "ReportsDead",
+        "OutboxDead",
+        "WorkDead",
+        "OrdersDead",
+        "ShipmentsDead",
+    ];
     rows.extend(dead.map(|alarm| waiting(alarm, 3, VISIBLE, 1.0)));
     rows.extend(GROW.map(grows));
     let buried = ["OrdersNotBuried", "OutboxNotBuried", "ShipmentsNotBuried", "WorkNotBuried"];
@@ -322,7 +330,7 @@ fn lateness_of_counts_does_not_raise_the_alarm_on_silent_metrics() {
 // SQS reports nothing for an hour, and the letter would be deleted before the next week is over.
 #[test]
 fn a_lost_hour_does_not_hide_old_dead_letters() {
-    for (name, hours) in [("DeadLettersOld", 168), ("ReportsDeadOld", 96)] {
+    for (name, hours) in [("ContradictionsOld", 168), ("DeadLettersOld", 168), ("ReportsDeadOld", 96)] {
         let (alarm, mut recorded) = (alarm(name), Recorded::default());
         let end = (hours + 1) * 60;
         record(&mut recorded, alarm, VISIBLE, 0..end, |minute| {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    WHY,
+    TENANT, WHY,
     queues::{CHECKS, DEAD, DEFERRED_REPORTS, OUTBOX, Queues, RECONCILE, WORK},
     table,
 };
@@ -170,6 +170,10 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     let about = table.cli.json(&[&dead_letters[..], &["--record", &table.name("k-2")]].concat()).await;
     let asks = table.cli.json(&[&dead_letters[..], &["--kind", "ask"]].concat()).await;
     assert_eq!(about["dead_letters"][0]["message_id"], "message-2");
+    for (tenant, number) in [(TENANT, 3), ("another", 0)] {
+        let of_tenant = table.cli.json(&[&dead_letters[..], &["--tenant", tenant]].concat()).await;
+        assert_eq!(of_tenant["dead_letters"].as_array().unwrap().len(), number, "{tenant}");
+    }
     assert_eq!(asks["dead_letters"].as_array().unwrap().len(), 2);
     assert_eq!(queues.of(DEAD), (all.iter().map(Value::to_string).collect(), true));
 
@@ -185,7 +189,7 @@ async fn dead_letters_are_listed_and_picked_and_dropped_with_a_line_each() {
     assert_eq!(ran.code, Some(2), "a reason is missing: {ran:?}");
     assert_eq!(queues.of(DEAD).0.len(), 3);
     let all_of_them = redrive(&queues, &table, &[&["--drop"][..], &WHY].concat()).await;
-    all_of_them.assert_refused(2, "--id, --kind or --record");
+    all_of_them.assert_refused(2, "--id, --kind, --record or --tenant");
     assert_eq!(queues.of(DEAD).0.len(), 3);
     let ran = redrive(&queues, &table, &[&drop[..], &WHY].concat()).await;
     let printed: Value = serde_json::from_str(&ran.stdout).unwrap();

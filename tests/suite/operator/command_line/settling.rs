@@ -109,7 +109,7 @@ async fn an_answer_is_shown_with_its_body_and_keeps_headers_of_arguments() {
 
     // The record says who settled it, and why.
     let shown = table.cli.json(&["show", &name]).await;
-    let note = shown["record"]["settled_note"].as_str().unwrap_or_default();
+    let note = shown["record"]["note"].as_str().unwrap_or_default();
     assert!(note.starts_with("olga@") && note.contains(WHY[2]), "{shown}");
     assert_eq!(shown["record"]["settled_by"], json!("operator"));
 }
