@@ -337,9 +337,16 @@ pub struct Ask {
 
 #[derive(Args)]
 #[group(id = "outcome", required = true, multiple = false, args = ["completed", "not_executed", "result"])]
+#[command(mut_arg("key", |key| key.required_unless_present_any(["key_part", "denied"])))]
 pub struct Settle {
     #[command(flatten)]
     pub record: RecordArgs,
+    /// All that is held, and that the provider has denied since, instead; --held, --tenant and --operation pick some
+    #[arg(long, conflicts_with_all = ["key", "key_part", "path", "phase"], requires_all = ["not_executed", "overrule_effect"])]
+    pub denied: bool,
+    /// Only what was held with these words in its reason, such as the incident's number
+    #[arg(long, value_name = "TEXT", requires = "denied", value_parser = words)]
+    pub held: Option<String>,
     /// The operation was executed: every retry gets the answer in --response
     #[arg(long, visible_alias = "executed", requires = "response", conflicts_with = "phase")]
     pub completed: bool,

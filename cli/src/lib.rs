@@ -14,6 +14,7 @@ mod compare;
 mod context;
 mod create_table;
 mod dead_letters;
+mod denied;
 mod failure;
 mod find;
 mod forget;

@@ -17,6 +17,7 @@ use crate::{
     args::{Global, Settle},
     change::{self, Change},
     context::Context,
+    denied,
     failure::Failure,
     output::iso,
     response,
@@ -37,6 +38,9 @@ fn reported(seen: &Record) -> Option<Failure> {
 type Remark = fn(&Record, Timestamp) -> Option<String>;
 
 pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
+    if args.denied {
+        return denied::run(global, args).await;
+    }
     let (key, retain) = (args.record.record_key()?, args.retain);
     let (what, correction, remark): (_, _, Remark) = match (&args.phase, &args.result, &args.response) {
         (Some(phase), Some(result), _) => {

@@ -883,9 +883,12 @@ async fn only_proof_or_an_operator_ends_what_an_operator_holds(endpoint: &str) {
 
     guarded.clock.advance(2 * NOT_FOUND_GRACE);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
+    let is_denied = async || guarded.record(&request.key).await.expect("a record").is_denied();
+    assert!(!is_denied().await, "the provider was not asked since");
     for _ in ["not found", "not executed"] {
         let asked = reconciling.reconciliation.ask(&request.key).await.expect("an answer");
         assert_eq!(asked, ReconcileOutcome::Escalated);
+        assert!(is_denied().await);
         assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
     }
     let asked = reconciling.reconciliation.ask(&request.key).await.expect("an answer");
