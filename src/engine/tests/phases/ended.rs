@@ -1,7 +1,10 @@
 //! What ends an execution between two phases.
 
 use super::*;
-use crate::record::tests::Mint;
+use crate::{
+    reconcile::{ReconcileOutcome, Reconciliation},
+    record::tests::Mint,
+};
 
 #[tokio::test]
 async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
