@@ -93,6 +93,8 @@ pub enum Command {
     Settle(Settle),
     /// Hold what was released although it was perhaps executed: no retry runs it until it is settled
     Hold(Hold),
+    /// Show, or switch, whether a provider's "not found" lets a retry run: switch it off while the provider has an incident
+    NotFoundReleases(NotFoundReleases),
     /// Let retries resume escalated operations between workers, for as long again as their operation allows
     Resume(Resume),
     /// Clear the alarms of records that were looked at, and delete the reports beside them
@@ -199,7 +201,7 @@ pub struct ChangeArgs {
     /// Do not ask for confirmation
     #[arg(short, long)]
     pub yes: bool,
-    /// Who makes the change, for the audit line [default: $USER, or $LOGNAME, and the host]
+    /// Who makes the change, for the audit line [default: $USER, or $LOGNAME, and the host, unless that is a shared user, such as root]
     #[arg(long = "as", value_name = "WHO", value_parser = words)]
     pub who: Option<String>,
 }
@@ -240,6 +242,7 @@ pub enum Listed {
 }
 
 #[derive(Args)]
+#[command(mut_arg("operation", |operation| operation.requires("released")))]
 pub struct List {
     /// Which records to list
     #[arg(long, value_enum, default_value_t = Listed::Unresolved)]
@@ -281,16 +284,11 @@ pub struct Released {
     #[arg(long, value_name = "SETTLED_BY", value_parser = released_by, requires = "released")]
     pub by: Vec<SettledBy>,
     /// Only records of this operation
-    #[arg(short, long, value_parser = operation, requires = "released")]
+    #[arg(short, long, value_parser = operation)]
     pub operation: Option<OperationName>,
 }
 
 impl Released {
-    /// Whether any of these options is given.
-    pub fn is_given(&self) -> bool {
-        self.since.is_some() || !self.by.is_empty() || self.operation.is_some()
-    }
-
     /// Whether the record is of an operation that is meant.
     pub fn means(&self, key: &RecordKey) -> bool {
         self.operation.as_ref().is_none_or(|operation| key.operation() == operation)
@@ -339,9 +337,16 @@ pub struct Ask {
 
 #[derive(Args)]
 #[group(id = "outcome", required = true, multiple = false, args = ["completed", "not_executed", "result"])]
+#[command(mut_arg("key", |key| key.required_unless_present_any(["key_part", "denied"])))]
 pub struct Settle {
     #[command(flatten)]
     pub record: RecordArgs,
+    /// All that is held, and that the provider has denied since, instead; --held, --tenant and --operation pick some
+    #[arg(long, conflicts_with_all = ["key", "key_part", "path", "phase"], requires_all = ["not_executed", "overrule_effect"])]
+    pub denied: bool,
+    /// Only what was held with these words in its reason, such as the incident's number
+    #[arg(long, value_name = "TEXT", requires = "denied", value_parser = words)]
+    pub held: Option<String>,
     /// The operation was executed: every retry gets the answer in --response
     #[arg(long, visible_alias = "executed", requires = "response", conflicts_with = "phase")]
     pub completed: bool,
@@ -379,23 +384,45 @@ pub struct Settle {
 }
 
 #[derive(Args)]
-#[group(id = "held", required = true, multiple = false, args = ["names", "released"])]
+#[group(id = "held", required = true, multiple = true, args = ["names", "released", "between_workers", "restored"])]
+#[command(mut_arg("operation", |operation| operation.conflicts_with("names")))]
 pub struct Hold {
     /// The records, as `list` prints them
-    #[arg(value_name = "RECORD", value_parser = record)]
+    #[arg(value_name = "RECORD", value_parser = record, conflicts_with_all = ["released", "between_workers", "restored"])]
     pub names: Vec<RecordKey>,
     /// All that was released since --since
-    #[arg(long, requires = "since")]
+    #[arg(long, requires = "since", conflicts_with = "restored")]
     pub released: bool,
+    /// All operations between workers, which a retry would resume
+    #[arg(long, conflicts_with = "restored")]
+    pub between_workers: bool,
+    /// All that a restored table cannot know to be undone: what was released, waits for a worker, is in progress, or resumes.
+    /// Found by a scan of the whole table
+    #[arg(long)]
+    pub restored: bool,
     #[command(flatten)]
     pub which: Released,
     /// Only records of this tenant
-    #[arg(short, long, requires = "released")]
+    #[arg(short, long, conflicts_with = "names")]
     pub tenant: Option<String>,
     #[command(flatten)]
     pub pace: Pace,
     #[command(flatten)]
     pub change: ChangeArgs,
+}
+
+#[derive(Args)]
+pub struct NotFoundReleases {
+    #[command(subcommand)]
+    pub to: Option<SwitchTo>,
+}
+
+#[derive(Subcommand)]
+pub enum SwitchTo {
+    /// Once an outcome has been unknown for long enough, "not found" lets a retry run: so it is if it was never switched
+    On(ChangeArgs),
+    /// "Not found" lets no retry run: the question is asked again, and escalated in the end
+    Off(ChangeArgs),
 }
 
 #[derive(Args)]

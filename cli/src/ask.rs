@@ -13,24 +13,25 @@ use crate::{
     change,
     context::{self, Context},
     failure::{Failure, unreadable},
-    list, queue,
+    list, not_found, queue,
     record::{RecordJson, fields},
     values,
 };
 
 pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
-    change::check(&args.change)?;
     if args.all {
         return all(global, args).await;
     }
     let key = args.record.record_key()?;
     let queue_url = queue::named(args.queue.as_deref(), "RECONCILE_QUEUE_URL")?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let client: Client = queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
     let seen = context.load(&key).await?;
     can_be_asked_about(&context, &seen)?;
     let shown = context.screen.fields(fields(&seen, context.now())).trim_fmt();
     context.screen.print_plan(&shown, args.change.yes)?;
+    not_found::warn(&context).await?;
     change::confirm(&args.change, &format!("Ask the provider about {}?", change::name(&key)))?;
     // The audit line is written first: there is no question without one.
     context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
@@ -54,6 +55,7 @@ async fn all(global: &Global, args: &Ask) -> Result<(), Failure> {
     let invalid = |error| Failure::Usage(format!("invalid operation: {error}"));
     let operation = args.record.operation.as_deref().map(values::operation).transpose().map_err(invalid)?;
     let queue_url = queue::named(args.queue.as_deref(), "RECONCILE_QUEUE_URL")?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let client: Client = queue::client(&context::aws(global, args.sqs_endpoint_url.as_deref()).await?);
     let is_meant = |record: &Record| {
@@ -63,6 +65,7 @@ async fn all(global: &Global, args: &Ask) -> Result<(), Failure> {
     if !found.is_empty() {
         let table = list::table(&context.screen, &found, context.now());
         context.screen.print_plan(&table.trim_fmt(), args.change.yes)?;
+        not_found::warn(&context).await?;
         change::confirm(&args.change, &format!("Ask the provider about these {}?", found.len()))?;
     }
     let (who, mut sent, mut failed) = (change::who(&args.change)?, Vec::new(), None);

@@ -16,7 +16,7 @@ use lambda_idempotency::{
 use serde_json::json;
 
 use crate::{
-    args::ChangeArgs,
+    args::{ChangeArgs, Global},
     context::Context,
     failure::Failure,
     output::cell,
@@ -77,6 +77,9 @@ impl Change {
         context.screen.print(&format!("Done: {before} → {after}, with an audit line by {who}."))
     }
 }
+
+/// Users of containers, CloudShell, EC2 and Session Manager: they name the machine, and not who sits at it.
+const SHARED_USERS: [&str; 4] = ["root", "cloudshell-user", "ec2-user", "ssm-user"];
 
 /// The outcome for a record that another writer changed after it was found.
 pub const BUSY: &str = "(changed meanwhile)";
@@ -172,8 +175,10 @@ fn is_yes(answer: &str) -> bool {
     answer.trim() == "yes"
 }
 
-/// Checks, before anything is read, that an operator can confirm and that the audit line has a name.
-pub fn check(args: &ChangeArgs) -> Result<(), Failure> {
+/// Checks, before anything is read, that the audit line has a name and that an operator can confirm. It comes after the checks of the
+/// command's own arguments: an operator who adds `--yes` for the lack of a terminal must not do so to a wrong command.
+pub fn check(global: &Global, args: &ChangeArgs) -> Result<(), Failure> {
+    Context::table(global)?;
     who(args)?;
     if args.yes || io::stdin().is_terminal() {
         return Ok(());
@@ -186,10 +191,13 @@ pub fn who(args: &ChangeArgs) -> Result<String, Failure> {
     if let Some(who) = &args.who {
         return Ok(who.clone());
     }
+    let unnamed = |why: &str| Failure::Usage(format!("who makes the change? Give --as: {why}"));
     let user = ["USER", "LOGNAME"].iter().find_map(|name| words(&env::var(name).ok()?).ok());
-    let unnamed =
-        || Failure::Usage("who makes the change? Give --as: neither USER nor LOGNAME is set".into());
-    Ok(format!("{}@{}", user.ok_or_else(unnamed)?, gethostname::gethostname().to_string_lossy()))
+    let user = user.ok_or_else(|| unnamed("neither USER nor LOGNAME is set"))?;
+    if SHARED_USERS.contains(&&*user) {
+        return Err(unnamed(&format!("the user `{user}` may be anybody")));
+    }
+    Ok(format!("{user}@{}", gethostname::gethostname().to_string_lossy()))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::{
 };
 
 pub async fn run(global: &Global, args: &ClearAlarms) -> Result<(), Failure> {
-    change::check(&args.change)?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let mut refused = Vec::new();
     let found = several::named(&context, &args.names, &mut refused).await?;

@@ -14,8 +14,8 @@ use crate::{
 };
 
 pub async fn run(global: &Global, args: &Forget) -> Result<(), Failure> {
-    change::check(&args.change)?;
     let key = args.record.record_key()?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let question = format!("Delete the response that {} keeps?", change::name(&key));
     Change { key, question, correction: Correction::ForgetAnswer, refusal: |_| None, remark }

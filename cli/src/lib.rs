@@ -14,11 +14,13 @@ mod compare;
 mod context;
 mod create_table;
 mod dead_letters;
+mod denied;
 mod failure;
 mod find;
 mod forget;
 mod hold;
 mod list;
+mod not_found;
 mod output;
 mod queue;
 mod record;
@@ -90,6 +92,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Ask(args) => ask::run(&global, &args).await,
         Command::Settle(args) => settle::run(&global, &args).await,
         Command::Hold(args) => hold::run(&global, &args).await,
+        Command::NotFoundReleases(args) => not_found::run(&global, &args).await,
         Command::Resume(args) => resume::run(&global, &args).await,
         Command::ClearAlarms(args) => clear_alarms::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,

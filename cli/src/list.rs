@@ -18,6 +18,7 @@ use crate::{
     args::{List, Listed},
     context::Context,
     failure::{Failure, unreadable},
+    not_found,
     output::{Screen, cell, span, state_cell},
     record::{RecordJson, asks_next, attempts, claims, escalates},
     released, scan, undelivered,
@@ -55,6 +56,7 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
             scanned(context, tenant, limit, rate, true, |record| is_stale(context, record)).await?
         }
     };
+    not_found::warn(context).await?;
     let more = records.len() > limit;
     records.truncate(limit);
     let table = if args.released { released::table } else { table };

@@ -51,13 +51,13 @@ pub async fn list(global: &Global, args: &ListDeadLetters) -> Result<(), Failure
 }
 
 pub async fn run(global: &Global, args: &Redrive) -> Result<(), Failure> {
-    change::check(&args.change)?;
     if args.drop && !args.dead_letters.pick_some() {
         return Err(Failure::Usage(
             "--drop needs --id, --kind, --record or --tenant: which dead letters?".into(),
         ));
     }
     let queue = DeadLetterQueue::open(global, &args.dead_letters).await?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let mut looked = queue.receive(args.dead_letters.limit).await?;
     looked.look_up_states(&context, &args.dead_letters).await;

@@ -1,5 +1,6 @@
 //! Records that were released, and accepted work that is pending again: found by a scan of the whole table.
 
+use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use comfy_table::Table;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lambda_idempotency::{
@@ -29,15 +30,54 @@ pub async fn find(
     units_per_second: f64,
 ) -> Result<(Vec<Record>, usize), Failure> {
     let since = args.since.map(|since| since.at(context.now())).unwrap_or_default();
-    let mut keys = Vec::new();
-    let query = |scan: aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder| {
+    let query = |scan: ScanFluentBuilder| {
         scan.filter_expression(
             "sk = :record AND (#state = :released OR (#state = :pending AND attribute_exists(settled_by)))",
         )
-        .expression_attribute_names("#state", "state")
-        .expression_attribute_values(":record", scan::text("record"))
         .expression_attribute_values(":released", scan::text(StateName::FailedRetryable.name()))
         .expression_attribute_values(":pending", scan::text(StateName::Pending.name()))
+    };
+    let is_meant = |record: &Record| is_meant(record, since, &args.by);
+    read(context, tenant, args, units_per_second, query, is_meant).await
+}
+
+/// What a restored table cannot know to be undone. Its workers, and retries, may have executed that since the point in time. Only what is
+/// completed is certain, and what is unknown is asked about, unless it resumes: another phase may have been executed since.
+pub async fn find_restored(
+    context: &Context,
+    tenant: Option<&Tenant>,
+    args: &Released,
+    units_per_second: f64,
+) -> Result<(Vec<Record>, usize), Failure> {
+    let query = |scan: ScanFluentBuilder| {
+        scan.filter_expression("sk = :record AND #state <> :completed")
+            .expression_attribute_values(":completed", scan::text(StateName::Completed.name()))
+    };
+    let is_meant = |record: &Record| match record.state {
+        State::Completed { .. } => false,
+        State::Unknown { .. } => record.phases().is_some() && !record.is_held(),
+        State::Pending { .. }
+        | State::InProgress { .. }
+        | State::BetweenWorkers { .. }
+        | State::FailedRetryable { .. } => true,
+    };
+    read(context, tenant, args, units_per_second, query, is_meant).await
+}
+
+/// The records that a scan finds and `is_meant` picks, oldest first, and how many cannot be read.
+async fn read(
+    context: &Context,
+    tenant: Option<&Tenant>,
+    args: &Released,
+    units_per_second: f64,
+    query: impl Fn(ScanFluentBuilder) -> ScanFluentBuilder,
+    is_meant: impl Fn(&Record) -> bool,
+) -> Result<(Vec<Record>, usize), Failure> {
+    let mut keys = Vec::new();
+    let query = |scan| {
+        query(scan)
+            .expression_attribute_names("#state", "state")
+            .expression_attribute_values(":record", scan::text("record"))
     };
     let ours = |key: &RecordKey| tenant.is_none_or(|tenant| key.tenant() == tenant) && args.means(key);
     let mut unreadable = scan::names(context, units_per_second, query, |key| {
@@ -53,7 +93,7 @@ pub async fn find(
     let mut records = Vec::new();
     for record in read {
         match record {
-            Ok(record) => records.extend(record.filter(|record| is_meant(record, since, &args.by))),
+            Ok(record) => records.extend(record.filter(&is_meant)),
             Err(()) => unreadable += 1,
         }
     }

@@ -13,8 +13,8 @@ use crate::{
 };
 
 pub async fn run(global: &Global, args: &Resume) -> Result<(), Failure> {
-    change::check(&args.change)?;
     let tenant = list::tenant(args.tenant.as_deref())?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     if let Some(key) = args.name.clone() {
         let question = format!("Let a retry resume {}?", change::name(&key));

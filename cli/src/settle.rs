@@ -17,6 +17,7 @@ use crate::{
     args::{Global, Settle},
     change::{self, Change},
     context::Context,
+    denied,
     failure::Failure,
     output::iso,
     response,
@@ -37,7 +38,9 @@ fn reported(seen: &Record) -> Option<Failure> {
 type Remark = fn(&Record, Timestamp) -> Option<String>;
 
 pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
-    change::check(&args.change)?;
+    if args.denied {
+        return denied::run(global, args).await;
+    }
     let (key, retain) = (args.record.record_key()?, args.retain);
     let (what, correction, remark): (_, _, Remark) = match (&args.phase, &args.result, &args.response) {
         (Some(phase), Some(result), _) => {
@@ -55,6 +58,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
         }
         (None, _, None) => ("not executed", Correction::NotExecuted { retain }, late_effect),
     };
+    change::check(global, &args.change)?;
     let mut context = Context::open(global).await?;
     for name in &args.keep_header {
         context.operator = context.operator.keep_header(name);

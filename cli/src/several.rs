@@ -18,6 +18,12 @@ pub struct Refused {
     record: Option<Record>,
 }
 
+impl Refused {
+    pub fn new(record: Record, why: String) -> Self {
+        Self { key: record.key.clone(), why, record: Some(record) }
+    }
+}
+
 /// The records of these names. A name without one is refused.
 pub async fn named(
     context: &Context,
@@ -48,10 +54,7 @@ pub fn allowed(
     for record in found {
         match context.operator.preview(&record, correction) {
             Ok(_) => allowed.push(record),
-            Err(error) => {
-                let (key, why) = (record.key.clone(), error.to_string());
-                refused.push(Refused { key, why, record: Some(record) });
-            }
+            Err(error) => refused.push(Refused::new(record, error.to_string())),
         }
     }
     allowed

@@ -27,7 +27,7 @@ struct Scanned {
 }
 
 pub async fn run(global: &Global, args: &args::Sweep) -> Result<(), Failure> {
-    change::check(&args.change)?;
+    change::check(global, &args.change)?;
     let context = Context::open(global).await?;
     let (mut scanned, mut done) = (Scanned::default(), Vec::new());
     let mut swept = sweep(&context, args, &mut scanned, &mut done).await;

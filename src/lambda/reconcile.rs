@@ -51,8 +51,7 @@ use crate::{
 ///
 /// Environment: `IDEMPOTENCY_TABLE`, `CONTRADICTIONS_QUEUE_URL`, `RECONCILE_QUEUE_URL`; `RECONCILE_FIRST_BACKOFF_MS`,
 /// `RECONCILE_MAX_BACKOFF_MS`, `RECONCILE_ASKS` and `MAX_UNKNOWN_AGE_MS` (how questions are repeated, and for how long),
-/// `NOT_FOUND_GRACE_MS` (how long to wait before "not found" counts), `NOT_FOUND_RELEASES` (`on`, or `off` while a provider has
-/// an incident).
+/// `NOT_FOUND_GRACE_MS` (how long to wait before "not found" counts).
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
@@ -67,7 +66,6 @@ async fn configured() -> Result<Reconciliation, Error> {
     let questions = config::count("RECONCILE_ASKS", DEFAULT_QUESTIONS)?;
     let max_age = config::millis("MAX_UNKNOWN_AGE_MS", DEFAULT_MAX_UNKNOWN_AGE)?;
     let grace = config::millis("NOT_FOUND_GRACE_MS", DEFAULT_NOT_FOUND_GRACE)?;
-    let releases = config::switch("NOT_FOUND_RELEASES", true)?;
     let contradictions = SqsQueue::from_env(&aws, "CONTRADICTIONS_QUEUE_URL")?;
     let queue = SqsQueue::from_env(&aws, "RECONCILE_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
@@ -75,8 +73,7 @@ async fn configured() -> Result<Reconciliation, Error> {
         .questions_to(queue)
         .backoff(first, max, questions)
         .max_unknown_age(max_age)
-        .not_found_grace(grace)
-        .not_found_releases(releases))
+        .not_found_grace(grace))
 }
 
 /// Runs the function until Lambda ends it.

@@ -6,6 +6,7 @@
 //! 4. What was released can be held: no retry runs it any more. Only proof of the effect, or an operator, settles it then.
 //! 5. An alarm stands until an operator clears it.
 //! 6. Of an operation that resumes, single phases are settled: what is kept cannot be settled as not executed.
+//! 7. While a provider has an incident, operators switch off that its "not found" releases.
 //!
 //! It does not check who the operator is: the audit line has the name that the caller gives.
 
@@ -27,7 +28,7 @@ use crate::{
         Answer, BodyId, Keeps, KeptAnswer, KeptBody, Note, Place, Record, Revision, SettledBy, State,
         Transition, Verdict, may_be_kept,
     },
-    store::{AuditLine, Companion, Store, StoreError},
+    store::{AuditLine, Companion, NotFoundSwitch, StoreError, Unsettled},
     telemetry,
     time::Timestamp,
     time_budget::{CLOCK_SKEW, OFFLINE_WRITE_TIMEOUT, WRITE_BACKOFF},
@@ -136,14 +137,16 @@ impl Correction {
 #[must_use]
 pub struct Operator {
     engine: Engine,
+    records: Arc<dyn Unsettled>,
     keeps: Keeps,
 }
 
 impl Operator {
     /// Corrects records of `store`.
-    pub fn new(store: impl Store) -> Self {
-        let engine = Engine { store: Arc::new(store), world: Arc::new(SystemWorld) };
-        Self { engine, keeps: Keeps::default() }
+    pub fn new(store: impl Unsettled) -> Self {
+        let records: Arc<dyn Unsettled> = Arc::new(store);
+        let engine = Engine { store: records.clone(), world: Arc::new(SystemWorld) };
+        Self { engine, records, keeps: Keeps::default() }
     }
 
     /// Keeps one more header of answers, as the operation's guard does: see
@@ -195,6 +198,36 @@ impl Operator {
         let (id, now) = (self.engine.world.nonce().into(), self.engine.world.now());
         let line = AuditLine::new([who, what, reason], now, record.as_ref(), record.as_ref());
         self.engine.sent_again(|| self.engine.store.audit(key, id, &line)).await
+    }
+
+    /// How "not found" was switched last, and the audit lines of all that it was switched to, oldest first. It was never switched if it is
+    /// `None`: then it is on.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn not_found(&self) -> Result<(Option<NotFoundSwitch>, Vec<AuditLine>), StoreError> {
+        let switch = self.engine.bounded(None, self.records.not_found_switch()).await?;
+        let lines = self.engine.bounded(None, self.records.not_found_lines()).await?;
+        Ok((switch, lines))
+    }
+
+    /// Switches whether "not found" releases, if that is still as it was `seen`. `None`: it was changed meanwhile, and nothing was written.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn switch_not_found(
+        &self,
+        seen: Option<&NotFoundSwitch>,
+        releases: bool,
+        who: &str,
+        reason: &str,
+    ) -> Result<Option<NotFoundSwitch>, StoreError> {
+        let (revision, at) = (self.engine.world.nonce().into(), self.engine.world.now());
+        let switch =
+            NotFoundSwitch { revision, releases, who: who.to_owned(), at, reason: reason.to_owned() };
+        let seen = seen.map(|seen| seen.revision);
+        let written = self.engine.sent_again(|| self.records.switch_not_found(seen, &switch)).await?;
+        Ok(written.then_some(switch))
     }
 
     /// What `seen` would become. Writes nothing.

@@ -38,7 +38,7 @@ pub struct Reconciliation {
     contradictions: Arc<dyn Queue>,
     pub(super) questions: Option<Arc<dyn Queue>>,
     schedule: Schedule,
-    not_found: NotFound,
+    not_found_grace: Duration,
     operations: HashMap<OperationName, Known>,
 }
 
@@ -68,11 +68,7 @@ impl Reconciliation {
                 max_questions: DEFAULT_QUESTIONS,
                 max_unknown_age: DEFAULT_MAX_UNKNOWN_AGE,
             },
-            not_found: NotFound {
-                grace: DEFAULT_NOT_FOUND_GRACE,
-                window: DEFAULT_NOT_FOUND_WINDOW,
-                releases: true,
-            },
+            not_found_grace: DEFAULT_NOT_FOUND_GRACE,
             operations: HashMap::new(),
         }
     }
@@ -118,17 +114,12 @@ impl Reconciliation {
 
     /// How long after its outcome became unknown an operation that is not found counts as not executed. It is longer than a
     /// request of its handler can take to arrive, plus the difference of clocks. Default: [`DEFAULT_NOT_FOUND_GRACE`].
+    ///
+    /// While an operator has [switched that off](crate::operator::Operator::switch_not_found), it never counts so: the question is repeated,
+    /// and finally escalated.
     #[must_use]
     pub fn not_found_grace(mut self, grace: Duration) -> Self {
-        self.not_found.grace = grace;
-        self
-    }
-
-    /// Whether "not found" counts as not executed at all. Set it to `false` while a provider has an incident, and may not find
-    /// what it did: the question is then repeated, and finally escalated. Default: `true`.
-    #[must_use]
-    pub fn not_found_releases(mut self, releases: bool) -> Self {
-        self.not_found.releases = releases;
+        self.not_found_grace = grace;
         self
     }
 
@@ -273,8 +264,10 @@ impl Reconciliation {
             Ok((answer, writes)) => (Learned::Executed(answer), writes),
             Err(learned) => (learned, Vec::new()),
         };
-        let window = source.map_or(self.not_found.window, |(known, _)| known.operation.not_found_window);
-        let not_found = NotFound { window, ..self.not_found };
+        let window = source.map_or(DEFAULT_NOT_FOUND_WINDOW, |(known, _)| known.operation.not_found_window);
+        // Read after the answer: once an operator has switched it off, no later answer releases.
+        let releases = !matches!(learned, Learned::NotFound) || self.not_found_releases().await;
+        let not_found = NotFound { window, grace: self.not_found_grace, releases };
         let asked = Asked { seen, why, at, not_found, schedule: &self.schedule };
         let (outcome, escalated) = self.write(&asked, &learned, &writes).await?;
         if let Some((reason, record)) = escalated {
@@ -296,6 +289,23 @@ impl Reconciliation {
             }
         }
         Ok(outcome)
+    }
+
+    /// Whether "not found" releases. If that cannot be read, it does not: the outcome stays unknown.
+    async fn not_found_releases(&self) -> bool {
+        match self.engine.bounded(None, self.records.not_found_switch()).await {
+            Ok(Some(switch)) if !switch.releases => {
+                let (who, at) = (switch.who, switch.at.as_millis());
+                tracing::warn!(who, at, "\"not found\" releases nothing: an operator has switched that off");
+                false
+            }
+            Ok(_) => true,
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::error!(error, "\"not found\" releases nothing: its switch cannot be read");
+                false
+            }
+        }
     }
 
     /// Writes what was learned. If that escalates it, returns why, and the record.

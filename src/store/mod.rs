@@ -4,7 +4,8 @@
 //!    that is refused returns the current record.
 //! 2. It also keeps bodies that are too large for their record, and audit lines.
 //! 3. A write may have [companions](Companion), which are written in the same transaction or not at all.
-//! 4. [`Unsettled`] finds the records that are not settled, and keeps the [`Checkpoint`] of a job that reads all records.
+//! 4. [`Unsettled`] finds the records that are not settled, and keeps the [`Checkpoint`] of a job that reads all records. It also keeps the
+//!    operators' [`NotFoundSwitch`].
 //! 5. [`Outbox`] has the messages that are not delivered yet.
 //! 6. A record is stored as an [`Item`] in every store and in every queue: one form, with one version number.
 //!
@@ -22,6 +23,7 @@ mod error;
 mod item;
 pub mod memory;
 mod message;
+mod not_found;
 mod outbox;
 mod retry_budget;
 #[cfg(feature = "s3")]
@@ -47,6 +49,7 @@ pub use error::{StoreError, StoreErrorKind};
 pub use item::Item;
 pub(crate) use item::from_attributes;
 pub use message::OutboxMessage;
+pub use not_found::NotFoundSwitch;
 pub use outbox::Outbox;
 pub use retry_budget::RetryBudget;
 pub use unsettled::{Cursor, Due, Page, Survey, Turn, Unsettled};

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use super::{Checkpoint, Result, Store};
+use super::{AuditLine, Checkpoint, NotFoundSwitch, Result, Store};
 use crate::{
     key::{RecordKey, Tenant},
     record::{BodyId, Record, Revision, StateName},
@@ -49,6 +49,16 @@ pub trait Unsettled: Store {
         now: Timestamp,
         limit: u32,
     ) -> Result<Page>;
+
+    /// How "not found" was switched last; `None` if it never was. Strongly consistent.
+    async fn not_found_switch(&self) -> Result<Option<NotFoundSwitch>>;
+
+    /// Writes `switch`, with its audit line, if the current one's revision is still `seen`, or if there is none and `seen` is `None`, in one
+    /// atomic step. Returns whether `switch` was written, also by an earlier try whose answer was lost.
+    async fn switch_not_found(&self, seen: Option<Revision>, switch: &NotFoundSwitch) -> Result<bool>;
+
+    /// The audit lines of the switch, oldest first.
+    async fn not_found_lines(&self) -> Result<Vec<AuditLine>>;
 
     /// Reads the checkpoint of the job of this name, strongly consistent.
     async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>>;

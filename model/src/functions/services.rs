@@ -18,8 +18,8 @@ use lambda_idempotency::{
     queue::{FairQueue, FifoQueue, Queue, QueueError},
     record::{BodyId, Place, Record, Revision},
     store::{
-        AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Store, StoreError,
-        Survey, Turn, Unsettled, WriteOutcome,
+        AuditLine, Checkpoint, Companion, Cursor, Due, NotFoundSwitch, Outbox, OutboxMessage, Page, Store,
+        StoreError, Survey, Turn, Unsettled, WriteOutcome,
     },
     time::Timestamp,
     world::World,
@@ -246,6 +246,18 @@ impl Unsettled for GatedStore {
         }
         let Reply::Page(page) = self.0.ask(Call::Scan(now)).await? else { unreachable!("it is answered so") };
         Ok(page)
+    }
+
+    async fn not_found_switch(&self) -> Result<Option<NotFoundSwitch>> {
+        Ok(None)
+    }
+
+    async fn switch_not_found(&self, _: Option<Revision>, _: &NotFoundSwitch) -> Result<bool> {
+        Ok(false)
+    }
+
+    async fn not_found_lines(&self) -> Result<Vec<AuditLine>> {
+        Ok(Vec::new())
     }
 
     async fn load_checkpoint(&self, _: &str) -> Result<Option<Checkpoint>> {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::{answer::Learned, outcome::ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
 use crate::{
     record::{
-        Evidence, NotTaken, Note, Record, Revision, SettleError, SettledBy, State, Transition, Verdict,
+        Evidence, NOT_CONFIRMED, NotTaken, Note, Record, Revision, SettleError, SettledBy, State, Transition,
+        Verdict,
     },
     time::Timestamp,
 };
@@ -233,9 +234,7 @@ impl Asked<'_> {
             Learned::Later(_) if current.is_held() => {
                 "an operator holds it, and the provider has not answered"
             }
-            _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
-                "an effect was reported, and the provider does not confirm it"
-            }
+            _ if current.reported == Some(Evidence::Effect) && learned.denies() => NOT_CONFIRMED,
             _ if current.reported.is_some() && learned.denies() => {
                 "the provider denies it, and another execution reports that it perhaps executed it"
             }

@@ -1,7 +1,10 @@
 //! An operator holds a record from which an execution could begin: its release, or the table itself, is not to be trusted.
 
-use super::{Evidence, Record, Revision, State, Transition, UnknownCause};
+use super::{Evidence, Note, Record, Revision, State, Transition, UnknownCause};
 use crate::time::Timestamp;
+
+/// Why a record stays escalated whose provider denies the effect that was reported.
+pub const NOT_CONFIRMED: &str = "an effect was reported, and the provider does not confirm it";
 
 /// Why a record cannot be held: it is settled, a worker has it, or it is held already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,6 +45,13 @@ impl Record {
     /// Whether an operator holds it.
     pub const fn is_held(&self) -> bool {
         matches!(self.state, State::Unknown { cause: UnknownCause::Held, .. })
+    }
+
+    /// Whether an operator holds it, and the provider was asked since and has denied the effect, by proof and not during an incident, and no
+    /// worker has reported since. Then it can be released.
+    pub fn is_denied(&self) -> bool {
+        let because = self.note.as_ref().map(Note::as_str);
+        self.is_held() && self.is_escalated() && self.alarms.is_empty() && because == Some(NOT_CONFIRMED)
     }
 
     /// The same without the note of its hold, which ends.

@@ -46,9 +46,11 @@ impl Record {
         Some(Transition::to(Self { revision, alarms, ..self.clone() }))
     }
 
-    /// An operator has looked at its alarms. A record that is settled lives on as if there had been none.
+    /// An operator has looked at its alarms. A record that is settled lives on as if there had been none. One that is held has to be asked
+    /// about again: its alarms may have come after the provider's denial.
     pub fn clear_alarms(&self, revision: Revision) -> Option<Transition> {
-        let cleared = Self { revision, alarms: Vec::new(), ..self.clone() };
+        let note = self.note.clone().filter(|_| !self.is_held());
+        let cleared = Self { revision, alarms: Vec::new(), note, ..self.clone() };
         (!self.alarms.is_empty()).then(|| Transition::to(cleared))
     }
 
@@ -63,7 +65,7 @@ impl Record {
 mod tests {
     use super::*;
     use crate::record::{
-        AttemptId, MAX_ALARMS, Report,
+        AttemptId, MAX_ALARMS, NOT_CONFIRMED, Note, Report,
         tests::{answer, reservation},
     };
     use crate::time::Timestamp;
@@ -102,6 +104,19 @@ mod tests {
         assert!(cleared.expired(Timestamp::MAX));
         assert_eq!(cleared, Record { revision: cleared.revision, ..completed });
         assert!(cleared.clear_alarms(fresh()).is_none());
+    }
+
+    // T53: the report that raised the alarm may have come after the provider's denial.
+    #[test]
+    fn clearing_the_alarm_of_a_held_record_ends_its_denial() {
+        let held: Record = reserved().hold(fresh(), Timestamp::MAX).expect("its lease is over").into();
+        assert!(!held.is_denied());
+        let denied = Record { note: Some(Note::new(NOT_CONFIRMED)), ..held };
+        assert!(denied.is_denied());
+        let alarmed = alarmed(&denied, AlarmKind::HeldReport, "an effect");
+        assert!(!alarmed.is_denied());
+        let cleared: Record = alarmed.clear_alarms(fresh()).expect("it has one").into();
+        assert!(cleared.is_held() && !cleared.is_denied());
     }
 
     // T54: the key is told to be free, but its record is not.

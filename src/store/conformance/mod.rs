@@ -25,6 +25,7 @@
 
 mod checkpoints;
 mod domain_writes;
+mod not_found;
 mod outbox;
 pub mod samples;
 mod unsettled;

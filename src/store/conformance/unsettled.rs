@@ -31,6 +31,7 @@ pub async fn unsettled(store: &dyn Unsettled) {
     a_scan_finds_pending_records_and_those_of_dead_workers(store).await;
     a_limit_holds_for_each_page_and_hides_nothing(store).await;
     super::checkpoints::all(store).await;
+    super::not_found::all(store).await;
 }
 
 /// [`Unsettled::due`] lists an unknown outcome from its time on, until it is settled.

@@ -19,8 +19,13 @@ pub(super) fn form(stored: &impl Serialize) -> Result<Attributes> {
 
 /// The attributes that name an item of this record, and its version.
 pub(super) fn named(key: &RecordKey, sk: String) -> Attributes {
+    beside(key.partition_key(), sk)
+}
+
+/// The attributes that name an item with this partition key, and its version.
+pub(super) fn beside(pk: String, sk: String) -> Attributes {
     Attributes::from([
-        (PK.to_owned(), AttributeValue::S(key.partition_key())),
+        (PK.to_owned(), AttributeValue::S(pk)),
         (SK.to_owned(), AttributeValue::S(sk)),
         (SCHEMA_ATTRIBUTE.to_owned(), AttributeValue::N(SCHEMA.to_string())),
     ])

@@ -1,13 +1,12 @@
-//! Audit lines: items `audit#<milliseconds>#<revision>` with the record's partition key, without a time to live.
+//! Audit lines: items `audit#<milliseconds>#<revision>` with the partition key of the record, or of the switch, without a time to live.
 
 use aws_sdk_dynamodb::{Client, types::AttributeValue};
 
 use super::{
-    attributes::{form, named},
+    attributes::{beside, form},
     conditions::Attributes,
 };
 use crate::{
-    key::RecordKey,
     record::Revision,
     store::{AuditLine, Result, StoreError},
 };
@@ -16,21 +15,21 @@ use crate::{
 const AUDIT: &str = "audit#";
 
 /// The line as an item. `id` is unique to its writer: a revision, or a nonce.
-pub(super) fn to_item(key: &RecordKey, id: Revision, line: &AuditLine) -> Result<Attributes> {
+pub(super) fn to_item(pk: &str, id: Revision, line: &AuditLine) -> Result<Attributes> {
     let mut item = form(line)?;
     // The same number of digits until the year 2286, so that lines sort by time.
-    item.extend(named(key, format!("{AUDIT}{:013}#{id}", line.at)));
+    item.extend(beside(pk.to_owned(), format!("{AUDIT}{:013}#{id}", line.at)));
     Ok(item)
 }
 
-/// The record's lines. Needs `dynamodb:Query`.
-pub(super) async fn lines(client: &Client, table: &str, key: &RecordKey) -> Result<Vec<AuditLine>> {
+/// The lines with this partition key, oldest first. Needs `dynamodb:Query`.
+pub(super) async fn lines(client: &Client, table: &str, pk: &str) -> Result<Vec<AuditLine>> {
     let mut pages = client
         .query()
         .table_name(table)
         .consistent_read(true)
         .key_condition_expression("pk = :pk AND begins_with(sk, :audit)")
-        .expression_attribute_values(":pk", AttributeValue::S(key.partition_key()))
+        .expression_attribute_values(":pk", AttributeValue::S(pk.to_owned()))
         .expression_attribute_values(":audit", AttributeValue::S(AUDIT.to_owned()))
         .into_paginator()
         .items()

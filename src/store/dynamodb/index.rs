@@ -20,7 +20,7 @@ use crate::{
     key::{KeyHash, RecordKey, Tenant},
     record::{Record, Revision, StateName},
     store::{
-        Checkpoint, Cursor, Due, Page, Survey, Unsettled,
+        AuditLine, Checkpoint, Cursor, Due, NotFoundSwitch, Page, Survey, Unsettled,
         item::{MESSAGE, PK, RECORD, SK, from_attributes},
         shards::{ASKED_SHARDS, ESCALATED_SHARDS, places_of},
     },
@@ -175,6 +175,19 @@ impl Unsettled for DynamoDbStore {
 
     async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>> {
         self.item(name, CHECKPOINT).await?.map(checkpoint::from_item).transpose()
+    }
+
+    async fn not_found_switch(&self) -> Result<Option<NotFoundSwitch>> {
+        self.load_switch().await
+    }
+
+    async fn switch_not_found(&self, seen: Option<Revision>, switch: &NotFoundSwitch) -> Result<bool> {
+        self.write_switch(seen, switch).await
+    }
+
+    /// Needs `dynamodb:Query` on the table.
+    async fn not_found_lines(&self) -> Result<Vec<AuditLine>> {
+        self.switch_lines().await
     }
 
     async fn write_checkpoint(&self, seen: Option<Revision>, checkpoint: &Checkpoint) -> Result<bool> {

@@ -21,6 +21,7 @@ mod domain;
 mod due;
 mod error;
 mod index;
+mod not_found;
 mod outbox;
 mod reference;
 mod shard;
@@ -263,10 +264,10 @@ impl Store for DynamoDbStore {
     }
 
     async fn audit(&self, key: &RecordKey, id: Revision, line: &AuditLine) -> Result<()> {
-        self.put_new(&self.writes, audit::to_item(key, id, line)?).await
+        self.put_new(&self.writes, audit::to_item(&key.partition_key(), id, line)?).await
     }
 
     async fn audit_lines(&self, key: &RecordKey) -> Result<Vec<AuditLine>> {
-        audit::lines(&self.client, &self.table, key).await
+        audit::lines(&self.client, &self.table, &key.partition_key()).await
     }
 }

@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::{
 
 use super::{
     DynamoDbStore, Result, StoreError, audit, body_item, canonical_order::canonical_order, conditions,
-    domain, error::kind, outbox, refused,
+    conditions::Attributes, domain, error::kind, outbox, refused,
 };
 use crate::{
     record::{Record, Revision},
@@ -28,14 +28,13 @@ impl DynamoDbStore {
         record: &Record,
         with: &[Companion],
     ) -> Result<WriteOutcome> {
-        let put = |seen, item| {
-            let put = conditions::put_in_transaction(&self.table, seen, item)?;
-            Ok::<_, StoreError>(TransactWriteItem::builder().put(put).build())
-        };
+        let put = |seen, item| self.part(seen, item);
         let mut parts = vec![put(seen, super::to_item(record)?)?];
         for companion in with {
             parts.push(match companion {
-                Companion::Audit(line) => put(None, audit::to_item(&record.key, record.revision, line)?)?,
+                Companion::Audit(line) => {
+                    put(None, audit::to_item(&record.key.partition_key(), record.revision, line)?)?
+                }
                 Companion::Domain(write) => domain::action(write)?,
                 Companion::KeepBody(id, body, at) => {
                     put(None, body_item::of_request(&record.key, *id, body, *at))?
@@ -56,17 +55,55 @@ impl DynamoDbStore {
                 }
             });
         }
+        match self.write_all(record.revision, parts).await? {
+            Ok(()) => Ok(WriteOutcome::Written),
+            Err(reasons) => cancelled_by(&reasons, with),
+        }
+    }
+
+    /// Writes an item over the one with the revision that was seen, or over none, and a new audit line beside it, or nothing. Returns whether
+    /// the item was written, also by an earlier try.
+    pub(super) async fn put_both(
+        &self,
+        revision: Revision,
+        (seen, item): (Option<Revision>, Attributes),
+        line: Attributes,
+    ) -> Result<bool> {
+        let Err(reasons) =
+            self.write_all(revision, vec![self.part(seen, item)?, self.part(None, line)?]).await?
+        else {
+            return Ok(true);
+        };
+        match &reasons[..] {
+            // Only this writer writes its line.
+            [_, line] if failed(line) => Ok(true),
+            [item, _] if failed(item) => Ok(false),
+            _ => Err(cancelled(&reasons)),
+        }
+    }
+
+    fn part(&self, seen: Option<Revision>, item: Attributes) -> Result<TransactWriteItem> {
+        let put = conditions::put_in_transaction(&self.table, seen, item)?;
+        Ok(TransactWriteItem::builder().put(put).build())
+    }
+
+    /// Writes all parts, or none: then the inner error has the reason of each.
+    async fn write_all(
+        &self,
+        revision: Revision,
+        parts: Vec<TransactWriteItem>,
+    ) -> Result<Result<(), Vec<CancellationReason>>> {
         let transaction = self
             .writes
             .transact_write_items()
             // The same on each try, so that a try whose answer was lost is not applied again.
-            .client_request_token(record.revision.to_string())
+            .client_request_token(revision.to_string())
             .set_transact_items(Some(parts));
         match transaction.customize().mutate_request(canonical_order).send().await {
-            Ok(_) => Ok(WriteOutcome::Written),
+            Ok(_) => Ok(Ok(())),
             Err(error) => match error.as_service_error() {
                 Some(TransactWriteItemsError::TransactionCanceledException(cancelled)) => {
-                    cancelled_by(cancelled.cancellation_reasons(), with)
+                    Ok(Err(cancelled.cancellation_reasons().to_vec()))
                 }
                 _ => Err(error.into()),
             },
@@ -74,10 +111,14 @@ impl DynamoDbStore {
     }
 }
 
+/// Whether the condition of this part did not hold.
+fn failed(reason: &CancellationReason) -> bool {
+    reason.code() == Some(FAILED)
+}
+
 /// The outcome of a cancelled transaction, by the reasons for its parts: first the record, then its companions. The code of a
 /// part is `None` if it would have been applied, or was not checked.
 fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<WriteOutcome> {
-    let failed = |reason: &&CancellationReason| reason.code() == Some(FAILED);
     let failures = || reasons.iter().skip(1).zip(with).enumerate().filter(|(_, (reason, _))| failed(reason));
     // Only this writer writes its audit line, and its request. So an earlier try was applied and its answer was lost, even if others have changed
     // the record since.
@@ -86,13 +127,18 @@ fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<Wr
     {
         return Ok(WriteOutcome::Written);
     }
-    if let Some(reason) = reasons.first().filter(failed) {
+    if let Some(reason) = reasons.first().filter(|reason| failed(reason)) {
         return refused(reason.item().cloned());
     }
     let denied: Vec<_> = failures().map(|(place, _)| place).collect();
     if !denied.is_empty() {
         return Ok(WriteOutcome::Denied(denied));
     }
+    Err(cancelled(reasons))
+}
+
+/// The error of a transaction that no condition has cancelled.
+fn cancelled(reasons: &[CancellationReason]) -> StoreError {
     // Of several reasons, the one that a retry helps least counts.
     let is_among = |wanted: &StoreErrorKind| reasons.iter().any(|reason| kind(reason.code()) == *wanted);
     let kinds = [StoreErrorKind::Refused, StoreErrorKind::Throttled, StoreErrorKind::Contended];
@@ -102,7 +148,7 @@ fn cancelled_by(reasons: &[CancellationReason], with: &[Companion]) -> Result<Wr
         Some(reason.message().map_or_else(|| code.to_owned(), |message| format!("{code}: {message}")))
     });
     let causes = causes.collect::<Vec<_>>().join("; ");
-    Err(StoreError::new(kind, format!("the transaction was cancelled ({causes})")))
+    StoreError::new(kind, format!("the transaction was cancelled ({causes})"))
 }
 
 #[cfg(test)]

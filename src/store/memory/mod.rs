@@ -23,8 +23,8 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Checkpoint, Companion, Cursor, Due, Outbox, OutboxMessage, Page, Result, Store, StoreError,
-    Survey, Turn, Unsettled, WriteOutcome,
+    AuditLine, Checkpoint, Companion, Cursor, Due, NotFoundSwitch, Outbox, OutboxMessage, Page, Result,
+    Store, StoreError, Survey, Turn, Unsettled, WriteOutcome,
 };
 use crate::{
     domain::{DomainWrite, Table},
@@ -59,6 +59,8 @@ struct Tables {
     bodies: HashMap<(RecordKey, BodyId), Bytes>,
     lines: HashMap<RecordKey, Vec<AuditLine>>,
     checkpoints: HashMap<String, Checkpoint>,
+    /// How "not found" was switched, the last one last.
+    not_found: Vec<NotFoundSwitch>,
     references: HashMap<Reference, RecordKey>,
     /// By partition key, life and number.
     messages: BTreeMap<(String, Timestamp, u32), OutboxMessage>,
@@ -327,6 +329,24 @@ impl Unsettled for MemoryStore {
             records: scanned.into_iter().filter(is_unsettled).cloned().collect(),
             ..Page::default()
         })
+    }
+
+    async fn not_found_switch(&self) -> Result<Option<NotFoundSwitch>> {
+        Ok(self.tables().not_found.last().cloned())
+    }
+
+    async fn switch_not_found(&self, seen: Option<Revision>, switch: &NotFoundSwitch) -> Result<bool> {
+        let mut tables = self.tables();
+        if tables.not_found.iter().any(|earlier| earlier.revision == switch.revision) {
+            return Ok(true);
+        }
+        let is_current = tables.not_found.last().map(|current| current.revision) == seen;
+        tables.not_found.extend(Some(switch).filter(|_| is_current).cloned());
+        Ok(is_current)
+    }
+
+    async fn not_found_lines(&self) -> Result<Vec<AuditLine>> {
+        Ok(self.tables().not_found.iter().map(NotFoundSwitch::line).collect())
     }
 
     async fn load_checkpoint(&self, name: &str) -> Result<Option<Checkpoint>> {

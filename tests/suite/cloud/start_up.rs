@@ -11,6 +11,7 @@ use aws_sdk_dynamodb::{
 use lambda_idempotency::{
     config::{ConfigError, TABLE_VARIABLE},
     key::RecordKey,
+    operator::Operator,
     record::{State, UnknownCause},
     store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
@@ -142,29 +143,30 @@ async fn unknown(sample: &Sample, for_so_long: Duration) -> RecordKey {
     key
 }
 
-// T50: an operator who turns releases off during a provider's incident must be sure that they are off.
+// T50: an operator who switches releases off during a provider's incident must be sure that they are off.
 #[tokio::test]
-async fn the_environment_configures_questions() {
+async fn environment_and_switch_configure_questions() {
     let provider = TestProvider::start().await;
-    for (variables, for_so_long, becomes) in [
-        (&[][..], Duration::from_secs(3_600), "failed_retryable"),
-        (&[("NOT_FOUND_RELEASES", "on")], Duration::from_secs(3_600), "failed_retryable"),
-        (&[("NOT_FOUND_RELEASES", "")], Duration::from_secs(3_600), "failed_retryable"),
-        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(3_600), "asked again"),
-        (&[("NOT_FOUND_GRACE_MS", "7200000")], Duration::from_secs(3_600), "asked again"),
-        (&[("NOT_FOUND_RELEASES", "off")], Duration::from_secs(90_000), "for an operator"),
-        (
-            &[("NOT_FOUND_RELEASES", "off"), ("MAX_UNKNOWN_AGE_MS", "60000")],
-            Duration::from_secs(61),
-            "for an operator",
-        ),
-        (
-            &[("NOT_FOUND_RELEASES", "off"), ("RECONCILE_ASKS", "1")],
-            Duration::from_secs(3_600),
-            "for an operator",
-        ),
+    const HOUR: Duration = Duration::from_secs(3_600);
+    for (switched, variables, for_so_long, becomes) in [
+        (&[][..], &[][..], HOUR, "failed_retryable"),
+        (&[false, true], &[], HOUR, "failed_retryable"),
+        (&[false], &[], HOUR, "asked again"),
+        (&[], &[("NOT_FOUND_GRACE_MS", "7200000")], HOUR, "asked again"),
+        (&[false], &[], 25 * HOUR, "for an operator"),
+        (&[false], &[("MAX_UNKNOWN_AGE_MS", "60000")], Duration::from_secs(61), "for an operator"),
+        (&[false], &[("RECONCILE_ASKS", "1")], HOUR, "for an operator"),
     ] {
         let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
+        let operator = Operator::new(sample.store());
+        for releases in switched {
+            let (seen, _) = operator.not_found().await.unwrap();
+            operator
+                .switch_not_found(seen.as_ref(), *releases, "olga", "INC-17")
+                .await
+                .unwrap()
+                .expect("seen");
+        }
         let key = unknown(&sample, for_so_long).await;
         sample.start("reconcile", variables).await.invoke(&json!({ "job": "poll" })).await.unwrap();
         let record = sample.store().load(&key).await.unwrap().expect("the record exists");
@@ -173,7 +175,7 @@ async fn the_environment_configures_questions() {
             State::Unknown { .. } => "asked again",
             state => state.name(),
         };
-        assert_eq!(became, becomes, "{variables:?}, {for_so_long:?}");
+        assert_eq!(became, becomes, "{switched:?}, {variables:?}, {for_so_long:?}");
     }
 }
 
@@ -182,9 +184,6 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
     let sample = Sample::new("payments", "http://localhost:9").await;
     let (millis, queue) = ("a number of milliseconds above 0", "the URL of an SQS queue");
     for (function, name, value, must_be) in [
-        ("reconcile", "NOT_FOUND_RELEASES", "no", "`on` or `off`"),
-        ("reconcile", "NOT_FOUND_RELEASES", "OFF", "`on` or `off`"),
-        ("webhook", "NOT_FOUND_RELEASES", "false", "`on` or `off`"),
         ("reconcile", "MAX_UNKNOWN_AGE_MS", "0", millis),
         ("reconcile", "MAX_UNKNOWN_AGE_MS", "24h", millis),
         ("reconcile", "NOT_FOUND_GRACE_MS", "-1", millis),

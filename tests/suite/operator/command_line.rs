@@ -1,16 +1,20 @@
 //! The operators' command line: what it shows, what it changes, and what happens if an operator makes a mistake.
 
 mod alarms;
+mod arguments;
 mod asking;
 mod clocks;
 mod creating;
+mod denied;
 mod finding;
 mod holding;
 mod hostile;
 mod listing;
+mod not_found;
 mod open;
 mod phases;
 mod queues;
+mod recipes;
 mod redrive;
 mod settling;
 mod table;

@@ -35,7 +35,7 @@ use crate::support::{
     counts::recording,
     faults::Fault,
     guarded::{
-        GRACE, Guarded, LEASE, RETENTION, all_due, body_of, completed, fingerprints, fresh, operation,
+        GRACE, Guarded, Item, LEASE, RETENTION, all_due, body_of, completed, fingerprints, fresh, operation,
         outcome_of, owned, random, record_key, replayed, replayed_text, request, written,
     },
     on_each_store,
@@ -883,9 +883,12 @@ async fn only_proof_or_an_operator_ends_what_an_operator_holds(endpoint: &str) {
 
     guarded.clock.advance(2 * NOT_FOUND_GRACE);
     assert_eq!(reconciling.poll(&request).await, ReconcileOutcome::NotDue);
+    let is_denied = async || guarded.record(&request.key).await.expect("a record").is_denied();
+    assert!(!is_denied().await, "the provider was not asked since");
     for _ in ["not found", "not executed"] {
         let asked = reconciling.reconciliation.ask(&request.key).await.expect("an answer");
         assert_eq!(asked, ReconcileOutcome::Escalated);
+        assert!(is_denied().await);
         assert_eq!(outcome_of(&reconciling.reserve(&request).await), "unknown");
     }
     let asked = reconciling.reconciliation.ask(&request.key).await.expect("an answer");
@@ -914,21 +917,39 @@ async fn nothing_is_released_while_a_provider_has_an_incident(endpoint: &str) {
     let reconciling = Reconciling::on(endpoint, []).await;
     let request = reconciling.unknown().await;
     let provider = Provider::with((0..3).map(|_| Ok(Finding::NotFound)));
-    let during = |releases| {
-        Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
-            .world(reconciling.guarded.clock.clone())
-            .not_found_grace(NOT_FOUND_GRACE)
-            .not_found_releases(releases)
-            .operation(operation(), provider.clone())
-    };
+    let reconciliation = Reconciliation::new(reconciling.guarded.store(), reconciling.dead_letters.clone())
+        .world(reconciling.guarded.clock.clone())
+        .not_found_grace(NOT_FOUND_GRACE)
+        .operation(operation(), provider.clone());
+    let operator = Operator::new(reconciling.guarded.store()).world(reconciling.guarded.clock.clone());
     reconciling.guarded.clock.advance(NOT_FOUND_GRACE);
-    let outcome = during(false).ask_if_due(&request.key).await.unwrap();
+    let off = operator.switch_not_found(None, false, "olga", "INC-17").await.unwrap().expect("switched");
+    let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
     assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
     reconciling.guarded.clock.set(reconciling.next(&request).await.0);
-    let outcome = during(true).ask_if_due(&request.key).await.unwrap();
+    operator.switch_not_found(Some(&off), true, "olga", "it is over").await.unwrap().expect("switched");
+    let outcome = reconciliation.ask_if_due(&request.key).await.unwrap();
     assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
     let released = reconciling.guarded.record(&request.key).await.expect("the record exists");
     assert!(released.note.is_some_and(|note| note.as_str().contains("not found")));
+}
+
+// T50: whether a provider has an incident is not known then.
+#[apply(on_each_store)]
+async fn not_found_releases_nothing_if_its_switch_cannot_be_read(endpoint: &str) {
+    let reconciling = Reconciling::on(endpoint, [Ok(Finding::NotFound), Ok(Finding::NotFound)]).await;
+    let request = reconciling.unknown().await;
+    reconciling.guarded.clock.advance(NOT_FOUND_GRACE);
+    let name = [("pk", "not-found-releases"), ("sk", "switch")];
+    let text = |(name, text): (&str, &str)| (name.to_owned(), AttributeValue::S(text.to_owned()));
+    let empty = name.map(text).into();
+    reconciling.guarded.write_raw(Item::clone(&empty)).await;
+    let outcome = reconciling.reconciliation.ask_if_due(&request.key).await.unwrap();
+    assert!(matches!(outcome, ReconcileOutcome::Scheduled(_)), "{outcome:?}");
+    reconciling.guarded.delete_raw(&empty).await;
+    reconciling.guarded.clock.set(reconciling.next(&request).await.0);
+    let outcome = reconciling.reconciliation.ask_if_due(&request.key).await.unwrap();
+    assert_eq!(outcome, ReconcileOutcome::Resolved("failed_retryable"));
 }
 
 #[apply(on_each_store)]

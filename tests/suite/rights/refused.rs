@@ -5,14 +5,17 @@ use std::{collections::HashSet, time::Duration};
 use aws_sdk_dynamodb::types::{AttributeValue, KeysAndAttributes};
 use lambda_idempotency::{
     record::Reference,
-    store::{Outbox, Store, StoreErrorKind, Unsettled, dynamodb::table::INDEX},
+    store::{NotFoundSwitch, Outbox, Store, StoreErrorKind, Unsettled, dynamodb::table::INDEX},
 };
 
 use super::{
     call::{Call, arn},
     everything::{PROVIDER, Tables},
 };
-use crate::support::http::{PAY, record_key};
+use crate::support::{
+    guarded::fresh,
+    http::{PAY, record_key},
+};
 
 const ACTIONS: &[&str] = &[
     "BatchGetItem",
@@ -41,6 +44,8 @@ async fn a_tenants_credentials_do_not_serve_other_functions() {
     let (gate, guarded) = tables.through(tables.role.of("acme"));
     let (store, now, key) = (guarded.store(), guarded.now(), record_key("acme", PAY, "report"));
     let reference = Reference::new(PROVIDER, "ch_acme").expect("a reference");
+    let (who, reason) = ("acme".to_owned(), "our retries shall run".to_owned());
+    let switch = NotFoundSwitch { revision: fresh(), releases: true, who, at: now, reason };
     let refused = [
         store.due(now, None, 1, &HashSet::new()).await.err(),
         store.unresolved(Some(key.tenant()), None).await.err(),
@@ -49,6 +54,9 @@ async fn a_tenants_credentials_do_not_serve_other_functions() {
         store.audit_lines(&key).await.err(),
         store.undelivered(&key).await.err(),
         store.load_checkpoint("sweep").await.err(),
+        store.not_found_switch().await.err(),
+        store.switch_not_found(None, &switch).await.err(),
+        store.not_found_lines().await.err(),
         store.referred(&reference).await.err(),
     ];
     for error in refused {

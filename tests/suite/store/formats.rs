@@ -477,6 +477,36 @@ async fn a_sweeps_checkpoint_is_written_as_in_the_fixture_and_continued() {
     assert_eq!(before.progress, after.progress, "it does not begin anew");
 }
 
+// T36, T50
+#[tokio::test]
+async fn the_switch_is_written_as_in_the_fixture_and_read() {
+    let writer = Writer::new(1).await;
+    let operator = Operator::new(writer.store()).world(writer.world.clone());
+    operator.switch_not_found(None, false, "olga@bank", "INC-17").await.expect("written").expect("it is new");
+    let name = "not-found-releases";
+    let items = writer.guarded.items(name).await.into_iter().map(json_of).collect();
+    assert_unchanged("switch.json", Map::from_iter([(name.to_owned(), items)]));
+
+    let reader = Writer::new(2).await;
+    for item in fixture("switch.json")[name].as_array().expect("items") {
+        reader.guarded.write_raw(attributes(item)).await;
+    }
+    let switch = reader.store().not_found_switch().await.expect("readable").expect("a switch");
+    assert_eq!((switch.releases, &*switch.who, &*switch.reason), (false, "olga@bank", "INC-17"));
+    assert_eq!(reader.store().not_found_lines().await.expect("readable"), [switch.line()]);
+    // One of another version is not read: whether it releases is not known.
+    let mut newer = fixture("switch.json")[name]
+        .as_array()
+        .expect("items")
+        .iter()
+        .find(|it| it["sk"]["S"] == "switch")
+        .expect("a switch")
+        .clone();
+    newer["schema"]["N"] = json!("1000");
+    reader.guarded.write_raw(attributes(&newer)).await;
+    reader.store().not_found_switch().await.expect_err("it is of another version");
+}
+
 /// A record of the stream, as Lambda delivers it.
 fn change(number: u32, name: &str, items: &Map<String, Value>) -> Value {
     let image = items[name].as_array().expect("items").iter().find(|item| item["sk"]["S"] == "record");

@@ -6,7 +6,7 @@ use lambda_idempotency::{
     engine::Executor,
     operator::Operator,
     record::Says,
-    store::{Store, StoreErrorKind},
+    store::{Store, StoreErrorKind, Unsettled},
 };
 
 use crate::support::{
@@ -74,7 +74,7 @@ async fn every_other_write_is_sent_again_twice() {
 }
 
 /// Writes of a store that is down, each sent as often as the budget allows.
-async fn drain(guarded: &Guarded, store: impl Store) -> usize {
+async fn drain(guarded: &Guarded, store: impl Unsettled) -> usize {
     let request = request();
     let (operator, before) =
         (Operator::new(store).world(guarded.clock.clone()), guarded.faults.asked("PutItem"));

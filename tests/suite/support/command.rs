@@ -29,6 +29,11 @@ impl CommandLine {
         Self { endpoint: endpoint.to_owned(), table: table.to_owned(), topics: String::new() }
     }
 
+    /// The name of the table.
+    pub fn table(&self) -> &str {
+        &self.table
+    }
+
     /// The same table through another endpoint.
     pub fn through(&self, endpoint: &str) -> Self {
         Self { endpoint: endpoint.to_owned(), ..self.clone() }

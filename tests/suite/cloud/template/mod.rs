@@ -280,7 +280,7 @@ fn the_starters_roles_are_the_samples_without_its_tables() {
 #[test]
 fn the_starter_has_the_switches_and_outputs_that_operators_use() {
     let (starter, sample) = (starter(), template(SAMPLE));
-    for parameter in ["NotFoundReleases", "AlarmTopicArn", "ExistingTableName", "ExistingTableStream"] {
+    for parameter in ["AlarmTopicArn", "ExistingTableName", "ExistingTableStream"] {
         for property in ["Default", "AllowedValues", "AllowedPattern"] {
             let of = |template: &Value| template["Parameters"][parameter][property].clone();
             assert_eq!(of(&starter), of(&sample), "{parameter}");
@@ -288,7 +288,6 @@ fn the_starter_has_the_switches_and_outputs_that_operators_use() {
     }
     let reconcile = |template: &Value| template["Resources"]["ReconcileFunction"]["Properties"].clone();
     let [ours, theirs] = [reconcile(&starter), reconcile(&sample)];
-    assert_eq!(ours["Environment"]["Variables"]["NOT_FOUND_RELEASES"], json!({ "Ref": "NotFoundReleases" }));
     assert_eq!(ours["Events"], theirs["Events"]);
     assert_eq!(ours["EventInvokeConfig"], theirs["EventInvokeConfig"]);
     let api = |template: &Value| template["Resources"]["HttpApi"]["Properties"].clone();

@@ -79,11 +79,3 @@ fn only_the_outbox_may_put_events() {
     assert_eq!(referred(&statement["Resource"]), "ShopBus");
     assert_eq!(referred(&statement["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]), "OutboxRole");
 }
-
-// T50: during a provider's incident, a charge that is not found may exist.
-#[test]
-fn releases_by_not_found_can_be_stopped_by_a_parameter() {
-    let parameter = &super::template(super::SAMPLE)["Parameters"]["NotFoundReleases"];
-    assert_eq!(parameter["AllowedValues"], json!(["on", "off"]));
-    assert_eq!(parameter["Default"], "on");
-}

@@ -12,7 +12,6 @@ use crate::support::{
 /// Values of the variables that the sample's other tests do not need.
 const MORE: &[(&str, &str)] = &[
     ("METRICS_NAMESPACE", "lambda-idempotency"),
-    ("NOT_FOUND_RELEASES", "on"),
     ("ORDERS_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/orders-dead-letters.fifo"),
     ("ORDERS_QUEUE_URL", "http://127.0.0.1:9/orders.fifo"),
     ("ORDERS_TENANT", "acme"),
@@ -58,12 +57,6 @@ const DECIDED_BY: &[(&str, &str, &[&str], &[&str])] = &[
             "WebhookFunction",
         ],
         &["ChargesFunction", "ReconcileFunction"],
-    ),
-    (
-        "NOT_FOUND_RELEASES",
-        "NotFoundReleases",
-        &["ReconcileFunction", "WebhookFunction"],
-        &["ReconcileFunction"],
     ),
     ("OUTBOX_TOPICS", "OutboxTopics", &["OrderQueueFunction", "OrdersFunction", "OutboxFunction"], &[]),
     (

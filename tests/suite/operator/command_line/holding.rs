@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use lambda_idempotency::{
-    record::{Record, SettledBy},
+    record::{Record, SettledBy, State},
     store::Store,
 };
 use serde_json::{Value, json};
@@ -135,4 +135,56 @@ async fn a_record_that_cannot_be_held_is_named_with_its_reason() {
     for usage in [&["hold"][..], &["hold", "--released"], &["hold", &wrong, "--since", "1h"]] {
         assert_eq!(table.cli.run(&[usage, &WHY].concat()).await.code, Some(2), "{usage:?}");
     }
+}
+
+// T53: a retry would resume it, and do again what its worker said was not done.
+#[tokio::test]
+async fn operations_between_workers_are_held_with_what_was_released() {
+    let (table, _) = deployed().await;
+    table.between_workers(own("between"), MINUTE, false).await;
+    let elsewhere = record_key("shop-b", "between");
+    let of_another = table.between_workers(elsewhere.clone(), MINUTE, false).await;
+    let which = ["--operation", "create-payment", "--tenant", "shop-a"];
+    let hold =
+        [&["hold", "--released", "--since", "25m", "--by", "not_begun", "--between-workers"], &which[..]];
+    let plan = table.cli.run(&[&hold.concat()[..], &WHY].concat()).await;
+    assert!(plan.code == Some(0) && plan.stdout.contains("2 held"), "{plan:?}");
+    assert!(plan.stdout.contains(&table.name("between")), "it is in the plan: {plan:?}");
+    for key in ["later", "between"] {
+        assert!(table.record(key).await.is_held(), "{key}");
+    }
+    assert_eq!(table.record("wrong").await.state.name(), "failed_retryable");
+    assert_eq!(table.store.load(&elsewhere).await.unwrap(), Some(of_another), "another tenant's");
+    let alone = table.cli.json(&[&["hold", "--between-workers"][..], &WHY].concat()).await;
+    assert_eq!((&alone["held"], &alone["records"][0]["was"]["tenant"]), (&json!(1), &json!("shop-b")));
+}
+
+// T35: the table has forgotten what was executed since.
+#[tokio::test]
+async fn what_a_restored_table_cannot_know_is_held_in_one_command() {
+    let (table, _) = deployed().await;
+    table.between_workers(own("between"), MINUTE, false).await;
+    table.dead("dead").await;
+    let accepted = table.returned(own("accepted"), MINUTE).await;
+    table.replace(Record { state: State::Pending { released_by: None }, ..accepted }).await;
+    let unknown = table.record("unknown").await;
+    let resumes = table.between_workers(own("resumes"), MINUTE, false).await;
+    table.replace(Record { state: unknown.state.clone(), ..resumes }).await;
+
+    let hold = [&["hold", "--restored"][..], &WHY].concat();
+    let held = table.cli.json(&hold).await;
+    let keys: BTreeSet<_> =
+        held["records"].as_array().unwrap().iter().map(|done| done["was"]["key"].as_str().unwrap()).collect();
+    let expected =
+        ["accepted", "before", "between", "certain", "dead", "later", "resumes", "returned", "wrong"];
+    assert_eq!(keys, expected.into());
+    assert_eq!((&held["held"], &held["not_held"]), (&json!(9), &json!([])));
+    assert_eq!(table.record("unknown").await, unknown, "it is asked about");
+    assert_eq!(table.record("done").await.state.name(), "completed");
+    // Again: what was held is left alone. A worker that still runs is not held, and is named.
+    table.in_progress("alive").await;
+    let ran = table.cli.run(&[&hold[..], &["--output", "json"]].concat()).await;
+    assert!(ran.code == Some(3) && ran.stderr.contains(&table.name("alive")), "{ran:?}");
+    let again: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&again["held"], &again["not_held"][0]["name"]), (&json!(0), &json!(table.name("alive"))));
 }

@@ -84,13 +84,17 @@ async fn a_dead_letter_that_cannot_be_moved_stays_and_is_seen_again() {
     assert_eq!(empty.code, Some(0), "{empty:?}");
 }
 
+/// A deferred report as a worker sends it.
+pub fn deferred_report() -> Value {
+    let messages = include_str!("../../fixtures/formats/messages.json");
+    serde_json::from_str::<Value>(messages).expect("JSON")["deferred_report"].take()
+}
+
 // T54: it is tried for days, and pages if it waits.
 #[tokio::test]
 async fn a_deferred_report_goes_back_to_its_own_queue() {
     let table = table().await;
-    let mut messages: Value =
-        serde_json::from_str(include_str!("../../fixtures/formats/messages.json")).unwrap();
-    let report = messages["deferred_report"].take();
+    let report = deferred_report();
     let queues = Queues::with_dead_letters(std::slice::from_ref(&report));
     let ran = redrive(&queues, &table, &[&TO[..], &WHY].concat()).await;
     ran.assert_refused(2, "give --to-deferred-reports too");

@@ -1,0 +1,88 @@
+//! `settle --denied`: releases what is held, and what the provider has denied since.
+
+use lambda_idempotency::{
+    operator::Correction,
+    record::{Note, Record},
+};
+use serde_json::json;
+
+use crate::{
+    alarms::kinds,
+    args::{Global, Settle},
+    change::{self, BUSY},
+    context::Context,
+    failure::{Failure, unreadable},
+    list,
+    several::{self, Refused},
+    values,
+};
+
+pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
+    let tenant = list::tenant(args.record.tenant.as_deref())?;
+    let invalid = |error| Failure::Usage(format!("invalid operation: {error}"));
+    let operation = args.record.operation.as_deref().map(values::operation).transpose().map_err(invalid)?;
+    change::check(global, &args.change)?;
+    let context = Context::open(global).await?;
+    let is_meant = |record: &Record| {
+        let held = record.last_failure.as_ref().map_or("", Note::as_str);
+        record.is_held()
+            && operation.as_ref().is_none_or(|name| record.key.operation() == name)
+            && args.held.as_ref().is_none_or(|words| held.contains(&**words))
+    };
+    let ([held], unread) = list::unresolved(&context, tenant.as_ref(), [&is_meant], usize::MAX).await?;
+    let (denied, others): (Vec<_>, Vec<_>) = held.into_iter().partition(Record::is_denied);
+    let mut refused: Vec<_> = others.into_iter().map(stays_held).collect();
+    let correction = Correction::NotExecuted { retain: args.retain };
+    let denied = several::allowed(&context, denied, &correction, &mut refused);
+    show(&context, args, &denied, &refused)?;
+    if !denied.is_empty() {
+        let question =
+            format!("Settle these {} as not executed? The next retry of each runs it.", denied.len());
+        change::confirm(&args.change, &question)?;
+    }
+    let (done, failed) = change::each(&context, denied, &correction, &args.change).await?;
+    // What was done is printed even if not all were settled.
+    print(&context, &done, &refused)?;
+    failed.map_or(Ok(()), Err)?;
+    unreadable(unread)?;
+    // Those that the provider did not deny were not meant.
+    several::each_was_meant(&done, &[], "settled")
+}
+
+/// A record that is not released, and why.
+fn stays_held(record: Record) -> Refused {
+    let alarms = kinds(&record);
+    let held = record.last_failure.as_ref().map_or("", Note::as_str);
+    let why = match record.note.as_ref().map(Note::as_str) {
+        _ if !alarms.is_empty() => format!("it has an alarm: {}", alarms.join(", ")),
+        // Not that of its hold.
+        Some(note) if !held.contains(note) => note.to_owned(),
+        _ => "the provider was not asked since".to_owned(),
+    };
+    Refused::new(record, why)
+}
+
+fn show(context: &Context, args: &Settle, denied: &[Record], refused: &[Refused]) -> Result<(), Failure> {
+    let screen = &context.screen;
+    let table = || list::table(screen, denied, context.now()).trim_fmt();
+    let denied = (!denied.is_empty()).then(table);
+    let tables: Vec<_> = denied.into_iter().chain(several::table(screen, "stays held", refused)).collect();
+    if !tables.is_empty() {
+        screen.print_plan(&tables.join("\n\n"), args.change.yes)?;
+    }
+    Ok(())
+}
+
+fn print(context: &Context, done: &[(Record, &'static str)], refused: &[Refused]) -> Result<(), Failure> {
+    let settled = done.iter().filter(|(_, is)| *is != BUSY).count();
+    if context.screen.is_json() {
+        let (records, not_settled) = (several::done_json(done), several::refused_json(refused));
+        let document = json!({ "settled": settled, "records": records, "not_settled": not_settled });
+        return context.screen.print_json(&document, false);
+    }
+    context.screen.print(&format!(
+        "{settled} settled as not executed, each with an audit line; {} changed meanwhile, {} stay held.",
+        done.len() - settled,
+        refused.len()
+    ))
+}
