@@ -85,6 +85,8 @@ pub struct Function {
     pub variables: BTreeMap<String, Result<String, String>>,
     /// Whether clients wait for it.
     pub has_clients: bool,
+    /// The ARN of the queue of its scheduled runs that fail.
+    pub failed_runs: Option<String>,
 }
 
 impl Stack {
@@ -115,6 +117,10 @@ impl Stack {
                 return Err(format!("function {function}: the local cloud has no stream {stream_arn}"));
             }
             dead_letters_arn.iter().try_for_each(|arn| is_queue(arn))?;
+        }
+        for Function { name, failed_runs, .. } in &self.functions {
+            let failed = failed_runs.iter().try_for_each(|arn| is_queue(arn));
+            failed.map_err(|error| format!("function {name}: {error}"))?;
         }
         for Queue { name, dead_letters, .. } in &self.queues {
             let dead = dead_letters.iter().try_for_each(|(arn, _)| is_queue(arn));
