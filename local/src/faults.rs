@@ -1,6 +1,5 @@
 //! Faults of the services, which a drill causes: nothing else does.
 
-use crate::queues::FIFO;
 use std::{
     collections::BTreeSet,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -47,14 +46,14 @@ impl Faults {
         self.broken().table = fault;
     }
 
-    /// Whether the queue of this name takes no message.
+    /// Whether the queue of this full name takes no message.
     pub fn is_closed(&self, queue: &str) -> bool {
-        self.broken().queues.contains(queue.strip_suffix(FIFO).unwrap_or(queue))
+        self.broken().queues.contains(queue)
     }
 
     /// Lets a queue take no message, or take them again.
     pub fn close(&self, queue: &str, closes: bool) {
-        let (queue, mut broken) = (queue.strip_suffix(FIFO).unwrap_or(queue), self.broken());
+        let mut broken = self.broken();
         match closes {
             true => broken.queues.insert(queue.to_owned()),
             false => broken.queues.remove(queue),

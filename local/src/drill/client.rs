@@ -1,7 +1,6 @@
 //! What a drill sends: requests of clients, messages of producers.
 
 use super::stage::{PATIENCE, PAUSE, Stage};
-use crate::template::Queue;
 use futures_util::future::join_all;
 use lambda_idempotency::telemetry::error_chain;
 use serde_json::{Value, json};
@@ -55,12 +54,6 @@ impl Stage {
     pub async fn deliver(&self) -> Result<(), String> {
         let sent = self.cloud.http.post(format!("{}/deliver", self.cloud.provider.url)).send().await;
         sent.map(drop).map_err(|error| error_chain(&error))
-    }
-
-    /// The queue of this name.
-    pub fn queue(&self, name: &str) -> Result<&Queue, String> {
-        let found = self.cloud.queues.all.iter().find(|known| known.name == name);
-        found.ok_or_else(|| format!("there is no queue {name}"))
     }
 
     /// Sends a message to a queue.

@@ -116,7 +116,10 @@ async fn drilled_one(stage: &mut Stage, drill: &Drill, alarms: Vec<Alarm>) -> Re
     }
 }
 
+/// Something has changed: plays what happens because of it.
 async fn play(stage: &mut Stage) -> Result<(), String> {
+    let minute = stage.minute;
+    stage.watched.iter_mut().for_each(|watched| watched.changed(minute));
     for _ in 0..PLAYED {
         stage.play().await?;
     }

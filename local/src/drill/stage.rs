@@ -11,6 +11,7 @@ use crate::{
     functions::Function,
     mapping::Failure,
     schedules::Scheduled,
+    template::Queue,
 };
 use aws_sdk_sqs::types::QueueAttributeName;
 use lambda_idempotency::telemetry::error_chain;
@@ -155,29 +156,51 @@ impl Stage {
         self.until(metric, |written| written.last >= value).await
     }
 
-    /// Waits until this queue has messages, or none.
+    /// Waits until this queue has messages, even delayed ones, or none that can be received.
     pub async fn until_queue(&mut self, name: &str, is_empty: bool) -> Result<(), String> {
-        let begun = Instant::now();
-        while (self.messages(name).await?.iter().sum::<f64>() == 0.0) != is_empty {
-            if begun.elapsed() > PATIENCE {
-                let what = if is_empty { "is never empty" } else { "gets no message" };
-                return Err(format!("the queue {name} {what}"));
-            }
-            self.wait().await;
+        match is_empty {
+            true => self.until_numbers(name, |[visible, in_flight, _]| visible + in_flight == 0.0).await,
+            false => self.until_more(name, 0.0).await,
         }
-        Ok(())
+    }
+
+    /// Waits until this queue has more messages than that.
+    pub async fn until_more(&mut self, name: &str, than: f64) -> Result<(), String> {
+        self.until_numbers(name, |numbers| numbers.iter().sum::<f64>() > than).await
     }
 
     /// Waits until a message of this queue can be received.
     pub async fn until_visible(&mut self, name: &str) -> Result<(), String> {
+        self.until_numbers(name, |[visible, ..]| visible > 0.0).await
+    }
+
+    /// Waits until the messages of this queue, visible, in flight and delayed, are so many.
+    async fn until_numbers(&mut self, name: &str, is_so: impl Fn([f64; 3]) -> bool) -> Result<(), String> {
         let begun = Instant::now();
-        while self.messages(name).await?[0] == 0.0 {
+        loop {
+            let numbers = self.messages(name).await?;
+            if is_so(numbers) {
+                return Ok(());
+            }
             if begun.elapsed() > PATIENCE {
-                return Err(format!("no message of the queue {name} can be received"));
+                let [visible, in_flight, delayed] = numbers;
+                return Err(format!(
+                    "the queue {name} still has {visible} messages, {in_flight} in flight, {delayed} delayed"
+                ));
             }
             self.wait().await;
         }
-        Ok(())
+    }
+
+    /// How many messages a queue has: visible, in flight and delayed.
+    pub async fn messages(&self, name: &str) -> Result<[f64; 3], String> {
+        numbers(&self.cloud, &self.queue(name)?.url).await
+    }
+
+    /// The queue of this name.
+    pub fn queue(&self, name: &str) -> Result<&Queue, String> {
+        let found = self.cloud.queues.all.iter().find(|known| known.name == name);
+        found.ok_or_else(|| format!("there is no queue {name}"))
     }
 
     /// Each set of dimensions has the same values, or a part of them.
@@ -250,13 +273,6 @@ impl Stage {
         Ok(values)
     }
 
-    /// How many messages the queue of this name has: visible, in flight and delayed.
-    async fn messages(&self, name: &str) -> Result<[f64; 3], String> {
-        let queue = self.cloud.queues.all.iter().find(|queue| queue.name == name);
-        let queue = queue.ok_or_else(|| format!("there is no queue {name}"))?;
-        numbers(&self.cloud, &queue.url).await
-    }
-
     fn record(&mut self, values: &Values) -> Result<(), String> {
         for (metric, value) in values {
             self.recorded.add(metric, self.minute, *value);
@@ -267,7 +283,7 @@ impl Stage {
         }
         self.minute += 1;
         for watched in &mut self.watched {
-            if self.minute.is_multiple_of(watched.step()) {
+            if watched.is_due(self.minute) {
                 watched.evaluate(&self.recorded, self.minute)?;
             }
         }

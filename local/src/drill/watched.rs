@@ -11,17 +11,26 @@ pub struct Watched {
     pub came: Option<u64>,
     /// The minute after that at which it was off again.
     pub ended: Option<u64>,
+    /// Since when nothing has changed.
+    unchanged: u64,
 }
 
 impl Watched {
     pub fn new(alarm: Alarm) -> Self {
         let states = Reading::all().map(|reading| (reading, AlarmState::InsufficientData)).collect();
-        Self { alarm, states, came: None, ended: None }
+        Self { alarm, states, came: None, ended: None, unchanged: 0 }
     }
 
-    /// CloudWatch evaluates each minute. Of a week, that would take long.
-    pub fn step(&self) -> u64 {
-        (self.alarm.window() / 100).max(1)
+    /// Whether it is evaluated at the begin of this minute. CloudWatch does that each minute; of a week, that would take long.
+    pub fn is_due(&self, minute: u64) -> bool {
+        let step = (self.alarm.window() / 100).max(1);
+        let is_quiet = minute > self.unchanged + 3 * HOUR;
+        minute.is_multiple_of(if is_quiet { step.max(HOUR / 2) } else { step })
+    }
+
+    /// Something has changed: it is evaluated more often again.
+    pub fn changed(&mut self, minute: u64) {
+        self.unchanged = minute;
     }
 
     /// Evaluates it at the begin of this minute.

@@ -258,7 +258,9 @@ impl Adding<'_> {
             Some((name.clone(), value.and_then(not_dynamic)))
         });
         let variables = variables.collect();
-        let on_failure = self.scope.value(&properties["EventInvokeConfig"])?.unwrap_or_default();
+        // It may be a topic, or a queue of another stack: these are not here, and nothing needs them.
+        let on_failure =
+            self.scope.value(&properties["EventInvokeConfig"]).ok().flatten().unwrap_or_default();
         let on_failure = &on_failure["DestinationConfig"]["OnFailure"];
         let failed_runs = on_failure["Destination"].as_str().filter(|_| on_failure["Type"] == "SQS");
         let binary = self.scope.text(&resource["Metadata"]["BuildProperties"]["Binary"])?;

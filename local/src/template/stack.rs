@@ -118,10 +118,6 @@ impl Stack {
             }
             dead_letters_arn.iter().try_for_each(|arn| is_queue(arn))?;
         }
-        for Function { name, failed_runs, .. } in &self.functions {
-            let failed = failed_runs.iter().try_for_each(|arn| is_queue(arn));
-            failed.map_err(|error| format!("function {name}: {error}"))?;
-        }
         for Queue { name, dead_letters, .. } in &self.queues {
             let dead = dead_letters.iter().try_for_each(|(arn, _)| is_queue(arn));
             dead.map_err(|error| format!("queue {name}: {error}"))?;

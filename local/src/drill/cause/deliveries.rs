@@ -2,7 +2,7 @@
 
 use super::functions::stop;
 use crate::drill::{
-    client::{fresh, order},
+    client::{fresh, order, payment},
     stage::Stage,
 };
 use lambda_idempotency::{
@@ -10,6 +10,7 @@ use lambda_idempotency::{
     telemetry::{OUTBOX_NOT_DELIVERED, WORK_ABANDONED},
 };
 use orders::policy::CREATE_ORDER;
+use payments::policy::CREATE_PAYMENT;
 use reports::policy::CREATE_REPORT;
 use serde_json::json;
 use std::time::Duration;
@@ -98,9 +99,10 @@ const ABANDONED: &str = "drill-work-abandoned";
 
 /// A worker may be dead, and nothing takes its check.
 pub async fn check_waits(stage: &mut Stage) -> Result<(), String> {
-    let payment = crate::drill::client::payment("tok_slow_900");
+    let before = stage.messages("checks").await?.iter().sum();
+    let payment = payment("tok_slow_900");
     let request = tokio::spawn(stage.request("/payments", &fresh(), &payment));
-    stage.until_queue("checks", false).await?;
+    stage.until_more("checks", before).await?;
     stop(stage, "stale", true);
     request.await.map_err(|error| error.to_string())?;
     stage.until_visible("checks").await
@@ -109,9 +111,9 @@ pub async fn check_waits(stage: &mut Stage) -> Result<(), String> {
 /// Nothing takes an operator's question.
 pub async fn question_waits(stage: &mut Stage) -> Result<(), String> {
     let key = fresh();
-    stage.post("/payments", &key, &crate::drill::client::payment("tok_ok"), 201).await?;
+    stage.post("/payments", &key, &payment("tok_ok"), 201).await?;
     stop(stage, "reconcile", true);
-    let record = Stage::record_key(payments::policy::CREATE_PAYMENT, &key)?;
+    let record = Stage::record_key(CREATE_PAYMENT, &key)?;
     stage.send("reconcile", &MessageSummary::ask(&record)).await
 }
 

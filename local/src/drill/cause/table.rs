@@ -1,7 +1,7 @@
 //! A table that fails, clients that misuse it.
 
 use crate::drill::{
-    client::{fresh, payment},
+    client::{fresh, order, payment},
     stage::Stage,
 };
 use crate::faults::TableFault;
@@ -70,7 +70,7 @@ pub async fn looped(stage: &mut Stage) -> Result<(), String> {
 /// One more operation begins.
 pub async fn request(stage: &mut Stage, path: &str) -> Result<(), String> {
     let body = match path {
-        "/orders" => crate::drill::client::order("tok_ok"),
+        "/orders" => order("tok_ok"),
         _ => payment("tok_ok"),
     };
     stage.post(path, &fresh(), &body, 201).await
