@@ -2,38 +2,50 @@
 
 use crate::drill::{
     client::{fresh, order, payment},
-    stage::Stage,
+    stage::{PATIENCE, Stage},
 };
 use crate::faults::TableFault;
 use futures_util::future::join_all;
 use lambda_idempotency::telemetry::{STORE_ERROR, STORE_THROTTLED, TRANSACTION_UNCONFIRMED};
 use serde_json::json;
+use tokio::time::Instant;
 
 /// More than are tolerated.
 const MANY: usize = 12;
-/// Each is sent to the table several times, or counts once.
-const TRIED: usize = 4;
+/// Transactions: each counts once.
 const UNCONFIRMED: usize = 7;
+/// As many as the function has environments.
+const AT_ONCE: usize = 4;
 /// More replays within five minutes than are tolerated.
 const REPLAYS: usize = 120;
 
 /// The table does not answer.
 pub async fn away(stage: &mut Stage) -> Result<(), String> {
-    let (errors, unconfirmed) = (stage.counted(STORE_ERROR), stage.counted(TRANSACTION_UNCONFIRMED));
+    let unconfirmed = stage.counted(TRANSACTION_UNCONFIRMED);
     stage.table_is_away(true);
     let transfer = json!({ "from": "a-0", "to": "a-1", "amountCents": 1 });
-    stage.flood("/payments", &payment("tok_ok"), TRIED).await;
+    fail(stage, STORE_ERROR).await?;
     stage.flood("/transfers", &transfer, UNCONFIRMED).await;
-    stage.until_counted(STORE_ERROR, errors + MANY as f64).await?;
     stage.until_counted(TRANSACTION_UNCONFIRMED, unconfirmed + UNCONFIRMED as f64).await
 }
 
 /// The table throttles each call.
 pub async fn throttles(stage: &mut Stage) -> Result<(), String> {
-    let counted = stage.counted(STORE_THROTTLED);
     stage.cloud.queues.faults.break_table(Some(TableFault::Throttled));
-    stage.flood("/payments", &payment("tok_ok"), TRIED).await;
-    stage.until_counted(STORE_THROTTLED, counted + MANY as f64).await
+    fail(stage, STORE_THROTTLED).await
+}
+
+/// Sends payments until as many calls have failed as are too many. How often each is tried depends on those before it.
+async fn fail(stage: &mut Stage, metric: &str) -> Result<(), String> {
+    let (begun, most) = (Instant::now(), stage.counted(metric) + MANY as f64);
+    while stage.counted(metric) < most {
+        if begun.elapsed() > PATIENCE {
+            return Err(format!("the functions do not write {metric} often enough"));
+        }
+        stage.flood("/payments", &payment("tok_ok"), AT_ONCE).await;
+        stage.wait().await;
+    }
+    Ok(())
 }
 
 /// The table does not answer a scheduled run.
