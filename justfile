@@ -17,6 +17,10 @@ test *filter:
 suite *filter:
     cargo test --workspace --test suite -- {{ filter }}
 
+# Make each alarm come and end in the local cloud, or these
+drill *alarms:
+    cargo run -p local -- drill {{ alarms }}
+
 # Every interleaving of the protocol's steps
 model *arguments:
     cargo run -p model -- {{ arguments }}

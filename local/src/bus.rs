@@ -183,6 +183,9 @@ impl Bus {
 
     /// Accepts an entry of a call.
     async fn accept(&self, entry: Entry) -> Result<String, Refused> {
+        if self.queues.faults.is_bus_away() {
+            return Err(refused("InternalFailure", "a drill"));
+        }
         let Entry { source, detail_type, detail, event_bus_name } = entry;
         if !self.is_called(&event_bus_name) {
             return Err(refused("InvalidArgument", &format!("there is no event bus {event_bus_name:?}")));

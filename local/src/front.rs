@@ -31,8 +31,7 @@ use uuid::Uuid;
 /// API Gateway's limit for a request body. Lambda's limit for the event is lower, and is checked after it.
 const BODY_LIMIT: usize = 10 * 1024 * 1024;
 
-pub fn router(cloud: Cloud) -> Router {
-    let cloud = Arc::new(cloud);
+pub fn router(cloud: Arc<Cloud>) -> Router {
     let rest = Router::new().fallback(rest);
     Router::new()
         .merge(page::router())

@@ -1,8 +1,10 @@
 //! The distribution of a function's invocations to execution environments.
 
 use crate::{
+    alarms::aws,
     definition::{Definition, built_in},
     environment::{Environment, Outcome},
+    metrics::Metrics,
     process::Launcher,
     settings::WRONG_USAGE,
     status::{Figures, Status},
@@ -11,7 +13,10 @@ use bytes::Bytes;
 use std::{
     io::{self, Read},
     process::ExitCode,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
 };
 use tokio::{sync::Semaphore, task::JoinHandle};
@@ -48,6 +53,8 @@ pub struct Function {
     statuses: Vec<Arc<Status>>,
     running: Semaphore,
     admitted: Semaphore,
+    is_stopped: AtomicBool,
+    metrics: Arc<Metrics>,
 }
 
 impl Function {
@@ -68,6 +75,8 @@ impl Function {
             statuses,
             running: Semaphore::new(environments),
             admitted: Semaphore::new(environments + QUEUE),
+            is_stopped: AtomicBool::new(false),
+            metrics: launcher.metrics.clone(),
         }
     }
 
@@ -88,13 +97,33 @@ impl Function {
     pub fn invoke_as(self: &Arc<Self>, request_id: Uuid, payload: Bytes) -> JoinHandle<Outcome> {
         let function = self.clone();
         tokio::spawn(async move {
-            let Ok(_admitted) = function.admitted.try_acquire() else { return Outcome::Throttled };
-            let _running = function.running.acquire().await.expect("the semaphore is never closed");
-            let mut environment = function.take();
-            let outcome = environment.invoke(request_id.to_string(), payload).await;
-            function.idle().push(environment);
+            let outcome = function.run(request_id, payload).await;
+            let failed = |failed: bool| f64::from(u8::from(failed));
+            let metric = |name| aws::of_function(function.definition.name, name);
+            function.metrics.note(metric("Errors"), failed(matches!(outcome, Outcome::Error(_))));
+            function.metrics.note(metric("Throttles"), failed(matches!(outcome, Outcome::Throttled)));
             outcome
         })
+    }
+
+    async fn run(&self, request_id: Uuid, payload: Bytes) -> Outcome {
+        let admitted = self.admitted.try_acquire().ok().filter(|_| !self.is_stopped());
+        let Some(_admitted) = admitted else { return Outcome::Throttled };
+        let _running = self.running.acquire().await.expect("the semaphore is never closed");
+        let mut environment = self.take();
+        let outcome = environment.invoke(request_id.to_string(), payload).await;
+        self.idle().push(environment);
+        outcome
+    }
+
+    /// Whether it gets no concurrency.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
+    }
+
+    /// Gives it no concurrency, or gives it back.
+    pub fn stop(&self, stops: bool) {
+        self.is_stopped.store(stops, Ordering::Relaxed);
     }
 
     /// The environment of this number.

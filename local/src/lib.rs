@@ -12,6 +12,8 @@
 //! | `bus` | EventBridge: one event bus |
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `alarms` | CloudWatch's alarms of a template, evaluated over metrics with holes |
+//! | `drill` | makes the condition of each alarm happen, and evaluates it |
+//! | `faults` | what does not work, in a drill |
 //! | `template` | SAM templates: what runs here, the sample's or the user's |
 //! | `announcement` | what a run prints first |
 //! | `variables` | the variables of functions and of the operators' command line |
@@ -41,10 +43,12 @@ mod bus;
 mod cloud;
 mod definition;
 mod definitions;
+pub mod drill;
 mod embedded;
 mod environment;
 mod events;
 mod example;
+mod faults;
 mod front;
 mod functions;
 mod gateway;
@@ -81,6 +85,7 @@ use crate::{
     bus::Bus,
     cloud::Cloud,
     events::Events,
+    faults::Faults,
     functions::Function,
     journal::Journal,
     metrics::Metrics,
@@ -101,6 +106,7 @@ use tokio::{
     net::TcpListener,
     select,
     signal::unix::{SignalKind, signal},
+    task::JoinSet,
 };
 
 /// Whose orders are in the sample's queue. By HTTP, they come with `Authorization: Bearer acme`.
@@ -120,10 +126,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(WRONG_USAGE);
         }
     };
-    log::begin(settings.json);
+    log::begin(settings.json, settings.drill().is_some());
     let runtime = tokio::runtime::Runtime::new().expect("a runtime can be made");
     let (error, code) = match runtime.block_on(run(&settings)) {
         Ok(()) => return ExitCode::SUCCESS,
+        Err(Stopped::Drill) => return ExitCode::FAILURE,
         Err(Stopped::Usage(error)) => (error, ExitCode::from(WRONG_USAGE)),
         Err(Stopped::Failed(error)) => (error, ExitCode::FAILURE),
     };
@@ -136,6 +143,8 @@ enum Stopped {
     /// The template and the settings do not fit together.
     Usage(String),
     Failed(String),
+    /// An alarm did not come in its drill, or did not end. It is shown already.
+    Drill,
 }
 
 impl From<String> for Stopped {
@@ -162,7 +171,7 @@ async fn run(settings: &Settings) -> Result<(), Stopped> {
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| error.to_string())?;
     let mut launcher = None;
     let served = select! {
-        served = serve(settings, &mut launcher) => served,
+        served = run_until_the_end(settings, &mut launcher) => served,
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
     };
@@ -172,15 +181,46 @@ async fn run(settings: &Settings) -> Result<(), Stopped> {
     served
 }
 
-async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<(), Stopped> {
+async fn run_until_the_end(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<(), Stopped> {
+    let Some(arguments) = settings.drill() else {
+        let Started { cloud, listener, _triggers } = start(settings, running).await?;
+        return serve(listener, cloud).await;
+    };
+    // Wrong names are reported before anything runs.
+    let chosen = drill::chosen(&arguments.names).map_err(Stopped::Usage)?;
+    let Started { cloud, listener, _triggers } = start(settings, running).await?;
+    select! {
+        served = serve(listener, cloud.clone()) => served,
+        passed = drill::run(cloud, &chosen, arguments.output) => match passed? {
+            true => Ok(()),
+            false => Err(Stopped::Drill),
+        },
+    }
+}
+
+async fn serve(listener: TcpListener, cloud: Arc<Cloud>) -> Result<(), Stopped> {
+    axum::serve(listener, front::router(cloud)).await.map_err(|error| Stopped::Failed(error.to_string()))
+}
+
+/// All that runs.
+struct Started {
+    cloud: Arc<Cloud>,
+    listener: TcpListener,
+    /// They end before the processes are ended.
+    _triggers: JoinSet<()>,
+}
+
+/// Starts everything but the service of its address.
+async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Result<Started, Stopped> {
     // Bound first, and served last, so that early connections wait until everything is up. A port in use is reported after what is
     // wrong with the template, and before a process starts.
     let bound = TcpListener::bind(("127.0.0.1", settings.port)).await;
     let address = bound.as_ref().ok().and_then(|listener| listener.local_addr().ok());
     let url = address.map(|address| format!("http://{address}")).unwrap_or_default();
     let journal = Arc::<Journal>::default();
-    let store = Store::start(settings, &journal).await?;
-    let mut queues = Queues::start(&store.region).await?;
+    let (faults, metrics) = (Arc::<Faults>::default(), Arc::<Metrics>::default());
+    let store = Store::start(settings, &journal, &faults).await?;
+    let mut queues = Queues::start(&store.region, faults, metrics.clone()).await?;
     let stack = stack(settings, &store, &queues).map_err(Stopped::Usage)?;
     // As long as an invocation takes at most, so that no message is delivered twice at once. On AWS it is six times as long, because
     // throttled receives count; here, an invocation waits for its environment.
@@ -203,7 +243,6 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     }
     let max = definitions.iter().map(|definition| definition.environments).sum::<usize>();
     let max = u32::try_from(max).expect("there are few functions");
-    let metrics = Arc::<Metrics>::default();
     let launcher = Launcher::new(max, metrics.clone(), journal.clone(), &provider.url);
     let launcher = launcher.map_err(|error| format!("own executable: {error}"))?;
     let launcher = running.insert(Arc::new(launcher));
@@ -231,8 +270,9 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         settings,
         definitions,
     };
-    announcement.print();
-    // Ends with this function, before the processes are ended.
+    if settings.drill().is_none() {
+        announcement.print();
+    }
     let _triggers = triggers::start(&functions, &stack, &store, &streams, &queues, settings).await;
     let orders_table = stack.tables.iter().find(|table| table.name == "orders");
     let orders_table = orders_table.map(|table| table.full_name.clone());
@@ -256,7 +296,7 @@ async fn serve(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         stack,
         events: Events { bus, client: store.client().await, orders_table },
     };
-    axum::serve(listener, front::router(cloud)).await.map_err(|error| Stopped::Failed(error.to_string()))
+    Ok(Started { cloud: Arc::new(cloud), listener, _triggers })
 }
 
 /// What runs here: the user's template, or the sample's.

@@ -1,6 +1,7 @@
 //! In place of CloudWatch: totals, since the start, of metrics that functions write to standard output in
 //! [embedded metric format](https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html).
 
+use crate::alarms;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{
@@ -38,6 +39,8 @@ pub struct Metrics(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
+    /// Each value since it was last asked for, if somebody asks.
+    latest: Option<Vec<(alarms::Metric, f64)>>,
     series: BTreeMap<(String, String, Dimensions), Figures>,
     dropped: u64,
 }
@@ -170,6 +173,17 @@ impl Metric {
     pub fn sum(&self) -> f64 {
         self.values.iter().map(|(value, count)| value * *count as f64).sum()
     }
+
+    /// Each value, as often as it was counted.
+    fn values_by(&self, dimensions: &Dimensions) -> impl Iterator<Item = (alarms::Metric, f64)> {
+        let metric = alarms::Metric {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            dimensions: dimensions.clone(),
+        };
+        let values = self.values.iter().flat_map(|(value, count)| (0..*count).map(|_| *value));
+        values.map(move |value| (metric.clone(), value))
+    }
 }
 
 impl Metrics {
@@ -178,8 +192,23 @@ impl Metrics {
         for metric in &document.metrics {
             for dimensions in &metric.dimensions {
                 kept.add(metric, dimensions);
+                if let Some(latest) = &mut kept.latest {
+                    latest.extend(metric.values_by(dimensions));
+                }
             }
         }
+    }
+
+    /// Adds a value of a metric of AWS's own, which has no total here.
+    pub fn note(&self, metric: alarms::Metric, value: f64) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.latest.iter_mut().for_each(|latest| latest.push((metric.clone(), value)));
+    }
+
+    /// Each value since the last call. The first call begins.
+    pub fn latest(&self) -> Vec<(alarms::Metric, f64)> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.latest.replace(Vec::new()).unwrap_or_default()
     }
 
     pub fn shown(&self) -> Shown {

@@ -45,8 +45,8 @@ pub struct Launcher {
     permits: Arc<Semaphore>,
     max: u32,
     stop: watch::Sender<bool>,
-    /// The metrics that functions write to standard output.
-    metrics: Arc<Metrics>,
+    /// The metrics that functions write to standard output, and those of their invocations.
+    pub metrics: Arc<Metrics>,
     pub journal: journal::Shared,
     /// The provider's URL. Each environment gets one of its own, so that the journal knows whose a call is.
     provider: String,

@@ -7,7 +7,13 @@
 //! 3. It hands out one message of a FIFO group at a time. SQS may hand out several in one batch. So a consumer's own order within a batch
 //!    is not seen here.
 
-use crate::{template::Queue, visitors::guarded};
+use crate::{
+    alarms::aws,
+    faults::Faults,
+    metrics::Metrics,
+    template::{Function, Queue},
+    visitors::guarded,
+};
 use aws_sdk_sqs::{
     Client,
     config::{BehaviorVersion, Credentials, Region, retry::RetryConfig},
@@ -21,7 +27,7 @@ use rustack_sqs_http::{
     dispatch::dispatch_operation, response::error_to_response, router::resolve_operation,
 };
 use rustack_sqs_model::error::SqsError;
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::net::TcpListener;
@@ -39,12 +45,13 @@ pub struct Queues {
     pub endpoint: String,
     pub client: Client,
     pub all: Vec<Queue>,
+    pub faults: Arc<Faults>,
 }
 
 impl Queues {
     /// Serves no queue yet, on a loopback port of its own.
-    pub async fn start(region: &str) -> Result<Self, String> {
-        let endpoint = serve(region).await.map_err(|error| error.to_string())?;
+    pub async fn start(region: &str, faults: Arc<Faults>, metrics: Arc<Metrics>) -> Result<Self, String> {
+        let endpoint = serve(region, faults.clone(), metrics).await.map_err(|error| error.to_string())?;
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(region.to_owned()))
@@ -52,7 +59,7 @@ impl Queues {
             .credentials_provider(Credentials::new("local", "local", None, None, "local"))
             .retry_config(RetryConfig::disabled())
             .build();
-        Ok(Self { endpoint, client: Client::from_conf(config), all: Vec::new() })
+        Ok(Self { endpoint, client: Client::from_conf(config), all: Vec::new(), faults })
     }
 
     /// Makes these queues. A received message is visible again after `visibility`, unless its consumer says otherwise.
@@ -80,13 +87,19 @@ impl Queues {
         Ok(())
     }
 
+    /// Where scheduled runs of this function go that fail.
+    pub fn failed_runs(&self, function: &Function) -> Option<(Client, String)> {
+        let queue = self.with_arn(function.failed_runs.as_ref()?)?;
+        Some((self.client.clone(), queue.url.clone()))
+    }
+
     /// The queue with this ARN.
     pub fn with_arn(&self, arn: &str) -> Option<&Queue> {
         self.all.iter().find(|queue| queue.arn == arn)
     }
 }
 
-async fn serve(region: &str) -> std::io::Result<String> {
+async fn serve(region: &str, faults: Arc<Faults>, metrics: Arc<Metrics>) -> std::io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let config = SqsConfig {
@@ -96,28 +109,56 @@ async fn serve(region: &str) -> std::io::Result<String> {
         port: address.port(),
         ..SqsConfig::default()
     };
-    let handler = Arc::new(RustackSqsHandler::new(Arc::new(RustackSqs::new(config))));
-    let router = guarded(Router::new().fallback(answer).with_state(handler));
+    let handler = RustackSqsHandler::new(Arc::new(RustackSqs::new(config)));
+    let served = Arc::new(Served { handler, faults, metrics });
+    let router = guarded(Router::new().fallback(answer).with_state(served));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(format!("http://{address}"))
 }
 
-async fn answer(State(handler): State<Arc<RustackSqsHandler>>, headers: HeaderMap, body: Bytes) -> Response {
+struct Served {
+    handler: RustackSqsHandler,
+    faults: Arc<Faults>,
+    metrics: Arc<Metrics>,
+}
+
+async fn answer(State(served): State<Arc<Served>>, headers: HeaderMap, body: Bytes) -> Response {
     let answered = async {
         let operation = resolve_operation(&headers)?;
-        check_delays(&body)?;
-        let body = without_groups(body);
-        dispatch_operation(&*handler, operation, body).await
+        let sent: Sent = serde_json::from_slice(&body).unwrap_or_default();
+        check_delays(&sent)?;
+        if sent.messages() > 0 {
+            if served.faults.is_closed(sent.queue()) {
+                return Err(SqsError::internal_error("a drill"));
+            }
+            let metric = aws::of_queue(sent.queue(), "NumberOfMessagesSent");
+            served.metrics.note(metric, sent.messages() as f64);
+        }
+        dispatch_operation(&served.handler, operation, without_groups(body)).await
     };
     let refuse = |error: SqsError| error_to_response(&error, &Uuid::new_v4().to_string());
     answered.await.unwrap_or_else(refuse).map(Body::new)
 }
 
+/// What is read of a request. Of one that sends no message, most is missing.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-struct Delays {
+struct Sent {
+    queue_url: String,
+    message_body: Option<IgnoredAny>,
     delay_seconds: Option<i64>,
-    entries: Vec<Delays>,
+    entries: Vec<Sent>,
+}
+
+impl Sent {
+    fn messages(&self) -> usize {
+        usize::from(self.message_body.is_some()) + self.entries.iter().map(Self::messages).sum::<usize>()
+    }
+
+    /// The queue's name.
+    fn queue(&self) -> &str {
+        self.queue_url.rsplit('/').next().unwrap_or_default()
+    }
 }
 
 /// The same request without groups, if it is about a standard queue.
@@ -137,10 +178,8 @@ fn without_groups(body: Bytes) -> Bytes {
 }
 
 /// Refuses delays beyond the limit. It refuses a whole batch; SQS would refuse the one entry.
-fn check_delays(body: &[u8]) -> Result<(), SqsError> {
-    // The operation refuses other JSON.
-    let delays: Delays = serde_json::from_slice(body).unwrap_or_default();
-    let mut all = delays.entries.iter().chain([&delays]).filter_map(|delays| delays.delay_seconds);
+fn check_delays(sent: &Sent) -> Result<(), SqsError> {
+    let mut all = sent.entries.iter().chain([sent]).filter_map(|sent| sent.delay_seconds);
     match all.find(|delay| !(0..=MAX_DELAY).contains(delay)) {
         None => Ok(()),
         Some(delay) => Err(SqsError::invalid_parameter_value(format!(

@@ -2,6 +2,7 @@
 //! records. Each answers with its capacity units, as if its caller had asked for them.
 
 use crate::{
+    faults::{Faults, TableFault},
     journal::{Call, Shared},
     runtime_api::read,
     visitors::guarded,
@@ -27,19 +28,24 @@ struct Recorder {
     endpoint: String,
     client: reqwest::Client,
     journal: Shared,
+    faults: Arc<Faults>,
 }
 
 /// Serves on a loopback port of its own, in front of the DynamoDB at `endpoint`. Returns its URL.
-pub async fn start(endpoint: &str, journal: Shared) -> io::Result<String> {
+pub async fn start(endpoint: &str, journal: Shared, faults: Arc<Faults>) -> io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let recorder = Recorder { endpoint: endpoint.to_owned(), client: reqwest::Client::new(), journal };
+    let recorder =
+        Recorder { endpoint: endpoint.to_owned(), client: reqwest::Client::new(), journal, faults };
     let router = guarded(Router::new().fallback(pass).with_state(Arc::new(recorder)));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(url)
 }
 
 async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Response {
+    if let Some(fault) = recorder.faults.table() {
+        return failed(fault);
+    }
     let (parts, body) = request.into_parts();
     let body = match read(body, LIMIT).await {
         Ok(body) => body,
@@ -76,6 +82,14 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
         }
         _ => StatusCode::BAD_GATEWAY.into_response(),
     }
+}
+
+/// DynamoDB's answer under this fault.
+fn failed(fault: TableFault) -> Response {
+    let (status, kind) = fault.answer();
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let kind_of_body = [(header::CONTENT_TYPE, "application/x-amz-json-1.0")];
+    (status, kind_of_body, json!({ "__type": kind, "message": "a drill" }).to_string()).into_response()
 }
 
 async fn sent(request: reqwest::RequestBuilder) -> reqwest::Result<(StatusCode, HeaderMap, Bytes)> {

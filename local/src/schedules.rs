@@ -1,26 +1,59 @@
 //! Schedules: invoke a function periodically, always with the same input.
+//!
+//! A run that fails goes to the queue that the function names for it. Lambda would try it twice more before; here, the next run is near.
 
 use crate::{
     functions::Function,
     mapping::{Failure, warn},
 };
-use serde_json::Value;
+use aws_sdk_sqs::Client;
+use lambda_idempotency::telemetry::error_chain;
+use serde_json::{Value, json};
 use std::{sync::Arc, time::Duration};
 use tokio::time::{self, Instant, MissedTickBehavior};
 
+/// What a schedule invokes.
+pub struct Scheduled {
+    pub function: Arc<Function>,
+    pub input: Value,
+    /// Where runs go that fail: a client, and the URL of a queue.
+    pub failed_runs: Option<(Client, String)>,
+}
+
 /// Invokes the function every `period`, first after one period. Invocations never overlap: the next one waits for the last to
 /// end, then rests for `rest` times its duration, and skips the runs that it missed.
-pub async fn run(function: Arc<Function>, input: Value, period: Duration, rest: u32) {
+pub async fn run(scheduled: Scheduled, period: Duration, rest: u32) {
     let mut ticks = time::interval_at(Instant::now() + period, period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let payload = input.to_string();
     loop {
         ticks.tick().await;
         let begun = Instant::now();
-        let ended = Failure::of(function.invoke(payload.clone().into()).await);
-        if let Err(failure) = ended {
-            warn(&function, &format!("{payload}: {failure}"));
-        }
+        scheduled.once().await;
         time::sleep(begun.elapsed() * rest).await;
     }
+}
+
+impl Scheduled {
+    /// Invokes the function once.
+    pub async fn once(&self) {
+        let Self { function, input, failed_runs } = self;
+        let Err(failure) = Failure::of(function.invoke(input.to_string().into()).await) else { return };
+        warn(function, &format!("{input}: {failure}"));
+        if let Some((client, url)) = failed_runs {
+            let send = client.send_message().queue_url(url).message_body(record(input, &failure).to_string());
+            if let Err(error) = send.send().await {
+                warn(function, &format!("the queue of failed runs: {}", error_chain(&error)));
+            }
+        }
+    }
+}
+
+/// Lambda's record of an invocation, as far as operators read it.
+fn record(input: &Value, failure: &Failure) -> Value {
+    json!({
+        "version": "1.0",
+        "requestContext": { "condition": "RetriesExhausted", "approximateInvokeCount": 1 },
+        "requestPayload": input,
+        "responsePayload": { "errorMessage": failure.to_string() },
+    })
 }

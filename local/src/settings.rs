@@ -3,7 +3,7 @@
 use crate::{example::Example, route::Route};
 use aws_smithy_types::base64;
 use clap::{
-    CommandFactory, FromArgMatches, Parser,
+    Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use payments::SealingKeys;
@@ -29,6 +29,9 @@ pub const WRONG_USAGE: u8 = 2;
 #[derive(Debug, Clone, Parser)]
 #[command(name = "local", version, after_help = "Exit codes: 0 after Ctrl-C; 1 an error; 2 wrong usage.")]
 pub struct Settings {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// Where the gateway listens on 127.0.0.1; 0 takes any free port
     #[arg(long, env, default_value = "9000", value_name = "PORT", value_parser = number(0..=u16::MAX))]
     pub port: u16,
@@ -152,6 +155,36 @@ pub struct Settings {
     pub reports: String,
 }
 
+#[derive(Debug, Clone, Subcommand)]
+enum Command {
+    /// Makes what each alarm of the sample watches go wrong, and shows that the alarm comes and ends
+    ///
+    /// It runs the sample on any free port, with durations of its own, and evaluates the alarms of its templates as CloudWatch
+    /// does. Its minutes are not the clock's: what would take hours is repeated.
+    #[command(
+        after_help = "Exit codes: 0 each alarm came and ended; 1 one did not, or an error; 2 wrong usage."
+    )]
+    Drill(Drill),
+}
+
+/// The arguments of a drill.
+#[derive(Debug, Clone, Args)]
+pub struct Drill {
+    /// Alarms, by their names in the template [default: all]
+    #[arg(value_name = "ALARM")]
+    pub names: Vec<String>,
+    /// Lines to read, or one JSON object per alarm
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+}
+
+/// The form of the results of a drill.
+#[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
+pub enum Output {
+    Text,
+    Json,
+}
+
 /// A function of the user's.
 #[derive(Debug, Clone)]
 pub struct Own {
@@ -186,12 +219,35 @@ impl Settings {
     fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Wrong> {
         let matches = Self::command().try_get_matches_from(arguments);
         let settings = matches.and_then(|matches| Self::from_arg_matches(&matches));
-        let settings = settings.map_err(|error| match error.kind() {
+        let mut settings = settings.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Wrong::Asked(error),
             _ => Wrong::Setting(one_line(&error)),
         })?;
         settings.check_functions().map_err(Wrong::Setting)?;
+        if settings.drill().is_some() {
+            if settings.template.is_some() {
+                return Err(Wrong::Setting("--template: a drill runs the sample alone".to_owned()));
+            }
+            settings.suit_a_drill();
+        }
         Ok(settings)
+    }
+
+    /// The arguments of the drill, if that is what runs.
+    pub fn drill(&self) -> Option<&Drill> {
+        self.command.as_ref().map(|Command::Drill(drill)| drill)
+    }
+
+    /// A drill has its own port, and invokes what a schedule would. Nobody watches: workers die soon, and outcomes are soon escalated.
+    fn suit_a_drill(&mut self) {
+        let never = Duration::from_millis(DAY);
+        let millis = Duration::from_millis;
+        self.port = 0;
+        (self.poll, self.sweep) = (never, never);
+        (self.function_timeout, self.provider_timeout) = (millis(4_000), millis(1_000));
+        (self.lease_grace, self.window) = (millis(200), millis(100));
+        (self.reconcile_first_backoff, self.reconcile_max_backoff) = (millis(100), millis(200));
+        (self.reconcile_asks, self.not_found_grace) = (3, millis(500));
     }
 
     /// Whether the functions of the user have names of their own.

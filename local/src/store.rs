@@ -1,7 +1,9 @@
 //! DynamoDB: embedded in this process, or wherever `DYNAMODB_ENDPOINT` points.
 
 use crate::{
-    embedded, journal, recorder,
+    embedded,
+    faults::Faults,
+    journal, recorder,
     settings::Settings,
     tables::{self, REACH},
     template::Table,
@@ -9,7 +11,7 @@ use crate::{
 use aws_config::{BehaviorVersion, Region, SdkConfig};
 use aws_sdk_dynamodb::config::{Credentials, retry::RetryConfig, timeout::TimeoutConfig};
 use aws_sdk_dynamodbstreams as streams;
-use std::{collections::HashMap, env};
+use std::{collections::HashMap, env, sync::Arc};
 
 /// A DynamoDB.
 pub struct Store {
@@ -23,7 +25,11 @@ pub struct Store {
 }
 
 impl Store {
-    pub async fn start(settings: &Settings, journal: &journal::Shared) -> Result<Self, String> {
+    pub async fn start(
+        settings: &Settings,
+        journal: &journal::Shared,
+        faults: &Arc<Faults>,
+    ) -> Result<Self, String> {
         let mut store = Self {
             endpoint: String::new(),
             recorded: String::new(),
@@ -38,7 +44,7 @@ impl Store {
         };
         store.recorded = match store.embedded {
             true => {
-                let started = recorder::start(&store.endpoint, journal.clone()).await;
+                let started = recorder::start(&store.endpoint, journal.clone(), faults.clone()).await;
                 started.map_err(|error| format!("embedded DynamoDB: {error}"))?
             }
             // Requests to AWS are signed for its own address.

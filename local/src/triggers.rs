@@ -4,7 +4,7 @@ use crate::{
     functions::Function,
     mapping::{Reports, batch, queue, stream},
     queues::Queues,
-    schedules,
+    schedules::{self, Scheduled},
     settings::Settings,
     store::Store,
     template::{Mapping, Schedule, Stack, StreamMapping},
@@ -39,6 +39,8 @@ pub async fn start(
         reports.warn(&function(name));
         reports
     };
+    let failed_runs =
+        |name: &str| queues.failed_runs(stack.functions.iter().find(|known| known.name == name)?);
     let mut triggers = JoinSet::new();
     let client = store.streams().await;
     for mapping in &stack.streams {
@@ -81,7 +83,8 @@ pub async fn start(
             _ => (*period, 0),
         };
         if let Some(period) = period {
-            triggers.spawn(schedules::run(function, input.clone(), period, rest));
+            let scheduled = Scheduled { function, input: input.clone(), failed_runs: failed_runs(name) };
+            triggers.spawn(schedules::run(scheduled, period, rest));
         }
     }
     triggers

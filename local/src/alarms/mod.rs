@@ -11,6 +11,7 @@
 //! | `alarm` | an alarm, as a template declares it |
 //! | `state` | its state at a moment |
 //! | `reading` | what AWS's documents leave open |
+//! | `aws` | the metrics that AWS's services write |
 //!
 //! It knows what the templates use, and no more. All else is an error: a property, a statistic, a function or an operator that it does not
 //! know, and an argument of another type.
@@ -22,6 +23,7 @@
 //! - `using-metric-math.html`: operators and functions, and what they do with missing values.
 
 mod alarm;
+pub(crate) mod aws;
 mod expression;
 mod math;
 mod reading;
@@ -33,7 +35,7 @@ pub use reading::Reading;
 pub use recorded::{Metric, Recorded};
 pub use state::AlarmState;
 
-use crate::template::{self, Place, Template};
+use crate::template::{self, Place, Stack, Template};
 use std::{collections::HashMap, path::Path};
 
 /// The alarms of a template and of those that are nested in it, with its parameters' defaults.
@@ -43,9 +45,17 @@ use std::{collections::HashMap, path::Path};
 pub fn of_template(file: &Path) -> Result<Vec<Alarm>, String> {
     // Of the queues, alarms know only the names.
     let place = Place { prefix: "local-", region: "eu-central-1", sqs: "http://127.0.0.1", ignored: &[] };
-    let stack = template::stack(&Template::read(file)?, HashMap::new(), &place)?;
-    let alarms = stack.alarms.into_iter().map(|declared| {
-        let alarm = declared.properties.and_then(|properties| Alarm::of(&declared.name, &properties));
+    of_stack(&template::stack(&Template::read(file)?, HashMap::new(), &place)?)
+}
+
+/// The alarms of a stack.
+///
+/// # Errors
+/// If an alarm has something that this module does not know.
+pub(crate) fn of_stack(stack: &Stack) -> Result<Vec<Alarm>, String> {
+    let alarms = stack.alarms.iter().map(|declared| {
+        let alarm = declared.properties.as_ref().map_err(String::clone);
+        let alarm = alarm.and_then(|properties| Alarm::of(&declared.name, properties));
         alarm.map_err(|error| format!("alarm {}: {error}", declared.name))
     });
     alarms.collect()

@@ -5,7 +5,7 @@
 //!    line of metrics stays as the function wrote it, so that readers of CloudWatch's format can read it here too.
 //! 3. Otherwise, lines as functions wrote them, after their source.
 //!
-//! Without `--json`, lines of metrics are left out.
+//! Without `--json`, lines of metrics are left out, and a drill logs nothing: it shows what it does.
 
 mod level;
 mod readable;
@@ -30,6 +30,7 @@ enum Form {
     Readable { colours: bool },
     Json,
     Plain,
+    Nothing,
 }
 
 /// The process that wrote a line.
@@ -41,11 +42,12 @@ pub struct Source {
 }
 
 /// Decides on the form, once.
-pub fn begin(as_json: bool) {
+pub fn begin(as_json: bool, is_drill: bool) {
     let set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
     let form = match (as_json, io::stderr().is_terminal()) {
         (true, _) => Form::Json,
+        (false, _) if is_drill => Form::Nothing,
         (false, true) => Form::Readable { colours: !set("NO_COLOR") && !dumb },
         (false, false) => Form::Plain,
     };
@@ -59,6 +61,7 @@ pub fn write_line(source: &Source, text: &str, is_metrics: bool) {
         Form::Json if is_metrics => write(&harmless_json(text)),
         Form::Json => write(&harmless_json(&wrapped(source, &time(), text))),
         _ if is_metrics => {}
+        Form::Nothing => {}
         Form::Plain => write(&format!("[{function}#{environment} {pid}] {text}")),
         Form::Readable { colours } => {
             if let Some(line) = Line::logged(text) {
@@ -77,6 +80,7 @@ pub fn say(source: &str, level: Level, message: &str, fields: &[(&str, &str)]) {
             write(&format!("[{source}] {message}{fields}"));
         }
         Form::Json => write(&harmless_json(&event(&time(), source, level, message, fields))),
+        Form::Nothing => {}
         Form::Readable { colours } => {
             write(&Line::own(level, message, fields).shown(&time(), source, colours));
         }

@@ -50,6 +50,11 @@ pub async fn run(source: Source) {
 async fn poll(source: &Source) -> Outcome<Infallible> {
     let Source { client, queue, region, function, batch, reports } = source;
     loop {
+        // Lambda would receive some messages again and again, and not hand them over.
+        if function.is_stopped() {
+            time::sleep(POLL_INTERVAL).await;
+            continue;
+        }
         let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(*batch);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
         let messages = receive.message_attribute_names("All").send().await?.messages.unwrap_or_default();

@@ -59,9 +59,10 @@ pub(crate) async fn start_with(front: &str, secret: &str, journal: journal::Shar
         .route("/refunds", post(refund).get(list_refunds))
         .route("/refunds/{key}", get(show_refund))
         .route("/deliver", post(deliver))
-        .with_state(Provider { books: books.clone(), receiver });
+        .with_state(Provider { books: books.clone(), receiver: receiver.clone() });
     let slowness = Slowness::default();
-    Server::start(guarded(callers::recorded(router, journal, slowness.clone())), slowness, books).await
+    let router = guarded(callers::recorded(router, journal, slowness.clone()));
+    Server::start(router, slowness, books, receiver).await
 }
 
 #[derive(Clone)]

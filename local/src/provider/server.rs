@@ -2,7 +2,8 @@
 
 use super::{
     Slowness,
-    books::{Books, Charge},
+    books::{Books, Charge, Webhook},
+    webhooks::Receiver,
 };
 use std::{
     future, io,
@@ -27,6 +28,7 @@ pub struct Server {
     is_away: watch::Sender<bool>,
     pub(crate) slowness: Slowness,
     books: Arc<Mutex<Books>>,
+    receiver: Arc<Receiver>,
     /// It leaves, or comes back, once at a time.
     moves: Turns<()>,
 }
@@ -36,12 +38,14 @@ impl Server {
         router: Router,
         slowness: Slowness,
         books: Arc<Mutex<Books>>,
+        receiver: Arc<Receiver>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
         let url = format!("http://{address}");
         let is_away = watch::Sender::new(false);
-        let server = Self { url, address, router, is_away, slowness, books, moves: Turns::default() };
+        let moves = Turns::default();
+        let server = Self { url, address, router, is_away, slowness, books, receiver, moves };
         server.serve(listener);
         Ok(server)
     }
@@ -62,6 +66,12 @@ impl Server {
         let books = self.books.lock().unwrap_or_else(PoisonError::into_inner);
         let charges = books.charges();
         (charges.len(), charges.iter().rev().take(newest).cloned().collect())
+    }
+
+    /// Sends its webhook's receiver a body, with a valid signature. Returns whether it was acknowledged.
+    pub(crate) async fn sends(&self, body: &str) -> bool {
+        let event = Webhook { id: 0, body: body.to_owned() };
+        !self.receiver.send(vec![event]).await.is_empty()
     }
 
     /// Whether it refuses connections.

@@ -258,6 +258,11 @@ impl Adding<'_> {
             Some((name.clone(), value.and_then(not_dynamic)))
         });
         let variables = variables.collect();
+        // It may be a topic, or a queue of another stack: these are not here, and nothing needs them.
+        let on_failure =
+            self.scope.value(&properties["EventInvokeConfig"]).ok().flatten().unwrap_or_default();
+        let on_failure = &on_failure["DestinationConfig"]["OnFailure"];
+        let failed_runs = on_failure["Destination"].as_str().filter(|_| on_failure["Type"] == "SQS");
         let binary = self.scope.text(&resource["Metadata"]["BuildProperties"]["Binary"])?;
         let code = self.scope.text(property("CodeUri"))?.unwrap_or_default();
         let code = self.template.folder.join(code);
@@ -284,6 +289,7 @@ impl Adding<'_> {
             timeout: timeout.map_err(|_| "its Timeout is no number")?,
             variables,
             has_clients,
+            failed_runs: failed_runs.map(str::to_owned),
         });
         Ok(())
     }

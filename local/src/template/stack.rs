@@ -85,6 +85,8 @@ pub struct Function {
     pub variables: BTreeMap<String, Result<String, String>>,
     /// Whether clients wait for it.
     pub has_clients: bool,
+    /// The ARN of the queue of its scheduled runs that fail.
+    pub failed_runs: Option<String>,
 }
 
 impl Stack {

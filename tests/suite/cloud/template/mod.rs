@@ -9,6 +9,7 @@ use local::yaml;
 mod alarms;
 mod calls;
 mod dashboard;
+mod drills;
 mod firing;
 mod growth;
 mod queries;
