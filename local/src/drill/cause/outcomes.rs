@@ -10,8 +10,8 @@ use lambda_idempotency::{
     key::RecordKey,
     operator::{Correction, MessageSummary},
     telemetry::{
-        BETWEEN_WORKERS_COUNT, COMPLETION_DENIED, COMPLETION_UNWRITTEN, CONTRADICTION_UNSENT,
-        DOUBLE_EXECUTION, PHASE_MISMATCH, RECONCILE_CONTRADICTED, UNKNOWN_ESCALATED, ZOMBIE_KEY,
+        BETWEEN_WORKERS_COUNT, COMPLETION_DENIED, COMPLETION_UNWRITTEN, CONTRADICTION_SENT,
+        CONTRADICTION_UNSENT, DOUBLE_EXECUTION, PHASE_MISMATCH, UNKNOWN_ESCALATED, ZOMBIE_KEY,
     },
 };
 use orders::policy::CREATE_ORDER;
@@ -74,12 +74,12 @@ const DEAD: &str = "drill-dead-worker";
 /// An operator settles as declined what the provider has charged, and then its webhook comes.
 pub async fn contradicted(stage: &mut Stage) -> Result<(), String> {
     stage.off.insert("poll");
-    let counted = stage.counted(RECONCILE_CONTRADICTED);
+    let counted = stage.counted(CONTRADICTION_SENT);
     stage.post("/payments", CONTRADICTED, &payment("tok_timeout_charged"), 504).await?;
     let declined = Correction::Executed { answer: declined(), retain: None, messages: Vec::new() };
     stage.correct(&record(CONTRADICTED)?, &declined).await?;
     stage.deliver().await?;
-    let contradicted = stage.until_counted(RECONCILE_CONTRADICTED, counted + 1.0).await;
+    let contradicted = stage.until_counted(CONTRADICTION_SENT, counted + 1.0).await;
     stage.off.remove("poll");
     contradicted
 }
