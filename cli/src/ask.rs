@@ -31,7 +31,7 @@ pub async fn run(global: &Global, args: &Ask) -> Result<(), Failure> {
     can_be_asked_about(&context, &seen)?;
     let shown = context.screen.fields(fields(&seen, context.now())).trim_fmt();
     context.screen.print_plan(&shown, args.change.yes)?;
-    not_found::warn(&context).await?;
+    not_found::warn(&context).await;
     change::confirm(&args.change, &format!("Ask the provider about {}?", change::name(&key)))?;
     // The audit line is written first: there is no question without one.
     context.operator.note(&key, "ask", &change::who(&args.change)?, &args.change.reason).await?;
@@ -65,7 +65,7 @@ async fn all(global: &Global, args: &Ask) -> Result<(), Failure> {
     if !found.is_empty() {
         let table = list::table(&context.screen, &found, context.now());
         context.screen.print_plan(&table.trim_fmt(), args.change.yes)?;
-        not_found::warn(&context).await?;
+        not_found::warn(&context).await;
         change::confirm(&args.change, &format!("Ask the provider about these {}?", found.len()))?;
     }
     let (who, mut sent, mut failed) = (change::who(&args.change)?, Vec::new(), None);

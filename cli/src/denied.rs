@@ -2,7 +2,9 @@
 
 use lambda_idempotency::{
     operator::Correction,
-    record::{Note, Record},
+    record::{Note, Record, State},
+    store::{NotFoundSwitch, Unsettled},
+    time_budget::CLOCK_SKEW,
 };
 use serde_json::json;
 
@@ -32,6 +34,10 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     let ([held], unread) = list::unresolved(&context, tenant.as_ref(), [&is_meant], usize::MAX).await?;
     let (denied, others): (Vec<_>, Vec<_>) = held.into_iter().partition(Record::is_denied);
     let mut refused: Vec<_> = others.into_iter().map(stays_held).collect();
+    let switch = context.store.not_found_switch().await?;
+    let (denied, unproven): (Vec<_>, Vec<_>) =
+        denied.into_iter().partition(|record| !record.is_not_found() || is_proof(record, switch.as_ref()));
+    refused.extend(unproven.into_iter().map(|record| Refused::new(record, UNPROVEN.to_owned())));
     let correction = Correction::NotExecuted { retain: args.retain };
     let denied = several::allowed(&context, denied, &correction, &mut refused);
     show(&context, args, &denied, &refused)?;
@@ -47,6 +53,16 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
     unreadable(unread)?;
     // Those that the provider did not deny were not meant.
     several::each_was_meant(&done, &[], "settled")
+}
+
+/// Why a record that the provider does not find stays held.
+const UNPROVEN: &str =
+    "it was not found during an incident: `not-found-releases` was off since, so ask again once it is on";
+
+/// Whether "not found" is proof: the switch is on, and was when the provider was asked.
+fn is_proof(record: &Record, switch: Option<&NotFoundSwitch>) -> bool {
+    let State::Unknown { anew_at: Some(asked_at), .. } = record.state else { return false };
+    switch.is_none_or(|switch| switch.releases && switch.at.plus(CLOCK_SKEW) <= asked_at)
 }
 
 /// A record that is not released, and why.

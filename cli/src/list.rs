@@ -56,7 +56,7 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
             scanned(context, tenant, limit, rate, true, |record| is_stale(context, record)).await?
         }
     };
-    not_found::warn(context).await?;
+    not_found::warn(context).await;
     let more = records.len() > limit;
     records.truncate(limit);
     let table = if args.released { released::table } else { table };

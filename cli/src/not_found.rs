@@ -64,14 +64,16 @@ async fn switch(global: &Global, releases: bool, args: &ChangeArgs) -> Result<()
 }
 
 /// Says on standard error if it is off: what is unknown may stay so because of that.
-pub async fn warn(context: &Context) -> Result<(), Failure> {
-    if let Some(switch) = context.store.not_found_switch().await?.filter(|switch| !switch.releases) {
-        let NotFoundSwitch { who, at, reason, .. } = switch;
-        let since = when(at, context.now());
-        let line = format!("`not-found-releases` is off since {since}, by {who}: {reason}");
-        eprintln!("{}", harmless(&line));
-    }
-    Ok(())
+pub async fn warn(context: &Context) {
+    let line = match context.store.not_found_switch().await {
+        Ok(Some(NotFoundSwitch { who, at, reason, releases: false, .. })) => {
+            let since = when(at, context.now());
+            format!("`not-found-releases` is off since {since}, by {who}: {reason}")
+        }
+        Ok(_) => return,
+        Err(error) => format!("`not-found-releases` cannot be read, so it is off: {error}"),
+    };
+    eprintln!("{}", harmless(&line));
 }
 
 /// On, unless it was switched.

@@ -55,7 +55,8 @@ pub async fn find_restored(
     };
     let is_meant = |record: &Record| match record.state {
         State::Completed { .. } => false,
-        State::Unknown { .. } => record.phases().is_some() && !record.is_held(),
+        // A denial was of what the table knew.
+        State::Unknown { .. } => record.phases().is_some() && !record.is_held() || record.is_denied(),
         State::Pending { .. }
         | State::InProgress { .. }
         | State::BetweenWorkers { .. }

@@ -28,7 +28,7 @@ fn reported(seen: &Record) -> Option<Failure> {
     (seen.reported == Some(Evidence::Effect)).then(|| {
         Failure::NotAsExpected(
             "nothing was changed: an effect of this operation was reported, or an operator holds it, and a retry would run it \
-             again. Look at its dead letters, and at the provider; if nothing was done after all, give --overrule-effect"
+             again. Look at `show --reports`, at the contradictions and at the provider; if nothing was done after all, give --overrule-effect"
                 .into(),
         )
     })

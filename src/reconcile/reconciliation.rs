@@ -19,7 +19,7 @@ use crate::{
     message::{Message, QueuedReport},
     operation::Operation,
     queue::{Queue, WorkError},
-    record::{KeptAnswer, Record, State, phase_of},
+    record::{AlarmKind, KeptAnswer, Record, State, phase_of},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry::{self, CONTRADICTION_SENT, Count},
     time::Timestamp,
@@ -272,20 +272,10 @@ impl Reconciliation {
         let (outcome, escalated) = self.write(&asked, &learned, &writes).await?;
         if let Some((reason, record)) = escalated {
             tracing::error!(reason, "an unknown outcome is escalated");
-            // The record says so by now, and each poll counts it until it is settled. It does not have what its provider reported.
+            // The record says so by now, and each poll counts it until it is settled. It does not have what its provider reported, and a
+            // denial must not overrule that.
             if let Some(queued) = queued {
-                let contradiction = queued.contradiction(&seen.key, Some(&record), reason);
-                match self.escalate(&Message::Contradiction(Box::new(contradiction))).await {
-                    // Said again, it is sent then.
-                    Err(error) if !record.is_held() => {
-                        let error = error_chain(&error);
-                        tracing::error!(
-                            error,
-                            "a provider's report that escalates its record was not sent to operators"
-                        );
-                    }
-                    sent => sent?,
-                }
+                self.contradicts(&record, AlarmKind::Contradicted, queued, reason).await?;
             }
         }
         Ok(outcome)

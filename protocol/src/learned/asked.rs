@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{answer::Learned, outcome::ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
 use crate::{
     record::{
-        Evidence, NOT_CONFIRMED, NotTaken, Note, Record, Revision, SettleError, SettledBy, State, Transition,
-        Verdict,
+        self, Evidence, NOT_CONFIRMED, NotTaken, Note, Record, Revision, SettleError, SettledBy, State,
+        Transition, Verdict,
     },
     time::Timestamp,
 };
@@ -234,7 +234,12 @@ impl Asked<'_> {
             Learned::Later(_) if current.is_held() => {
                 "an operator holds it, and the provider has not answered"
             }
-            _ if current.reported == Some(Evidence::Effect) && learned.denies() => NOT_CONFIRMED,
+            Learned::NotExecuted if current.reported == Some(Evidence::Effect) => NOT_CONFIRMED,
+            Learned::NotFound if current.reported == Some(Evidence::Effect) => record::NOT_FOUND,
+            // Of one execution: another one may have had the effect.
+            _ if current.reported == Some(Evidence::Effect) && learned.denies() => {
+                "an effect was reported, and the provider has a refusal"
+            }
             _ if current.reported.is_some() && learned.denies() => {
                 "the provider denies it, and another execution reports that it perhaps executed it"
             }
@@ -742,7 +747,7 @@ mod tests {
     fn a_late_not_found_is_no_denial_of_a_reported_effect() {
         let claimed: Record = unknown().claim(Revision::mint(), START, START).unwrap().into();
         let not_found = NotFound { window: NOW.since(START), ..NOT_FOUND };
-        for (at, expected) in [(NOW, "does not confirm it"), (NOW.plus(CLOCK_SKEW), "too late")] {
+        for (at, expected) in [(NOW, "does not find it"), (NOW.plus(CLOCK_SKEW), "too late")] {
             let asked = Asked { seen: &claimed, why: Asks::Anew, at, not_found, schedule: &SCHEDULE };
             let reason = asked.reason(&claimed, &Learned::NotFound);
             assert!(reason.contains(expected), "{reason}");
@@ -847,17 +852,13 @@ mod tests {
             ),
             (Learned::NotFound, early, NOT_FOUND, "it is not found, and that is no proof yet"),
             (Learned::NotFound, late, off, "it is not found, and that is no proof yet"),
+            (Learned::NotFound, late, NOT_FOUND, "an effect was reported, and the provider does not find it"),
+            (Learned::NotExecuted, early, off, "an effect was reported, and the provider denies it"),
             (
-                Learned::NotFound,
+                Learned::Executed(refusal()),
                 late,
                 NOT_FOUND,
-                "an effect was reported, and the provider does not confirm it",
-            ),
-            (
-                Learned::NotExecuted,
-                early,
-                off,
-                "an effect was reported, and the provider does not confirm it",
+                "an effect was reported, and the provider has a refusal",
             ),
         ] {
             for why in [Asks::Anew, Asks::ProviderReported] {

@@ -3,8 +3,10 @@
 use super::{Evidence, Note, Record, Revision, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
-/// Why a record stays escalated whose provider denies the effect that was reported.
-pub const NOT_CONFIRMED: &str = "an effect was reported, and the provider does not confirm it";
+/// Why a record stays escalated whose provider says that the effect which was reported did not happen.
+pub const NOT_CONFIRMED: &str = "an effect was reported, and the provider denies it";
+/// Why a record stays escalated whose provider does not find the effect that was reported, for long enough, and while it remembers it.
+pub const NOT_FOUND: &str = "an effect was reported, and the provider does not find it";
 
 /// Why a record cannot be held: it is settled, a worker has it, or it is held already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +24,8 @@ impl Record {
     /// hold that was not needed, because an operator can release it.
     pub fn hold(&self, revision: Revision, now: Timestamp) -> Result<Transition, HoldError> {
         match self.state {
-            _ if self.is_held() => return Err(HoldError(UnknownCause::Held.name())),
+            // A denial may be older than the hold: a restored table has it too.
+            _ if self.is_held() && !self.is_denied() => return Err(HoldError(UnknownCause::Held.name())),
             State::InProgress { lease_until } if lease_until > now => {
                 return Err(HoldError(self.state.name()));
             }
@@ -47,11 +50,21 @@ impl Record {
         matches!(self.state, State::Unknown { cause: UnknownCause::Held, .. })
     }
 
-    /// Whether an operator holds it, and the provider was asked since and has denied the effect, by proof and not during an incident, and no
-    /// worker has reported since. Then it can be released.
+    /// Whether an operator holds it, and the provider was asked since and has denied the effect, and neither a worker nor the provider has
+    /// reported one since. Then it can be released.
     pub fn is_denied(&self) -> bool {
         let because = self.note.as_ref().map(Note::as_str);
-        self.is_held() && self.is_escalated() && self.alarms.is_empty() && because == Some(NOT_CONFIRMED)
+        let is_denied = because == Some(NOT_CONFIRMED) || self.is_not_found();
+        self.is_held()
+            && self.is_escalated()
+            && self.alarms.is_empty()
+            && self.effect_id.is_none()
+            && is_denied
+    }
+
+    /// Whether that the provider does not find the effect is all that denies it: which proves nothing during its incident.
+    pub fn is_not_found(&self) -> bool {
+        self.note.as_ref().is_some_and(|because| because.as_str() == NOT_FOUND)
     }
 
     /// The same without the note of its hold, which ends.
@@ -82,6 +95,21 @@ mod tests {
 
     fn released(record: &Record, by: SettledBy) -> Record {
         record.settled(Verdict::NotExecuted, by, fresh(), NOW)
+    }
+
+    // A restored table has the denial, and not what was executed since.
+    #[test]
+    fn what_is_held_and_denied_can_be_held_again() {
+        let held: Record = released(&reserved(), SettledBy::Worker).hold(fresh(), NOW).unwrap().into();
+        assert_eq!(held.hold(fresh(), LATER), Err(HoldError("held")));
+        for because in [NOT_CONFIRMED, NOT_FOUND] {
+            let denied = Record { note: Some(Note::new(because)), ..held.clone() };
+            assert!(denied.is_denied());
+            let again: Record = denied.hold(fresh(), LATER).unwrap().into();
+            assert!(again.is_held() && !again.is_denied());
+            let named = Record { effect_id: Some(Note::new("ch_1")), ..denied };
+            assert!(!named.is_denied(), "the provider has named an effect");
+        }
     }
 
     #[test]

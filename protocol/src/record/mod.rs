@@ -60,7 +60,7 @@ pub use decide::{ReservationRequest, decide};
 pub use effects::Effects;
 pub use ending::{Deferred, Ending, Instead, Rows, SoFar, Written};
 pub use found::Found;
-pub use hold::{HoldError, NOT_CONFIRMED};
+pub use hold::{HoldError, NOT_CONFIRMED, NOT_FOUND};
 pub use id::{AttemptId, Moment, Revision};
 pub use keep::{Keeping, Kept, Made};
 pub use note::{Note, is_hidden};

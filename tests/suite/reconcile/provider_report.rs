@@ -519,10 +519,12 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
             };
             if denies {
                 let [(dead_letter, _)] = &dead_letters[..] else { panic!("not one dead letter") };
-                assert!(
-                    dead_letter.contains("does not confirm") && dead_letter.contains(&key),
-                    "{dead_letter}"
-                );
+                let why = match &provider {
+                    Ok(Finding::NotFound) => "the provider does not find it",
+                    Ok(Finding::NotExecuted) => "the provider denies it",
+                    _ => "the provider has a refusal",
+                };
+                assert!(dead_letter.contains(why) && dead_letter.contains(&key), "{dead_letter}");
                 let polled = listening.reconciliation.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::NotDue);
             } else {
@@ -535,7 +537,7 @@ async fn an_unconfirmed_claim_blocks_every_retry(endpoint: &str) {
                 let polled = back.ask_if_due(&request.key).await.unwrap();
                 assert_eq!(polled, ReconcileOutcome::Escalated);
                 let because = guarded.escalated_because(&request.key).await.expect("a reason");
-                assert!(because.contains("does not confirm"), "{because}");
+                assert!(because.contains("an effect was reported"), "{because}");
             }
             assert_eq!(outcome_of(&listening.reserve(&request).await), "unknown");
             // An operator's question releases nothing either.

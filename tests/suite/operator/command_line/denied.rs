@@ -7,11 +7,13 @@ use serde_json::json;
 
 use super::{
     WHY, table,
-    table::{OperatorsTable, own},
+    table::{OperatorsTable, now, own},
 };
 
 /// What a record says after the provider has denied its effect.
-pub const DENIED: &str = "an effect was reported, and the provider does not confirm it";
+pub const DENIED: &str = "an effect was reported, and the provider denies it";
+
+const NOT_FOUND: &str = "an effect was reported, and the provider does not find it";
 
 /// A record that an operator holds with this reason, and what it says since the provider was asked.
 pub async fn held(table: &OperatorsTable, key: &str, reason: &str, note: Option<&str>) -> Record {
@@ -66,6 +68,37 @@ async fn only_what_the_provider_denied_since_the_hold_is_released() {
     let again = table.cli.json(&[&settle[..], &WHY].concat()).await;
     assert_eq!(again["settled"], 0, "{again}");
     assert!(matches!(table.record("reported").await.state, State::Unknown { .. }));
+}
+
+// T53, T40: during an incident the provider does not find what it did.
+#[tokio::test]
+async fn what_was_not_found_before_the_switch_was_on_stays_held() {
+    let table = table().await;
+    let not_found = async |key: &str| {
+        let held = held(&table, key, "INC-17", Some(NOT_FOUND)).await;
+        let State::Unknown { cause, since, reconcile_at, asked, .. } = held.state else { panic!("{held:?}") };
+        let anew_at = Some(now());
+        let state = State::Unknown { cause, since, reconcile_at, asked, anew_at };
+        table.replace(Record { state, ..held }).await;
+    };
+    let settle = async || table.cli.json(&[&SETTLE[..], &WHY].concat()).await;
+    not_found("k-1").await;
+    assert_eq!(settle().await["settled"], 1, "it was never switched off");
+    not_found("k-2").await;
+    for to in ["off", "on"] {
+        let switch = ["not-found-releases", to];
+        assert_eq!(table.cli.run(&[&switch[..], &WHY].concat()).await.code, Some(0));
+        let settled = settle().await;
+        let why = settled["not_settled"][0]["why"].as_str().unwrap_or_default();
+        assert!(settled["settled"] == 0 && why.contains("ask again"), "{to}: {settled}");
+    }
+    // What it denies in as many words counts, whatever the switch says.
+    held(&table, "k-3", "INC-17", Some(DENIED)).await;
+    assert_eq!(settle().await["settled"], 1);
+    // The provider's own report, which came since, is stronger.
+    let held = held(&table, "k-4", "INC-17", Some(DENIED)).await;
+    table.replace(Record { effect_id: Some(Note::new("ch_1")), ..held }).await;
+    assert_eq!(settle().await["settled"], 0);
 }
 
 #[tokio::test]

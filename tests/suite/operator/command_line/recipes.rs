@@ -27,7 +27,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("aws lambda invoke", "functions on Lambda"),
     ("aws dynamodb describe-table", "a table whose throughput is bounded"),
     ("for mapping in $(aws lambda list-event-source-mappings", "mappings on Lambda"),
-    ("export NEW=idempotency-restored", "a backup of DynamoDB"),
+    ("export OLD=", "a backup of DynamoDB"),
     ("aws lambda put-function-concurrency", "functions on Lambda"),
     ("aws sqs receive-message", "the AWS CLI"),
     ("aws sqs start-message-move-task", "the AWS CLI"),

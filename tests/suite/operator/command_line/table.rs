@@ -206,7 +206,7 @@ pub fn own(key: &str) -> RecordKey {
     record_key(TENANT, key)
 }
 
-fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     SystemWorld.now()
 }
 
