@@ -83,7 +83,10 @@ fn dead_letters_are_dropped_only_if_they_are_picked() {
     let drop = ["redrive", "--queue", "http://127.0.0.1:9/q", "--drop", "--reason", "because", "--yes"];
     let output = idempotency(&[&drop[..], &["--as", "kim"]].concat());
     let message = String::from_utf8(output.stderr).expect("text");
-    assert!(output.status.code() == Some(2) && message.contains("--id, --kind, --record or --tenant"), "{message}");
+    assert!(
+        output.status.code() == Some(2) && message.contains("--id, --kind, --record or --tenant"),
+        "{message}"
+    );
 }
 
 #[test]
