@@ -110,7 +110,7 @@ async fn a_message_is_delayed_and_redelivered_until_deleted_and_its_receipts_cou
     assert_eq!(queue.count(QueueAttributeName::ApproximateNumberOfMessagesNotVisible).await, "0");
 
     let names = queue.client.list_queues().send().await.unwrap().queue_urls.unwrap();
-    assert_eq!(names.len(), 15, "{names:?}");
+    assert_eq!(names.len(), 16, "{names:?}");
     let late = queue.client.send_message().queue_url(&queue.url).message_body("x").delay_seconds(901);
     let refused = late.send().await.expect_err("15 minutes are the bound");
     assert_eq!(refused.code(), Some("InvalidParameterValue"), "{refused:?}");
