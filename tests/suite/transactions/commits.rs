@@ -730,11 +730,11 @@ impl Reconciler for Confirms {
 #[apply(on_each_store)]
 async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
     for refused in [false, true] {
-        let (bank, request, dead_letters) = (Bank::on(endpoint).await, request(), MemoryQueue::new());
+        let (bank, request) = (Bank::on(endpoint).await, request());
         let ours = bank.begin(&request).await;
         written(bank.executor().finish(ours, Report::perhaps("handler_failed")).await);
         let write = if refused { bank.take(101) } else { bank.take(30) };
-        let reconciliation = Reconciliation::new(bank.guarded.store(), dead_letters.clone())
+        let reconciliation = Reconciliation::new(bank.guarded.store(), MemoryQueue::new())
             .world(bank.guarded.clock.clone())
             .operation(operation(), Confirms(vec![write, bank.book("b-1")]));
         let outcome = reconciliation.ask(&request.key).await.unwrap();
@@ -744,11 +744,8 @@ async fn a_confirmed_effect_commits_with_its_domain_writes(endpoint: &str) {
                 (outcome_of(&bank.executor().reserve(&request).await), bank.cents("b-1").await),
                 ("unknown", None)
             );
-            let [(dead_letter, _)] = &dead_letters.take()[..] else { panic!("not one dead letter") };
-            assert!(
-                dead_letter.contains("the domain writes of its completion were refused"),
-                "{dead_letter}"
-            );
+            let because = bank.guarded.escalated_because(&request.key).await.expect("it is escalated");
+            assert!(because.contains("the domain writes of its completion were refused"), "{because}");
         } else {
             assert_eq!((bank.cents("a").await, bank.cents("b-1").await), (Some(70), Some(1)));
             assert_eq!(replayed_text(bank.executor().reserve(&request).await), r#"{"id":"b-1"}"#);
