@@ -85,12 +85,6 @@ pub fn count(name: &'static str, default: u32) -> Result<u32, ConfigError> {
     Ok(optional(name, "a number above 0", |count| *count > 0)?.unwrap_or(default))
 }
 
-/// `on` or `off`; `default` if the variable is not set.
-pub fn switch(name: &'static str, default: bool) -> Result<bool, ConfigError> {
-    let value = optional(name, "`on` or `off`", |value: &String| value == "on" || value == "off")?;
-    Ok(value.map_or(default, |value| value == "on"))
-}
-
 fn optional<T: FromStr>(
     name: &'static str,
     must_be: &'static str,

@@ -59,7 +59,7 @@ pub struct RecordJson {
     /// Why an execution last failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_failure: Option<String>,
-    /// Who settled it, if not its worker, and why.
+    /// Who settled it, if not its worker, and why; or why it is escalated.
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
     retention_seconds: u64,

@@ -1,4 +1,5 @@
-//! Records that were released, and accepted work that is pending again: found by a scan of the whole table.
+//! Records that were released, accepted work that is pending again, and what a restored table cannot know: found by a scan of the whole
+//! table.
 
 use aws_sdk_dynamodb::operation::scan::builders::ScanFluentBuilder;
 use comfy_table::Table;

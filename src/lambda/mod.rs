@@ -24,7 +24,7 @@ mod stale;
 pub(crate) mod trigger;
 mod webhook;
 
-pub use crate::config::{count, millis, switch, text};
+pub use crate::config::{count, millis, text};
 pub use deferred_reports::DeferredReports;
 pub use lambda_runtime::Error;
 pub use log::{logs, report};

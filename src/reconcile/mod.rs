@@ -7,8 +7,7 @@
 //! 3. An unprompted report of a provider is checked against the record in any state ([`ProviderReport`]). A contradiction is
 //!    escalated.
 //! 4. Once the provider has reported an effect, only proof of that effect, or an operator, settles the record.
-//! 5. An outcome that no question settles is escalated: first in the record, which each poll reports until it is settled, then
-//!    by a dead letter.
+//! 5. An outcome that no question settles is escalated: its record says so and why, and each poll counts it until it is settled.
 //!
 //! It runs no operation: an operation that was not executed runs when its client retries.
 //!

@@ -43,7 +43,7 @@ async fn what_ends_an_execution_leaves_what_is_kept_to_the_next() {
     }
 }
 
-// T50: operators have it already, so one more dead letter would only bury others.
+// T50: operators have it already, and it is counted once.
 #[tokio::test]
 async fn retries_that_fail_escalate_nothing_anew() {
     let (store, provider) = (Faulty::new(), Provider::default());
