@@ -89,8 +89,11 @@ counts! {
     ReconcileScheduled: RECONCILE_SCHEDULED = "api.idempotency.reconcile.scheduled.count";
     /// Unknown outcomes that were settled.
     ReconcileResolved: RECONCILE_RESOLVED = "api.idempotency.reconcile.resolved.count";
-    /// Unknown outcomes that were escalated, because no question settled them.
-    ReconcileFailed: RECONCILE_FAILED = "api.idempotency.reconcile.failed.count";
+    /// Unknown outcomes that were released because the provider did not find them for long enough. During its incident, that proves
+    /// nothing.
+    Assumed: RECONCILE_ASSUMED = "api.idempotency.reconcile.assumed.count";
+    /// Records that began to wait for an operator: they were escalated, or got one more alarm.
+    Escalated: ESCALATED = "api.idempotency.escalated.count";
     /// Messages that were committed.
     Published: OUTBOX_PUBLISHED = "api.idempotency.outbox.published.count";
     /// Messages of the outbox that were delivered.
@@ -283,16 +286,23 @@ pub(crate) fn abandoned(record: &Record, now: Timestamp) {
     Count::Abandoned.add(record.key.operation());
 }
 
-/// Logs and counts the alarms that `record` raises in place of `before`.
-pub(crate) fn alarmed(record: &Record, before: Option<&Record>) {
+/// Counts that `record`, which is written in place of `before`, begins to wait for an operator, and logs the alarms that it raises.
+pub(crate) fn escalated(record: &Record, before: Option<&Record>) {
     let known =
         |alarm: &&Alarm| before.is_some_and(|before| before.alarms.iter().any(|one| one.is_same(alarm)));
+    // A retry of what is escalated takes it from operators, and gives it back if it fails.
+    let waited = before.is_some_and(|before| before.is_escalated() || before.is_left_to_operators());
+    let mut begins = record.is_escalated() && !waited;
     for Alarm { kind, because, is_told, .. } in record.alarms.iter().filter(|alarm| !known(alarm)) {
         let (kind_name, state, attempt) = (kind.name(), record.state.name(), &record.attempt);
         tracing::error!(kind = kind_name, %because, is_told, state, %attempt, "a record has an alarm: it needs an operator");
         if *kind == AlarmKind::SecondExecution {
             Count::DoubleExecution.add(record.key.operation());
         }
+        begins = true;
+    }
+    if begins {
+        Count::Escalated.add(record.key.operation());
     }
 }
 
@@ -396,6 +406,9 @@ pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";
 
 /// Completed sweeps. Without label.
 pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";
+
+/// Settings of the table that a sweep found off: nothing else would notice it. Without label.
+pub const TABLE_SETTING_OFF: &str = "api.idempotency.table.setting_off.count";
 
 /// Batches of the table's stream that were processed completely. Without label.
 pub const STREAM_BATCH: &str = "api.idempotency.stream.batch.count";

@@ -29,7 +29,7 @@ pub async fn run(global: &Global, args: &Settle) -> Result<(), Failure> {
         let held = record.last_failure.as_ref().map_or("", Note::as_str);
         record.is_held()
             && operation.as_ref().is_none_or(|name| record.key.operation() == name)
-            && args.held.as_ref().is_none_or(|words| held.contains(&**words))
+            && args.held.as_ref().is_none_or(|words| has_words(held, words))
     };
     let ([held], unread) = list::unresolved(&context, tenant.as_ref(), [&is_meant], usize::MAX).await?;
     let (denied, others): (Vec<_>, Vec<_>) = held.into_iter().partition(Record::is_denied);
@@ -65,15 +65,23 @@ fn is_proof(record: &Record, switch: Option<&NotFoundSwitch>) -> bool {
     switch.is_none_or(|switch| switch.releases && switch.at.plus(CLOCK_SKEW) <= asked_at)
 }
 
+/// Whether `text` has these words whole: `INC-17` is not `INC-170`.
+fn has_words(text: &str, words: &str) -> bool {
+    let goes_on = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+    !words.is_empty()
+        && text.match_indices(words).any(|(at, _)| {
+            let (before, after) = (&text[..at], &text[at + words.len()..]);
+            !goes_on(before.chars().next_back()) && !goes_on(after.chars().next())
+        })
+}
+
 /// A record that is not released, and why.
 fn stays_held(record: Record) -> Refused {
     let alarms = kinds(&record);
-    let held = record.last_failure.as_ref().map_or("", Note::as_str);
-    let why = match record.note.as_ref().map(Note::as_str) {
+    let why = match &record.note {
         _ if !alarms.is_empty() => format!("it has an alarm: {}", alarms.join(", ")),
-        // Not that of its hold.
-        Some(note) if !held.contains(note) => note.to_owned(),
-        _ => "the provider was not asked since".to_owned(),
+        Some(note) => note.to_string(),
+        None => "the provider was not asked since".to_owned(),
     };
     Refused::new(record, why)
 }
@@ -101,4 +109,21 @@ fn print(context: &Context, done: &[(Record, &'static str)], refused: &[Refused]
         done.len() - settled,
         refused.len()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_words_of_a_hold_pick_its_record() {
+        let held = "held: INC-17 of the provider, by olga@example.com";
+        for words in ["INC-17", "held", "INC-17 of the provider", "17", "olga@example.com"] {
+            assert!(has_words(held, words), "{words}");
+        }
+        for words in ["", "INC-1", "NC-17", "INC-170", "provide"] {
+            assert!(!has_words(held, words), "{words}");
+        }
+        assert!(has_words("INC-170 INC-17", "INC-17") && !has_words("INC-170", "INC-17"));
+    }
 }

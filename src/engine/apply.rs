@@ -73,7 +73,7 @@ impl Change {
     /// Counts what its write in place of `before` means: here alone, so that no way to it is forgotten.
     fn count(&self, before: Option<&Record>, now: Timestamp) {
         self.count_abandoned(before, now);
-        telemetry::alarmed(&self.record, before);
+        telemetry::escalated(&self.record, before);
         let published = self.with.iter().filter(|with| matches!(with, Companion::Message(_))).count();
         if published > 0 {
             Count::Published.add_many(self.record.key.operation(), published.try_into().unwrap_or(u64::MAX));

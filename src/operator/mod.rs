@@ -283,12 +283,13 @@ impl Operator {
             }
             match corrected(correction, answer.as_ref(), current, revision, now) {
                 Ok(next) => {
-                    let note = Note::new(&format!("{who}: {reason}"));
-                    let held = matches!(correction, Correction::Hold);
-                    let held = held.then(|| Note::new(&format!("held by {who}: {reason}")));
                     let next = match correction {
                         Correction::ClearAlarms => next,
-                        _ => next.because(note).failed(held),
+                        // The reason first: commands pick the records of one incident by it, and the line may be cut.
+                        Correction::Hold => {
+                            next.failed(Some(Note::new(&format!("held: {reason}, by {who}"))))
+                        }
+                        _ => next.because(Note::new(&format!("{who}: {reason}"))),
                     };
                     let line = [who, correction.name(), &correction.reason(reason)];
                     Step::Write(with_line(current, next, &messages, line, now), None)

@@ -12,7 +12,7 @@ use crate::{
     key::RecordKey,
     message::{Contradiction, Message, QueuedReport},
     queue::WorkError,
-    record::{Alarm, AlarmKind, Evidence, Note, Record, Reference, State},
+    record::{AlarmKind, Evidence, Note, Record, Reference, State},
     store::{StoreError, StoreErrorKind},
     telemetry,
     time::Timestamp,
@@ -278,34 +278,48 @@ impl Reconciliation {
         reason: &'static str,
     ) -> Result<ReconcileOutcome, WorkError> {
         let reported = queued.reported();
-        let because = reported.because(reason);
         if reported.stands_in(current, kind, reason) {
+            let because = reported.because(reason);
             tracing::warn!(because, "a report contradicts its record: that is escalated already");
             return Ok(ReconcileOutcome::Escalated);
         }
-        let alarm = Alarm::new(kind, &because, None, self.now());
-        let step = |now: Option<&Record>, Moment { revision, .. }: Moment| {
-            let same = now.filter(|now| now.is_same_request(current));
-            let next = same.and_then(|now| now.alarm(alarm.clone(), revision));
+        let step = |latest: Option<&Record>, Moment { revision, now }: Moment| {
+            let same = latest.filter(|latest| latest.is_same_request(current));
+            let next = same.and_then(|latest| latest.alarm(reported.alarm(kind, reason, now), revision));
             next.map_or(Step::Stop(()), |next| Step::Write(next.into(), ()))
         };
         let start = Start::Seen(Box::new(current.clone()));
-        let alarmed = match self.engine.apply(start, self.effort(), step).await {
-            Ok(Applied::Written((), alarmed)) => Some(alarmed),
+        let about = match self.engine.apply(start, self.effort(), step).await {
+            Ok(Applied::Written((), alarmed)) => alarmed,
             // Others have raised it meanwhile, and tell of it.
-            Ok(Applied::Stopped((), Some(now))) if reported.stands_in(&now, kind, reason) => {
+            Ok(Applied::Stopped((), Some(latest))) if reported.stands_in(&latest, kind, reason) => {
                 return Ok(ReconcileOutcome::Escalated);
             }
-            Ok(Applied::Stopped(..)) => None,
+            // It has no room for it, or it is another request's now.
+            Ok(Applied::Stopped(..)) => Box::new(current.clone()),
             Err(unapplied) => return Err(unapplied.error.into()),
         };
-        let about = alarmed.as_deref().unwrap_or(current);
-        let contradiction = queued.contradiction(&current.key, Some(about), reason);
+        self.tell_of(about, kind, queued, reason).await
+    }
+
+    /// Tells operators what contradicts this record. If its alarm says so too, and they cannot be reached now, the poll tells them.
+    pub(super) async fn tell_of(
+        &self,
+        record: Box<Record>,
+        kind: AlarmKind,
+        queued: &QueuedReport,
+        reason: &'static str,
+    ) -> Result<ReconcileOutcome, WorkError> {
+        let alarm = queued.reported().standing_in(&record, kind, reason).cloned();
+        if alarm.as_ref().is_some_and(|alarm| alarm.is_told) {
+            return Ok(ReconcileOutcome::Escalated);
+        }
+        let contradiction = queued.contradiction(&record.key, Some(&record), reason);
         let contradiction = Contradiction { alarm: Some(kind.name().to_owned()), ..contradiction };
         let told = self.contradicted(contradiction).await;
-        let Some(alarmed) = alarmed else { return told };
+        let Some(alarm) = alarm else { return told };
         let told = match told {
-            Ok(_) => self.has_told(alarmed, &alarm).await.map(drop),
+            Ok(_) => self.has_told(record, &alarm).await.map(drop),
             Err(error) => Err(error),
         };
         if let Err(error) = told {

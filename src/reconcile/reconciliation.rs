@@ -268,14 +268,14 @@ impl Reconciliation {
         // Read after the answer: once an operator has switched it off, no later answer releases.
         let releases = !matches!(learned, Learned::NotFound) || self.not_found_releases().await;
         let not_found = NotFound { window, grace: self.not_found_grace, releases };
-        let asked = Asked { seen, why, at, not_found, schedule: &self.schedule };
+        let reported = queued.map(QueuedReport::reported);
+        let asked = Asked { seen, why, reported: reported.as_ref(), at, not_found, schedule: &self.schedule };
         let (outcome, escalated) = self.write(&asked, &learned, &writes).await?;
         if let Some((reason, record)) = escalated {
+            // The record says so by now, and each poll counts it until it is settled.
             tracing::error!(reason, "an unknown outcome is escalated");
-            // The record says so by now, and each poll counts it until it is settled. It does not have what its provider reported, and a
-            // denial must not overrule that.
             if let Some(queued) = queued {
-                self.contradicts(&record, AlarmKind::Contradicted, queued, reason).await?;
+                self.tell_of(record, AlarmKind::Contradicted, queued, reason).await?;
             }
         }
         Ok(outcome)
@@ -317,7 +317,7 @@ impl Reconciliation {
                 if ends_lease {
                     telemetry::lease_expired(&record, self.now());
                 }
-                self.counts(&record, &outcome);
+                self.counts(&record, learned, &outcome);
                 Ok((outcome, escalated.map(|reason| (reason, record))))
             }
             Ok(Applied::Stopped(Err(Learning::Contradicts { effect, alarm, reason }), Some(current))) => {
@@ -413,12 +413,11 @@ impl Reconciliation {
     }
 
     /// Logs and counts what was written.
-    fn counts(&self, record: &Record, outcome: &ReconcileOutcome) {
+    fn counts(&self, record: &Record, learned: &Learned, outcome: &ReconcileOutcome) {
         let (operation, state) = (record.key.operation(), record.state.name());
         match outcome {
             ReconcileOutcome::Escalated => {
                 tracing::error!(state, "no question is left, or no retry came in time: it needs an operator");
-                Count::ReconcileFailed.add(operation);
             }
             ReconcileOutcome::Scheduled(at) => {
                 let in_ms = at.since(self.now()).as_millis();
@@ -434,6 +433,9 @@ impl Reconciliation {
             _ => {
                 tracing::info!(state, "an unknown outcome is settled");
                 Count::ReconcileResolved.add(operation);
+                if matches!(learned, Learned::NotFound) {
+                    Count::Assumed.add(operation);
+                }
             }
         }
     }

@@ -19,11 +19,12 @@ use std::time::Duration;
 
 use super::{Stale, sweep::SweepProgress};
 use crate::{
+    error_chain::error_chain,
     message::Message,
     queue::WorkError,
     record::Revision,
     store::{Checkpoint, StoreError, StoreErrorKind},
-    telemetry::{self, SWEEP_COMPLETED},
+    telemetry::{self, SWEEP_COMPLETED, TABLE_SETTING_OFF},
     time::Timestamp,
     time_budget::{DEFAULT_GRACE, MAX_SWEEP_PAUSE},
 };
@@ -48,7 +49,10 @@ impl Stale {
         let current = self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await?;
         let mut progress = match self.running_sweep(current.as_ref()) {
             Some(progress) => progress,
-            None if begins => SweepProgress::default(),
+            None if begins => {
+                self.look_at_settings().await;
+                SweepProgress::default()
+            }
             None => {
                 tracing::info!("no sweep is under way: nothing to continue");
                 return Ok(());
@@ -92,6 +96,22 @@ impl Stale {
             return Ok(());
         }
         self.send_sweep(Duration::ZERO).await
+    }
+
+    /// Tells operators which settings of the table are off.
+    async fn look_at_settings(&self) {
+        match self.engine.bounded(None, self.records.settings_off()).await {
+            Ok(off) => {
+                for setting in &off {
+                    tracing::error!(setting, "a setting of the table is off");
+                }
+                telemetry::count_many(TABLE_SETTING_OFF, off.len() as u64);
+            }
+            Err(error) => {
+                let error = error_chain(&error);
+                tracing::warn!(error, "the table's settings cannot be read: a sweep looks again tomorrow");
+            }
+        }
     }
 
     async fn send_sweep(&self, delay: Duration) -> Result<(), WorkError> {

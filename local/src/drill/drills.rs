@@ -27,6 +27,7 @@ pub const DRILLS: &[Drill] = &[
     drill(Contradicted, &["Contradictions", "ContradictionsWaiting", "ContradictionsOld"]),
     drill(ExecutedTwice, &["DoubleExecutions"]),
     drill(Unknown, &["OutcomesEscalated", "EscalatedGrow", "OldestUnknown", "UnknownGrow"]),
+    drill(NotFound, &["OutcomesAssumed"]),
     drill(WorkerDies, &["DeadWorkers"]),
     drill(ReportDeferred, &["ReportsLate", "ReportsGrow"]),
     drill(ReportUnwritten, &["ReportsUnwritten"]),
@@ -37,6 +38,7 @@ pub const DRILLS: &[Drill] = &[
     // The table, and its clients.
     drill(TableAway, &["StoreErrors", "TransactionsUnconfirmed"]),
     drill(TableThrottles, &["StoreThrottled"]),
+    drill(TimeToLiveOff, &["TableSettingsOff"]),
     drill(KeyMisused, &["KeyMisuse"]),
     drill(KeyLooped, &["ClientLoops"]),
     drill(StreamUnread("stale", "/payments"), &["StreamSilent"]),

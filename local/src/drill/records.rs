@@ -5,7 +5,7 @@ use super::{
     stage::{PATIENCE, Stage},
 };
 use crate::faults::TableFault;
-use aws_sdk_dynamodb::types::AttributeValue;
+use aws_sdk_dynamodb::types::{AttributeValue, TimeToLiveSpecification};
 use lambda_idempotency::{
     DynamoDbStore, Store,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
@@ -92,6 +92,15 @@ impl Stage {
             put.map_err(|error| error_chain(&error))?;
         }
         Ok(())
+    }
+
+    /// Switches the time to live of the table of records.
+    pub async fn switch_time_to_live(&self, on: bool) -> Result<(), String> {
+        let switched = TimeToLiveSpecification::builder().enabled(on).attribute_name("expires_at").build();
+        let switched = switched.map_err(|error| error.to_string())?;
+        let update = self.cloud.events.client.update_time_to_live().table_name(self.records_table()?);
+        let update = update.time_to_live_specification(switched).send().await;
+        update.map(drop).map_err(|error| error_chain(&error))
     }
 
     /// Lets the tables answer nothing, or again.

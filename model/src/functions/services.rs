@@ -233,6 +233,10 @@ impl Unsettled for GatedStore {
         Ok(Survey::NOTHING)
     }
 
+    async fn settings_off(&self) -> Result<Vec<&'static str>> {
+        Ok(Vec::new())
+    }
+
     async fn scan(
         &self,
         (segment, _): (u32, u32),

@@ -311,6 +311,7 @@ impl Protocol {
                 let asked = Asked {
                     seen: &seen,
                     why: if reported { Asks::ProviderReported } else { Asks::IfDue },
+                    reported: None,
                     at: at(asked_at),
                     not_found: not_found(self.setting.window),
                     schedule: &self.schedule,

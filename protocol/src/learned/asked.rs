@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use super::{answer::Learned, outcome::ReconcileOutcome, schedule::Schedule, wrong_kind::NAMES_NO_PHASE};
+use super::{
+    answer::Learned, meaning::Reported, outcome::ReconcileOutcome, schedule::Schedule,
+    wrong_kind::NAMES_NO_PHASE,
+};
 use crate::{
     record::{
-        self, Evidence, NOT_CONFIRMED, NotTaken, Note, Record, Revision, SettleError, SettledBy, State,
-        Transition, Verdict,
+        self, AlarmKind, Evidence, NOT_CONFIRMED, NOT_RESUMED, NotTaken, Note, Record, Revision, SettleError,
+        SettledBy, State, Transition, Verdict,
     },
     time::Timestamp,
 };
@@ -28,6 +31,8 @@ pub struct Asked<'a> {
     pub seen: &'a Record,
     /// Why it was asked.
     pub why: Asks,
+    /// The effect that the provider has reported, if that is why. If no proof of it follows, an alarm of the record says so.
+    pub reported: Option<&'a Reported<'a>>,
     /// When it was asked. An effect between question and answer may be missing in the answer.
     pub at: Timestamp,
     /// What "not found" means.
@@ -181,9 +186,11 @@ impl Asked<'_> {
             Learned::NoReconciler | Learned::Denied(_) | Learned::WrongKind(_) => None,
         };
         let is_final = later.is_none();
-        if self.why == Asks::ProviderReported && current.is_escalated() && !(is_final && current.is_held()) {
-            // It is escalated already. Each poll reports it until an operator settles it. A final word about what is
-            // held is written.
+        if self.why == Asks::ProviderReported
+            && current.is_escalated()
+            && !self.says_more(current, learned, is_final)
+        {
+            // It is escalated already. Each poll reports it until an operator settles it.
             return Err(match later {
                 // The provider says it again, also if it was asked because of a refusal.
                 Some(_) if learned.is_proof() => ReconcileOutcome::NotDue,
@@ -202,10 +209,25 @@ impl Asked<'_> {
         current.postpone(revision, asked, anew, at, now).ok_or(ReconcileOutcome::Settled)
     }
 
+    /// Whether an escalated record does not have yet what the provider says: a final word about what is held, or that it has reported an
+    /// effect.
+    fn says_more(&self, current: &Record, learned: &Learned, is_final: bool) -> bool {
+        let is_held = current.is_held();
+        match self.reported {
+            Some(reported) => (is_final || is_held) && !self.stands(reported, current, learned),
+            None => is_final && is_held,
+        }
+    }
+
+    /// Whether the record has the alarm of this report.
+    fn stands(&self, reported: &Reported<'_>, current: &Record, learned: &Learned) -> bool {
+        reported.stands_in(current, AlarmKind::Contradicted, self.reason(current, learned))
+    }
+
     /// Why the record is escalated.
     pub(super) fn reason(&self, current: &Record, learned: &Learned) -> &'static str {
         match learned {
-            Learned::NotResumed => "it was interrupted, and no retry resumed it in time",
+            Learned::NotResumed => NOT_RESUMED,
             Learned::Phase(phase)
                 if !current.may_end_without_effect()
                     && current.note(phase, current.revision, self.at) != Err(NotTaken::Differs) =>
@@ -364,7 +386,7 @@ mod tests {
         why: Asks,
         learned: &Learned,
     ) -> Result<Record, ReconcileOutcome> {
-        let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &SCHEDULE };
+        let asked = Asked { seen, reported: None, why, at: NOW, not_found: NOT_FOUND, schedule: &SCHEDULE };
         asked.next(current, learned, Revision::mint(), NOW).map(Record::from)
     }
 
@@ -463,7 +485,8 @@ mod tests {
             assert_eq!(becomes(&claimed, &claimed, why, &Learned::Executed(answer())), "completed");
             // The provider has an incident.
             let not_found = NotFound { releases: false, ..NOT_FOUND };
-            let asked = Asked { seen: &claimed, why, at: NOW, not_found, schedule: &SCHEDULE };
+            let asked =
+                Asked { seen: &claimed, reported: None, why, at: NOW, not_found, schedule: &SCHEDULE };
             let later = asked.next(&claimed, &Learned::NotFound, Revision::mint(), NOW).unwrap();
             assert!(!later.is_escalated() && later.reported.is_some(), "{later:?}");
             // It may be too early to be found.
@@ -517,7 +540,14 @@ mod tests {
             let now = START.plus(ago);
             let seen = unknown();
             for why in [Asks::IfDue, Asks::Anew] {
-                let asked = Asked { seen: &seen, why, at: now, not_found: NOT_FOUND, schedule: &SCHEDULE };
+                let asked = Asked {
+                    seen: &seen,
+                    reported: None,
+                    why,
+                    at: now,
+                    not_found: NOT_FOUND,
+                    schedule: &SCHEDULE,
+                };
                 let next = asked.next(&seen, &Learned::NotFound, Revision::mint(), now).unwrap();
                 assert_eq!((next.state.name(), next.is_escalated()), (state, escalated));
             }
@@ -602,7 +632,8 @@ mod tests {
     fn an_operators_question_gives_an_old_outcome_its_time_again() {
         let schedule = Schedule { max_unknown_age: GRACE, ..SCHEDULE };
         let is_escalated = |seen: &Record, why| {
-            let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule: &schedule };
+            let asked =
+                Asked { seen, reported: None, why, at: NOW, not_found: NOT_FOUND, schedule: &schedule };
             let next = asked.next(seen, &Learned::Later(Duration::ZERO), Revision::mint(), NOW);
             let next = Record::from(next.unwrap());
             (next.is_escalated(), next)
@@ -737,7 +768,14 @@ mod tests {
         let State::Unknown { reconcile_at, .. } = next.state else { panic!("{next:?}") };
         assert_eq!(reconcile_at, since.plus(SCHEDULE.max_unknown_age).plus(Duration::from_millis(1)));
         let why = Asks::IfDue;
-        let asked = Asked { seen: next, why, at: reconcile_at, not_found: NOT_FOUND, schedule: &SCHEDULE };
+        let asked = Asked {
+            seen: next,
+            reported: None,
+            why,
+            at: reconcile_at,
+            not_found: NOT_FOUND,
+            schedule: &SCHEDULE,
+        };
         let last = asked.next(next, later, Revision::mint(), reconcile_at).unwrap();
         assert!(last.is_escalated(), "{last:?}");
     }
@@ -748,7 +786,8 @@ mod tests {
         let claimed: Record = unknown().claim(Revision::mint(), START, START).unwrap().into();
         let not_found = NotFound { window: NOW.since(START), ..NOT_FOUND };
         for (at, expected) in [(NOW, "does not find it"), (NOW.plus(CLOCK_SKEW), "too late")] {
-            let asked = Asked { seen: &claimed, why: Asks::Anew, at, not_found, schedule: &SCHEDULE };
+            let asked =
+                Asked { seen: &claimed, reported: None, why: Asks::Anew, at, not_found, schedule: &SCHEDULE };
             let reason = asked.reason(&claimed, &Learned::NotFound);
             assert!(reason.contains(expected), "{reason}");
         }
@@ -831,7 +870,7 @@ mod tests {
             assert!(again.is_escalated(), "{again:?}");
             for current in [open, &noted] {
                 let (seen, why, schedule) = (current, Asks::Anew, &SCHEDULE);
-                let asked = Asked { seen, why, at: NOW, not_found: NOT_FOUND, schedule };
+                let asked = Asked { seen, reported: None, why, at: NOW, not_found: NOT_FOUND, schedule };
                 assert!(asked.reason(current, &ship).contains("stays unknown"));
             }
         }
@@ -862,7 +901,7 @@ mod tests {
             ),
         ] {
             for why in [Asks::Anew, Asks::ProviderReported] {
-                let asked = Asked { seen: &held, why, at, not_found, schedule: &SCHEDULE };
+                let asked = Asked { seen: &held, reported: None, why, at, not_found, schedule: &SCHEDULE };
                 assert_eq!(asked.reason(&held, &learned), reason);
                 let next = asked.next(&held, &learned, Revision::mint(), at).map(Record::from);
                 // What the provider says unprompted has a dead letter too, or it must say it again.
@@ -886,7 +925,14 @@ mod tests {
         let again = kept.again(&resumes, Revision::mint(), NOW.minus(GRACE));
         let unknown: Record = again.mark_unknown(&again, Revision::mint(), NOW.minus(GRACE)).unwrap().into();
         for (at, state) in [(NOW, "between_workers"), (late, "unknown")] {
-            let asked = Asked { seen: &unknown, why: Asks::IfDue, at, not_found, schedule: &SCHEDULE };
+            let asked = Asked {
+                seen: &unknown,
+                reported: None,
+                why: Asks::IfDue,
+                at,
+                not_found,
+                schedule: &SCHEDULE,
+            };
             let next = asked.next(&unknown, &Learned::NotFound, Revision::mint(), at).unwrap();
             assert_eq!((next.state.name(), next.is_escalated()), (state, state == "unknown"));
         }

@@ -15,6 +15,7 @@ pub enum Learning {
         /// Whether this is the first to see that its worker is dead.
         ends_lease: bool,
         /// Why it is escalated now, which the record says too: no question follows any more, or one that an operator asked for found nothing.
+        /// If the provider had reported an effect, the record has an alarm of that, so that no denial overrules it.
         escalated: Option<&'static str>,
     },
     /// The record contradicts it: operators are told.
@@ -49,16 +50,18 @@ impl Asked<'_> {
             }
         };
         let reason = next.is_escalated().then(|| self.reason(current, learned));
-        let is_new = reason.is_some() && !current.is_left_to_operators();
-        Learning::Write {
-            outcome: ReconcileOutcome::of(current, &next, is_new),
-            ends_lease: current.ends_lease(&next),
-            escalated: reason.filter(|_| is_new),
-            next: match reason {
-                Some(reason) => next.because(Note::new(reason)),
-                None => next,
-            },
-        }
+        let escalated = reason.filter(|_| !current.is_left_to_operators());
+        let outcome = ReconcileOutcome::of(current, &next, escalated.is_some());
+        let ends_lease = current.ends_lease(&next);
+        let next = match reason {
+            Some(reason) => next.because(Note::new(reason)),
+            None => next,
+        };
+        let next = match escalated.zip(self.reported) {
+            Some((reason, reported)) => next.raises(reported.alarm(AlarmKind::Contradicted, reason, now)),
+            None => next,
+        };
+        Learning::Write { next, outcome, ends_lease, escalated }
     }
 }
 
@@ -86,9 +89,9 @@ mod tests {
     use super::*;
     use crate::{
         backoff::Backoff,
-        learned::{Asks, NotFound, Schedule, tests::phase},
+        learned::{Asks, NotFound, Reported, Schedule, tests::phase},
         record::{
-            ReservationRequest, Revision,
+            NOT_CONFIRMED, ReservationRequest, Revision,
             tests::{RETAIN, reservation, resuming},
         },
         time::Timestamp,
@@ -107,6 +110,7 @@ mod tests {
         let asked = Asked {
             seen: &charged,
             why: Asks::IfDue,
+            reported: None,
             at: LATE,
             not_found: NotFound { grace: RETAIN, window: RETAIN, releases: true },
             schedule: &schedule,
@@ -120,5 +124,59 @@ mod tests {
         assert_eq!((next.state.name(), outcome), ("between_workers", ReconcileOutcome::Waits));
         assert_eq!((ends_lease, escalated), (true, None));
         assert_eq!(asked.step(None, &Learned::NotResumed, at), Learning::Ends(ReconcileOutcome::Gone));
+    }
+
+    // T54: what is held, or was escalated for another reason, has no other trace of the report.
+    #[test]
+    fn a_report_that_is_denied_is_an_alarm_by_the_same_write() {
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let held: Record = reserved.hold(Revision::mint(), Timestamp::MAX).expect("its lease is over").into();
+        let claimed: Record = held.claim(Revision::mint(), LATE, LATE).map_or(held.clone(), Record::from);
+        let unknown: Record = reserved.expire(Revision::mint(), LATE).expect("its lease is over").into();
+        let escalated: Record =
+            unknown.claim(Revision::mint(), Timestamp::MAX, LATE).expect("it is open").into();
+        let backoff = Backoff { first: RETAIN, factor: 2, max: RETAIN };
+        let schedule = Schedule { backoff, max_questions: 5, max_unknown_age: RETAIN };
+        let reported = Reported {
+            effect: Verdict::Executed(201),
+            under: None,
+            result: None,
+            made_at: None,
+            id: Some("ch_1"),
+        };
+        let asked = |seen: &Record, learned| {
+            let asked = Asked {
+                seen,
+                why: Asks::ProviderReported,
+                reported: Some(&reported),
+                at: LATE,
+                not_found: NotFound { grace: RETAIN, window: RETAIN, releases: true },
+                schedule: &schedule,
+            };
+            asked.step(Some(seen), &learned, Moment { revision: Revision::mint(), now: LATE })
+        };
+        let nothing = || Learned::Later(RETAIN);
+        for (seen, learned) in [
+            (&claimed, Learned::NotExecuted),
+            (&claimed, nothing()),
+            (&escalated, Learned::NotExecuted),
+            (&unknown, Learned::NotExecuted),
+        ] {
+            let seen: Record = seen.claim(Revision::mint(), LATE, LATE).map_or(seen.clone(), Record::from);
+            let Learning::Write {
+                next, outcome: ReconcileOutcome::Escalated, escalated: Some(reason), ..
+            } = asked(&seen, learned)
+            else {
+                panic!("{seen:?}")
+            };
+            let alarmed = Record::from(next);
+            assert!(reported.stands_in(&alarmed, AlarmKind::Contradicted, reason));
+            assert!(!alarmed.is_denied());
+            let again = asked(&alarmed, Learned::NotExecuted);
+            if reason == NOT_CONFIRMED {
+                assert_eq!(again, Learning::Ends(ReconcileOutcome::Escalated), "once");
+            }
+        }
+        assert_eq!(asked(&escalated, nothing()), Learning::Ends(ReconcileOutcome::Scheduled(Timestamp::MAX)));
     }
 }

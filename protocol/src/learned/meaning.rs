@@ -18,7 +18,9 @@
 use std::time::Duration;
 
 use crate::{
-    record::{AlarmKind, MAX_ALARMS, NotTaken, Note, Phase, PhaseResult, Record, State, Verdict, is_effect},
+    record::{
+        Alarm, AlarmKind, MAX_ALARMS, NotTaken, Note, Phase, PhaseResult, Record, State, Verdict, is_effect,
+    },
     time::{CLOCK_SKEW, OLD_EFFECT, Timestamp},
 };
 
@@ -139,10 +141,20 @@ impl Reported<'_> {
         about.map_or_else(|| reason.to_owned(), |about| format!("{}: {reason}", about.trim_end()))
     }
 
+    /// The alarm of a record that it contradicts.
+    pub fn alarm(&self, kind: AlarmKind, reason: &str, now: Timestamp) -> Alarm {
+        Alarm::new(kind, &self.because(reason), None, now)
+    }
+
+    /// The alarm that the record has of it.
+    pub fn standing_in<'a>(&self, record: &'a Record, kind: AlarmKind, reason: &str) -> Option<&'a Alarm> {
+        let because = Note::new(&self.because(reason));
+        record.alarms.iter().find(|alarm| alarm.kind == kind && alarm.because == because)
+    }
+
     /// Whether the record has this alarm of it.
     pub fn stands_in(&self, record: &Record, kind: AlarmKind, reason: &str) -> bool {
-        let because = Note::new(&self.because(reason));
-        record.alarms.iter().any(|alarm| alarm.kind == kind && alarm.because == because)
+        self.standing_in(record, kind, reason).is_some()
     }
 
     /// What this means for a record with phases. A refusal proves nothing: it is about one call, and only the handler knows what it

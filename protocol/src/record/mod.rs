@@ -68,7 +68,7 @@ pub use own::{HANDLER_FAILED, NOT_EXECUTED};
 pub use phase::{MAX_PHASE_RESULTS, MAX_PHASES, Next, Phase, PhaseList, PhaseResult, Phases, Resumes};
 pub use reference::Reference;
 pub use report::Report;
-pub use resume::NotTaken;
+pub use resume::{NOT_RESUMED, NotTaken};
 pub use says::Says;
 pub use settle::{SettleError, Verdict};
 pub use state::{Evidence, SettledBy, State, StateName, UnknownCause};

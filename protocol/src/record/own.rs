@@ -265,7 +265,7 @@ impl Record {
             State::InProgress { .. } => Transition::to(unknown),
             State::Unknown { reconcile_at, asked, anew_at, .. } if self.attempt == worker.attempt => {
                 let state = State::Unknown { cause, since: now, reconcile_at, asked, anew_at };
-                Transition::to(Self { state, ..unknown })
+                Transition::to(Self { state, ..unknown }.for_the_reason_of(self))
             }
             _ => {
                 // `began_at` is the earlier one: "not found" is proof only while the provider remembers the keys of both.
@@ -281,7 +281,8 @@ impl Record {
                     }
                     _ => unknown.state.clone(),
                 };
-                Transition::to(Self { attempt: worker.attempt, began_at, reported, state, ..unknown })
+                let next = Self { attempt: worker.attempt, began_at, reported, state, ..unknown };
+                Transition::to(next.for_the_reason_of(self))
             }
         }
     }
@@ -299,10 +300,16 @@ impl Record {
         match self.state {
             State::Unknown { since, reconcile_at: Timestamp::MAX, asked, anew_at, .. } => {
                 let state = State::Unknown { cause, since, reconcile_at: Timestamp::MAX, asked, anew_at };
-                Self { state, note: self.note.clone(), ..unknown }
+                Self { state, ..unknown }.for_the_reason_of(self)
             }
             _ => unknown,
         }
+    }
+
+    /// The same with the reason for which `before` was escalated, if both are.
+    fn for_the_reason_of(self, before: &Self) -> Self {
+        let note = before.note.clone().filter(|_| before.is_escalated() && self.is_escalated());
+        Self { note, ..self }
     }
 
     pub(super) fn unknown(&self, revision: Revision, cause: UnknownCause, now: Timestamp) -> Self {

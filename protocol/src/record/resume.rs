@@ -4,8 +4,13 @@
 
 use std::time::Duration;
 
-use super::{Effects, MAX_PHASES, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition};
+use super::{
+    Effects, MAX_PHASES, Note, Phase, PhaseList, Phases, Record, Reference, Revision, State, Transition,
+};
 use crate::time::Timestamp;
+
+/// Why an operation between workers is escalated: it stays so, even if a later retry resumes it, and fails.
+pub const NOT_RESUMED: &str = "it was interrupted, and no retry resumed it in time";
 
 /// Why a record did not take the result of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +97,9 @@ impl Record {
         let within = effects.phases().map(|phases| phases.resume_within).unwrap_or_default();
         let reconcile_at = self.recovered_at(effects.phases()).plus(within);
         let state = State::BetweenWorkers { since: now, reconcile_at };
-        Self { revision, note: None, effects, state, ..self.clone() }
+        // A retry has resumed it after that, and has failed.
+        let note = (reconcile_at == Timestamp::MAX).then(|| Note::new(NOT_RESUMED));
+        Self { revision, note, effects, state, ..self.clone() }
     }
 
     /// When the last of these phases was kept or noted, when it was last allowed to wait again, or when the key was first seen.

@@ -55,9 +55,8 @@ impl Record {
             asked: 0,
             anew_at: None,
         };
-        let last_failure =
-            Some(Note::new("executed no more, and an earlier execution perhaps did something"));
-        Self { last_failure, state, ..self.unknown(revision, UnknownCause::PerhapsExecuted, now) }
+        let note = Some(Note::new("it is executed no more, and an earlier execution perhaps did something"));
+        Self { note, state, ..self.unknown(revision, UnknownCause::PerhapsExecuted, now) }
     }
 
     /// The released record of a request that is accepted now: its operation was not asynchronous before. `None` if it is not released.

@@ -101,6 +101,12 @@ impl Unsettled for DynamoDbStore {
         Ok(page_of(page.items, page.scanned_count, next))
     }
 
+    /// Its stream, time to live on `expires_at`, and point-in-time recovery. Needs `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`
+    /// and `dynamodb:DescribeContinuousBackups`.
+    async fn settings_off(&self) -> Result<Vec<&'static str>> {
+        super::settings::off(&self.client, &self.table).await
+    }
+
     /// A page of each of the sixteen partitions, and a second one if that is not all: of the tenants after the one with which the first
     /// ended. Costs eight read units while the index is empty, and one more for each 8 KB of records in it, up to 4,096. Needs
     /// `dynamodb:Query` on the index.

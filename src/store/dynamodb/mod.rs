@@ -24,6 +24,7 @@ mod index;
 mod not_found;
 mod outbox;
 mod reference;
+mod settings;
 mod shard;
 pub mod table;
 mod transaction;

@@ -294,6 +294,10 @@ impl Unsettled for MemoryStore {
         Ok(survey)
     }
 
+    async fn settings_off(&self) -> Result<Vec<&'static str>> {
+        Ok(Vec::new())
+    }
+
     async fn scan(
         &self,
         (segment, _): (u32, u32),

@@ -21,7 +21,7 @@ use lambda_idempotency::{
     stale::Stale,
     store::{dynamodb::DynamoDbStore, memory::MemoryStore},
     time::Timestamp,
-    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF},
+    time_budget::{DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, DEFAULT_NOT_FOUND_GRACE},
     world::ManualWorld,
 };
 use macro_rules_attribute::apply;
@@ -291,15 +291,26 @@ async fn operations_without_a_retry_are_counted_too(endpoint: &str) {
     so_far.extend([("zombie_key", 2), ("reconcile.scheduled", 2), ("reconcile.resolved", 1)]);
     assert_eq!(counts(&operation), expected(&so_far));
     let once = Reconciliation::new(guarded.undisturbed_store(), MemoryQueue::new())
-        .world(clock)
+        .world(clock.clone())
         .backoff(DEFAULT_FIRST_BACKOFF, DEFAULT_MAX_BACKOFF, 1)
-        .operation(named(), Provider(Mutex::new(vec![Err("away")])));
+        .operation(named(), Provider(Mutex::new(vec![Ok(Finding::NotFound), Err("away")])));
     let [second] = &all_due(&guarded.undisturbed_store(), Timestamp::MAX).await[..] else {
         panic!("not one")
     };
     once.ask(second).await.unwrap();
-    so_far.push(("reconcile.failed", 1));
+    so_far.push(("escalated", 1));
     assert_eq!(counts(&operation), expected(&so_far));
+
+    // T57: in an incident, many are released so.
+    let third = request("third");
+    drop(owned(executor.reserve(&third).await));
+    clock.advance(LEASE + GRACE);
+    stale.check(&third.key).await.unwrap();
+    clock.advance(DEFAULT_NOT_FOUND_GRACE);
+    once.ask(&third.key).await.unwrap();
+    let found = counts(&operation);
+    let count = |name: &str| found[&format!("api.idempotency.{name}.count")];
+    assert_eq!((count("reconcile.assumed"), count("reconcile.resolved"), count("escalated")), (1, 2, 1));
 }
 
 // T34, T44

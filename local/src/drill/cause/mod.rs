@@ -48,6 +48,7 @@ pub enum Cause {
     KeyMisused,
     LedgersDiffer,
     NotDelivered,
+    NotFound,
     OrderHeld,
     OrderWaits,
     OrdersWait,
@@ -60,6 +61,7 @@ pub enum Cause {
     SweepWaits,
     TableAway,
     TableThrottles,
+    TimeToLiveOff,
     Unknown,
     WorkAbandoned,
     WorkFound,
@@ -98,6 +100,7 @@ impl Cause {
             Self::KeyMisused => table::misused(stage).await,
             Self::LedgersDiffer => events::differ(stage).await,
             Self::NotDelivered => deliveries::not_delivered(stage).await,
+            Self::NotFound => outcomes::not_found(stage).await,
             Self::OrderHeld => queues::held(stage).await,
             Self::OrderWaits => queues::order_waits(stage).await,
             Self::OrdersWait => queues::orders_wait(stage).await,
@@ -110,6 +113,7 @@ impl Cause {
             Self::RunFails => table::run_fails(stage).await,
             Self::TableAway => table::away(stage).await,
             Self::TableThrottles => table::throttles(stage).await,
+            Self::TimeToLiveOff => table::time_to_live_is(stage, false).await,
             Self::Unknown => outcomes::unknown(stage).await,
             Self::WorkAbandoned => deliveries::abandoned(stage).await,
             Self::WorkFound => deliveries::work_is_found(stage).await,
@@ -165,6 +169,7 @@ impl Cause {
                 table::is_back(stage);
                 Ok(())
             }
+            Self::TimeToLiveOff => table::time_to_live_is(stage, true).await,
             Self::Unknown => outcomes::known(stage).await,
             Self::WorkAbandoned | Self::WorkWaits => queues::taken(stage, "report-worker", "work").await,
             Self::WorkFound => deliveries::no_work_is_found(stage).await,
@@ -178,7 +183,8 @@ impl Cause {
             | Self::EventsUnsigned
             | Self::KeyLooped
             | Self::KeyMisused
-            | Self::LedgersDiffer => Ok(()),
+            | Self::LedgersDiffer
+            | Self::NotFound => Ok(()),
         }
     }
 }
@@ -214,6 +220,7 @@ impl fmt::Display for Cause {
             Self::KeyMisused => "a client uses one key for 13 requests",
             Self::LedgersDiffer => "the provider has a charge without a record",
             Self::NotDelivered => "the event bus takes nothing",
+            Self::NotFound => "the provider does not find the charges of 11 payments",
             Self::OrderHeld => "the provider is away, and an operator holds an order of the queue",
             Self::OrderWaits => "order-queue gets no concurrency, and an order comes",
             Self::OrdersWait => "order-queue gets no concurrency, and 1,010 orders come",
@@ -226,6 +233,7 @@ impl fmt::Display for Cause {
             Self::SweepWaits => "stale gets no concurrency, and a sweep shall continue",
             Self::TableAway => "the table does not answer",
             Self::TableThrottles => "the table throttles each call",
+            Self::TimeToLiveOff => "the table has no time to live any more",
             Self::Unknown => "the provider does not answer for two hours",
             Self::WorkAbandoned => "no worker takes a report for two days, and a sweep finds it",
             Self::WorkFound => "no worker takes a report for an hour, and a sweep finds it",

@@ -11,7 +11,8 @@ use lambda_idempotency::{
     operator::{Correction, MessageSummary},
     telemetry::{
         BETWEEN_WORKERS_COUNT, COMPLETION_DENIED, COMPLETION_UNWRITTEN, CONTRADICTION_SENT,
-        CONTRADICTION_UNSENT, DOUBLE_EXECUTION, PHASE_MISMATCH, UNKNOWN_ESCALATED, ZOMBIE_KEY,
+        CONTRADICTION_UNSENT, DOUBLE_EXECUTION, PHASE_MISMATCH, RECONCILE_ASSUMED, UNKNOWN_ESCALATED,
+        ZOMBIE_KEY,
     },
 };
 use orders::policy::CREATE_ORDER;
@@ -25,7 +26,7 @@ const RESERVED: Duration = Duration::from_millis(400);
 /// It answers after this time, in milliseconds, and before the function's wait for it is over.
 const SLOW: &str = "tok_slow_800";
 /// More than are tolerated.
-const INTERRUPTED: usize = 11;
+const TOO_MANY: usize = 11;
 
 const NOT_EXECUTED: Correction = Correction::NotExecuted { retain: None };
 
@@ -56,6 +57,15 @@ pub async fn known(stage: &mut Stage) -> Result<(), String> {
 }
 
 const UNKNOWN: &str = "drill-unknown";
+
+/// The provider finds none of the charges, of more than are tolerated.
+pub async fn not_found(stage: &mut Stage) -> Result<(), String> {
+    let counted = stage.counted(RECONCILE_ASSUMED);
+    let lost = payment("tok_timeout_not_charged");
+    let keys = (0..TOO_MANY).map(|number| format!("drill-not-found-{number}"));
+    join_all(keys.map(|key| stage.request("/payments", &key, &lost))).await;
+    stage.until_counted(RECONCILE_ASSUMED, counted + TOO_MANY as f64).await
+}
 
 /// A worker dies after its charge.
 pub async fn dies(stage: &mut Stage) -> Result<(), String> {
@@ -194,14 +204,14 @@ const REFUSED: &str = "drill-refused";
 
 /// The orders that are interrupted.
 fn interrupted() -> impl Iterator<Item = String> {
-    (0..INTERRUPTED).map(|number| format!("drill-interrupted-{number}"))
+    (0..TOO_MANY).map(|number| format!("drill-interrupted-{number}"))
 }
 
 /// The workers of more operations die than are tolerated, behind a phase that is kept.
 pub async fn interrupt(stage: &mut Stage) -> Result<(), String> {
     let order = order("tok_crash_phase_1");
     join_all(interrupted().map(|key| stage.request("/orders", &key, &order))).await;
-    stage.until_value(BETWEEN_WORKERS_COUNT, INTERRUPTED as f64).await
+    stage.until_value(BETWEEN_WORKERS_COUNT, TOO_MANY as f64).await
 }
 
 /// Their clients retry.

@@ -59,6 +59,12 @@ pub fn is_back(stage: &Stage) {
     stage.cloud.queues.faults.break_table(None);
 }
 
+/// Somebody switches the table's time to live off, or on, and a sweep looks.
+pub async fn time_to_live_is(stage: &mut Stage, on: bool) -> Result<(), String> {
+    stage.switch_time_to_live(on).await?;
+    stage.job("stale", "sweep").await
+}
+
 /// A client uses one key for other requests.
 pub async fn misused(stage: &mut Stage) -> Result<(), String> {
     let key = fresh();

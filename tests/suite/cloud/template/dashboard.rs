@@ -15,6 +15,8 @@ const FREE_METRICS: usize = 50;
 
 /// Metrics of which the dashboard shows the alarm alone, because that comes at the first of them, or if they do not come.
 const ALARM_SAYS_ALL: &[&str] = &[
+    telemetry::RECONCILE_ASSUMED,
+    telemetry::TABLE_SETTING_OFF,
     telemetry::COMPLETION_DENIED,
     telemetry::COMPLETION_UNWRITTEN,
     telemetry::CONTRADICTION_SENT,

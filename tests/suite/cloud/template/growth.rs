@@ -127,6 +127,7 @@ fn whatever_keeps_an_alarm_on_raises_another_one_when_it_grows() {
         let (level, growth) = (alarm(level), alarm(growth));
         // More than any of them tolerates, as an age too.
         let number = |minute: i64| Some(if minute < 0 { 4000.0 } else { 4020.0 });
+        let event = |minute: i64| (minute == 1).then_some(1.0);
         for reading in Reading::all() {
             let mut recorded = Recorded::default();
             for watching in [level, growth] {
@@ -134,7 +135,10 @@ fn whatever_keeps_an_alarm_on_raises_another_one_when_it_grows() {
                     watching.metrics().map(|metric| metric.name.clone()).filter(|name| name != IN_FLIGHT)
                 {
                     if !recorded_already(level, watching, &name) {
-                        record(&mut recorded, watching, &name, -600..180, number);
+                        match name.ends_with(".count") {
+                            true => record(&mut recorded, watching, &name, -600..180, event),
+                            false => record(&mut recorded, watching, &name, -600..180, number),
+                        }
                     }
                 }
             }

@@ -88,7 +88,7 @@ async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
         assert_eq!(shown["record"]["unknown"]["escalated"], true);
         assert_eq!(shown["record"]["unknown"]["cause"], "held");
         let failure = shown["record"]["last_failure"].as_str().unwrap();
-        assert!(failure.starts_with("held by olga@"), "{failure}");
+        assert!(failure.starts_with("held: ") && failure.contains(", by olga@"), "{failure}");
     }
     assert_eq!(table.record("wrong").await.attempts, wrong.attempts);
     assert_eq!(table.record("before").await, before, "it was released before the deployment");
@@ -96,7 +96,7 @@ async fn what_a_deployment_released_is_held_and_no_retry_runs_it() {
     let escalated: BTreeSet<_> = keys(&escalated).into_iter().collect();
     assert_eq!(escalated, ["wrong", "later", "certain", "returned"].into());
     let listed = table.cli.run(&["list"]).await.stdout;
-    assert_eq!(listed.matches("held by olga@").count(), 4, "{listed}");
+    assert_eq!(listed.matches(", by olga@").count(), 4, "{listed}");
     assert_eq!(table.record("returned").await.state.name(), "unknown");
     assert_eq!(table.store.load(&elsewhere).await.unwrap(), Some(of_another), "another tenant's");
     // Again: nothing is left to hold.
