@@ -141,6 +141,8 @@ pub use http::NotBegun;
 #[cfg(feature = "http")]
 pub use http::{Idempotency, Outcome, SingleTenant};
 pub use json::JsonError;
+#[cfg(any(feature = "http", feature = "lambda"))]
+pub use key::KeyFrom;
 pub use operation::{How, Operation};
 pub use reconcile::{Finding, Question, Reconciler};
 pub use record::Answer;

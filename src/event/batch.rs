@@ -10,12 +10,12 @@ use super::{
     Consumer, DeadMessage,
     consumer::{Done, Job, Work},
     disposition::{Disposition, Tries},
-    key_from::MessageKey,
     message::{Message, Received, SQS},
 };
 use crate::{
     error_chain::error_chain,
     function::RunError,
+    key::FoundKey,
     lambda::trigger::{BatchFailures, Event, refuse, time},
     queue::QueueError,
     telemetry::{
@@ -34,7 +34,7 @@ struct Planned {
 
 enum Plan {
     /// Run it.
-    Run { key: MessageKey, message: Box<Message> },
+    Run { key: FoundKey, message: Box<Message> },
     /// There is nothing to run: this is what the queue sees.
     See(Disposition),
     /// It is from another source: it is handed back as it is.
@@ -163,7 +163,7 @@ impl Consumer {
                 ));
             }
         };
-        match self.key.key(&message) {
+        match self.key.of_message(&message) {
             Ok(key) => Plan::Run { key, message: Box::new(message) },
             Err(reason) => dead(reason),
         }

@@ -12,12 +12,12 @@ use tower_service::Service;
 
 #[cfg(feature = "s3")]
 use super::payload::Payloads;
-use super::{Envelope, KeyFrom, Message, Source, key_from::MessageKey, message::FIFO};
+use super::{Envelope, KeyFrom, Message, Source, message::FIFO};
 use crate::{
     engine::Execution,
     error_chain::json_error,
     function::{Failure, Guard, RunError},
-    key::Tenant,
+    key::{FoundKey, Tenant},
     lambda::trigger::{BatchFailures, Event},
     time::Timestamp,
     world::{SystemWorld, World},
@@ -74,7 +74,7 @@ pub struct Consumer {
 
 /// A message that is run.
 pub(super) struct Job {
-    pub(super) key: MessageKey,
+    pub(super) key: FoundKey,
     pub(super) message: Message,
     /// Of the invocation.
     pub(super) context: Arc<Context>,

@@ -117,7 +117,7 @@ where
     let body = event.payload.get();
     let message = Message { body: body.to_owned(), ..Message::default() };
     let invalid = |reason| Diagnostic { error_type: "Invalid".to_owned(), error_message: reason };
-    let key = key.key(&message).map_err(invalid)?;
+    let key = key.of_message(&message).map_err(invalid)?;
     let input: I = serde_json::from_str(body).map_err(|error| {
         invalid(format!("the payload is not what the function takes: {}", json_error(&error)))
     })?;

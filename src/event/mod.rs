@@ -33,10 +33,10 @@ mod source;
 mod sqs;
 mod worker;
 
+pub use crate::key::KeyFrom;
 pub use consumer::{Consumer, SqsFunction};
 pub use envelope::Envelope;
 pub use invocation::{invocation, invocation_with};
-pub use key_from::KeyFrom;
 pub use message::Message;
 pub use outbox::{deliverer, deliveries, outbox};
 pub use source::{DeadMessage, MemorySource, Source};

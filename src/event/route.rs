@@ -57,7 +57,7 @@ where
     };
     let mut request = request.with_lambda_context((*context).clone());
     // Not as a header, which cannot hold every key, and which some contracts read in another form.
-    request.extensions_mut().insert(GivenKey { key: key.key, parts: key.parts });
+    request.extensions_mut().insert(GivenKey(key));
     request.headers_mut().remove(IDEMPOTENCY_KEY);
     let ready = std::future::poll_fn(|cx| service.poll_ready(cx)).await;
     let answered = match ready {

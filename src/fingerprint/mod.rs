@@ -21,7 +21,7 @@ mod media_type;
 mod multipart;
 mod rule;
 
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "http", feature = "lambda"))]
 pub(crate) use canonical::JsonPointer;
 pub(crate) use canonical::canonical_json;
 pub use content::Content;

@@ -1,21 +1,11 @@
-//! Parses the `Idempotency-Key` header into a key, or a refusal, and reads the timestamp of the key.
+//! Reads a header with a key, and the timestamp of the key.
 
 use std::borrow::Cow;
 
-use http::{Extensions, HeaderMap};
+use http::{HeaderMap, HeaderName};
 use sfv::{BareItem, Item, List, Parser};
 
-use super::{IDEMPOTENCY_KEY, IDEMPOTENCY_TIMESTAMP};
-use crate::key::{IdempotencyKey, KeyError, is_hash, refusal::KeyRefusal};
-
-/// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
-#[derive(Clone, derive_more::Debug)]
-pub(crate) struct GivenKey {
-    pub(crate) key: IdempotencyKey,
-    /// What it is made of, for operators, if it is a hash.
-    #[debug(skip)]
-    pub(crate) parts: Option<String>,
-}
+use super::{IDEMPOTENCY_TIMESTAMP, request_key::Fault};
 
 /// How the key may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,63 +22,51 @@ pub enum KeySyntax {
 }
 
 impl KeySyntax {
-    /// The one key of a request.
-    pub(super) fn key(
+    /// The text of the one header of this name; `None` if there is none.
+    pub(super) fn text<'a>(
         self,
-        headers: &HeaderMap,
-        extensions: &Extensions,
-    ) -> Result<IdempotencyKey, KeyRefusal> {
-        let mut lines = headers.get_all(IDEMPOTENCY_KEY).iter();
-        let Some(line) = lines.next() else {
-            // A header that was added on the way is of another request.
-            let given: Option<&GivenKey> = extensions.get();
-            return given.map(|given| given.key.clone()).ok_or(KeyRefusal::MISSING);
-        };
+        headers: &'a HeaderMap,
+        name: &HeaderName,
+    ) -> Result<Option<Cow<'a, str>>, Fault> {
+        let mut lines = headers.get_all(name).iter();
+        let Some(line) = lines.next() else { return Ok(None) };
         if lines.next().is_some() {
-            return Err(KeyRefusal::REPEATED);
+            return Err(Fault::REPEATED);
         }
         let value = line.as_bytes().trim_ascii();
-        let text = match (self, value.first()) {
-            (_, None) => return Err(KeyRefusal::EMPTY),
-            (Self::Bare, Some(b'"')) => return Err(KeyRefusal::QUOTED),
+        Ok(Some(match (self, value.first()) {
+            (_, None) => return Err(Fault::EMPTY),
+            (Self::Bare, Some(b'"')) => return Err(Fault::QUOTED),
             (Self::Item, _) | (Self::Either, Some(b'"')) => Cow::Owned(item(value)?),
             (Self::Bare | Self::Either, _) => Cow::Borrowed(bare(value)?),
-        };
-        if is_hash(&text) {
-            return Err(KeyRefusal::RESERVED);
-        }
-        IdempotencyKey::parse(&text).map_err(|error| match error {
-            KeyError::Empty => KeyRefusal::EMPTY,
-            KeyError::TooLong { limit, .. } => KeyRefusal::too_long(limit),
-            _ => KeyRefusal::CHARACTER,
-        })
+        }))
     }
 }
 
 /// Parses a String item. It may contain spaces (RFC 9651, section 3.3.3); everything else must be visible ASCII.
-fn item(value: &[u8]) -> Result<String, KeyRefusal> {
+fn item(value: &[u8]) -> Result<String, Fault> {
     if value.iter().any(|byte| !matches!(byte, b' '..=b'~')) {
-        return Err(KeyRefusal::CHARACTER);
+        return Err(Fault::CHARACTER);
     }
     match Parser::new(value).parse::<Item>() {
-        Ok(item) if !item.params.is_empty() => Err(KeyRefusal::PARAMETERS),
+        Ok(item) if !item.params.is_empty() => Err(Fault::PARAMETERS),
         Ok(Item { bare_item: BareItem::String(text), .. }) => Ok(text.into()),
-        Ok(_) => Err(KeyRefusal::NOT_A_STRING),
-        Err(_) if Parser::new(value).parse::<List>().is_ok() => Err(KeyRefusal::LIST),
-        Err(_) if value.first() == Some(&b'"') => Err(KeyRefusal::MALFORMED),
-        Err(_) => Err(KeyRefusal::NOT_A_STRING),
+        Ok(_) => Err(Fault::NOT_A_STRING),
+        Err(_) if Parser::new(value).parse::<List>().is_ok() => Err(Fault::LIST),
+        Err(_) if value.first() == Some(&b'"') => Err(Fault::MALFORMED),
+        Err(_) => Err(Fault::NOT_A_STRING),
     }
 }
 
 /// Parses an opaque string. A comma is refused: API Gateway joins repeated header lines with one, so a key with a comma
 /// would look like two keys.
-fn bare(value: &[u8]) -> Result<&str, KeyRefusal> {
+fn bare(value: &[u8]) -> Result<&str, Fault> {
     if value.contains(&b',') {
-        return Err(KeyRefusal::LIST);
+        return Err(Fault::LIST);
     }
     match std::str::from_utf8(value) {
         Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => Ok(text),
-        _ => Err(KeyRefusal::CHARACTER),
+        _ => Err(Fault::CHARACTER),
     }
 }
 
@@ -105,13 +83,18 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::{
+        http::{IDEMPOTENCY_KEY, request_key::valid},
+        key::IdempotencyKey,
+    };
 
-    fn parse(syntax: KeySyntax, lines: &[&[u8]]) -> Result<String, KeyRefusal> {
+    fn parse(syntax: KeySyntax, lines: &[&[u8]]) -> Result<String, Fault> {
         let mut headers = HeaderMap::new();
         for line in lines {
             headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(line).unwrap());
         }
-        syntax.key(&headers, &Extensions::new()).map(|key| key.as_str().to_owned())
+        let text = syntax.text(&headers, &IDEMPOTENCY_KEY)?.ok_or(Fault::MISSING)?;
+        valid(text).map(Cow::into_owned)
     }
 
     #[test]
@@ -120,10 +103,10 @@ mod tests {
         let ok = |text: &str| Ok(text.to_owned());
         assert_eq!(parse(Item, &[br#""abc-1""#]), ok("abc-1"));
         assert_eq!(parse(Item, &[br#""a \"b\" \\c""#]), ok(r#"a "b" \c"#));
-        assert_eq!(parse(Item, &[b"abc-1"]), Err(KeyRefusal::NOT_A_STRING));
+        assert_eq!(parse(Item, &[b"abc-1"]), Err(Fault::NOT_A_STRING));
         assert_eq!(parse(Bare, &[b"abc-1"]), ok("abc-1"));
         // Otherwise one key would be two records, before and after a change of the syntax.
-        assert_eq!(parse(Bare, &[br#""abc""#]), Err(KeyRefusal::QUOTED));
+        assert_eq!(parse(Bare, &[br#""abc""#]), Err(Fault::QUOTED));
         assert_eq!(parse(Bare, &[br#"ab"c"#]), ok(r#"ab"c"#));
         assert_eq!(parse(Either, &[b"abc-1"]), parse(Either, &[br#""abc-1""#]));
     }
@@ -134,24 +117,24 @@ mod tests {
         let long = format!("\"{}\"", "k".repeat(256));
         let hash = IdempotencyKey::of(&["a", "b"]).unwrap().as_str().to_owned();
         let quoted = format!("\"{hash}\"");
-        let cases: &[(&[&[u8]], KeyRefusal)] = &[
-            (&[], KeyRefusal::MISSING),
-            (&[b"abc", b"def"], KeyRefusal::REPEATED),
-            (&[br#""abc", "def""#], KeyRefusal::LIST),
-            (&[b"abc, def"], KeyRefusal::LIST),
-            (&[br#""abc";a=1"#], KeyRefusal::PARAMETERS),
-            (&[br#""abc"#], KeyRefusal::MALFORMED),
-            (&[br#""abc\d""#], KeyRefusal::MALFORMED),
-            (&["schlüssel".as_bytes()], KeyRefusal::CHARACTER),
-            (&[b"\"a\xffbc\""], KeyRefusal::CHARACTER),
-            (&[b"a bc"], KeyRefusal::CHARACTER),
-            (&[b"a\tbc"], KeyRefusal::CHARACTER),
-            (&[b""], KeyRefusal::EMPTY),
-            (&[br#""""#], KeyRefusal::EMPTY),
-            (&[long.as_bytes()], KeyRefusal::too_long(255)),
-            (&[&long.as_bytes()[1..257]], KeyRefusal::too_long(255)),
-            (&[hash.as_bytes()], KeyRefusal::RESERVED),
-            (&[quoted.as_bytes()], KeyRefusal::RESERVED),
+        let cases: &[(&[&[u8]], Fault)] = &[
+            (&[], Fault::MISSING),
+            (&[b"abc", b"def"], Fault::REPEATED),
+            (&[br#""abc", "def""#], Fault::LIST),
+            (&[b"abc, def"], Fault::LIST),
+            (&[br#""abc";a=1"#], Fault::PARAMETERS),
+            (&[br#""abc"#], Fault::MALFORMED),
+            (&[br#""abc\d""#], Fault::MALFORMED),
+            (&["schlüssel".as_bytes()], Fault::CHARACTER),
+            (&[b"\"a\xffbc\""], Fault::CHARACTER),
+            (&[b"a bc"], Fault::CHARACTER),
+            (&[b"a\tbc"], Fault::CHARACTER),
+            (&[b""], Fault::EMPTY),
+            (&[br#""""#], Fault::EMPTY),
+            (&[long.as_bytes()], Fault::TOO_LONG),
+            (&[&long.as_bytes()[1..257]], Fault::TOO_LONG),
+            (&[hash.as_bytes()], Fault::RESERVED),
+            (&[quoted.as_bytes()], Fault::RESERVED),
         ];
         let mut reasons = std::collections::HashSet::new();
         for (lines, error) in cases {

@@ -34,6 +34,7 @@ mod body;
 mod claim;
 mod key_header;
 mod origin;
+mod request_key;
 mod target;
 mod tenant;
 #[cfg(feature = "lambda-http")]
@@ -65,13 +66,13 @@ pub(crate) use front::Front;
 #[cfg(feature = "lambda")]
 pub(crate) use guarded::By;
 pub use guarded::Guarded;
-#[cfg(feature = "lambda")]
-pub(crate) use key_header::GivenKey;
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
 pub use problem_response::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;
+#[cfg(feature = "lambda")]
+pub(crate) use request_key::GivenKey;
 pub use service::Service;
 pub use status::{operation_key, operation_status};
 pub use tenant::{SingleTenant, TenantResolver};

@@ -4,19 +4,16 @@ use std::borrow::Cow;
 
 use http::request::Parts;
 
-use super::{IDEMPOTENCY_KEY, front, key_header::GivenKey};
+use super::front;
 use crate::record::Note;
 
 /// `POST /payments/{id}`, by the router's route or the gateway's. The method alone if neither names one: the path itself
 /// may be confidential.
 ///
-/// If its key is a hash that another front has made, then what that is made of.
-pub(super) fn of(parts: &Parts) -> Note {
+/// If its key is a hash, then what that is made of: `key`.
+pub(super) fn of(parts: &Parts, key: Option<&str>) -> Note {
     // Not `$default`, the gateway's catch-all.
     let route = route(parts).filter(|route| route.starts_with('/'));
-    // A header that was added on the way is the key.
-    let given = parts.extensions.get::<GivenKey>().filter(|_| !parts.headers.contains_key(IDEMPOTENCY_KEY));
-    let key = given.and_then(|given| given.parts.as_deref());
     let method = parts.method.as_str();
     let from = route.map_or(Cow::Borrowed(method), |route| Cow::Owned(format!("{method} {route}")));
     key.map_or_else(|| Note::new(&from), |key| Note::new(&format!("{from} {key}")))
@@ -48,7 +45,7 @@ mod tests {
         if let Some(context) = context {
             request.extensions_mut().insert(context);
         }
-        of(&request.into_parts().0).as_str().to_owned()
+        of(&request.into_parts().0, None).as_str().to_owned()
     }
 
     fn rest_api(resource: Option<&str>) -> Option<RequestContext> {

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::{
-    IDEMPOTENCY_KEY, KeySyntax, ProblemType,
+    KeySyntax, ProblemType,
     problem_document::{Links, Shape},
 };
-use crate::operation::ServerErrors;
+use crate::{headers, key::KeyFrom, operation::ServerErrors};
 
 /// An API's idempotency contract. Choose one for each API, change what differs, and document it.
 ///
@@ -41,6 +41,7 @@ use crate::operation::ServerErrors;
 pub struct Profile {
     statuses: Vec<(ProblemType, StatusCode)>,
     pub(super) server_errors: ServerErrors,
+    pub(super) key_from: KeyFrom,
     pub(super) key_syntax: KeySyntax,
     pub(super) documentation: Option<Cow<'static, str>>,
     types: Option<Cow<'static, str>>,
@@ -56,6 +57,7 @@ impl Profile {
         Self {
             statuses: Vec::new(),
             server_errors: ServerErrors::Reconcile,
+            key_from: KeyFrom::header(headers::IDEMPOTENCY_KEY),
             key_syntax: KeySyntax::Either,
             documentation: None,
             types: None,
@@ -81,9 +83,12 @@ impl Profile {
     /// Makes the key optional, as Stripe does. A request without one runs **unguarded**, every time it is sent, and is
     /// [counted](crate::telemetry::UNGUARDED). Its tenant is not checked either, so verify callers outside the guard.
     /// Handlers must take an `Option<Execution>`: an `Execution` alone is refused with 500.
+    ///
+    /// # Panics
+    /// If the [key](Self::key_from) is not in a header: a request without one passes before its body is read.
     pub fn key_optional(mut self) -> Self {
         self.key_optional = true;
-        self
+        self.assert_seen()
     }
 
     /// Whether one key on two paths names two operations, as in ACP (section 6.1), or one operation, whose second path is
@@ -109,7 +114,37 @@ impl Profile {
         self
     }
 
-    /// How clients may write the key.
+    /// Where clients put the key. Default: the header `Idempotency-Key`.
+    ///
+    /// Choose before the first request comes: a key that is found elsewhere is another key, and its retry runs again.
+    ///
+    /// ```
+    /// use lambda_idempotency::{KeyFrom, http::Profile};
+    ///
+    /// // `{"idempotency_key": "k-1", "amount": 100}`
+    /// let in_the_body = Profile::ietf_draft().key_from(KeyFrom::body("/idempotency_key"));
+    /// let of_paypal = Profile::ietf_draft().key_from(KeyFrom::header("PayPal-Request-Id"));
+    /// ```
+    ///
+    /// # Panics
+    /// If it is for messages, such as [`KeyFrom::envelope`], or if keys are [optional](Self::key_optional) and it is not in a header.
+    pub fn key_from(mut self, key: KeyFrom) -> Self {
+        key.assert_of_request();
+        self.key_from = key;
+        self.assert_seen()
+    }
+
+    /// Panics if the key is optional, and is not seen before the body is read.
+    fn assert_seen(self) -> Self {
+        let Self { key_optional, key_from, .. } = &self;
+        assert!(
+            !key_optional || key_from.is_in_headers(),
+            "Profile::key_optional needs a key that is in a header, not in {key_from:?}"
+        );
+        self
+    }
+
+    /// How clients may write the key, if it is in a header.
     pub fn key_syntax(mut self, syntax: KeySyntax) -> Self {
         self.key_syntax = syntax;
         self
@@ -148,10 +183,9 @@ impl Profile {
         Links { types: self.types.as_deref(), documentation: self.documentation.as_deref() }
     }
 
-    /// The key as the client wrote it, if the contract echoes it in responses, as Stripe and ACP do.
-    pub(super) fn echo(&self, request: &HeaderMap) -> Option<HeaderValue> {
-        let mut lines = request.get_all(IDEMPOTENCY_KEY).iter().filter(|_| self.shape != Shape::Rfc9457);
-        lines.next().filter(|_| lines.next().is_none()).cloned()
+    /// The header with the key as the client wrote it, if the contract echoes it in responses, as Stripe and ACP do.
+    pub(super) fn echo(&self, request: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+        if self.shape == Shape::Rfc9457 { None } else { self.key_header(request) }
     }
 
     /// The status that was set last, or the contract's.

@@ -10,6 +10,7 @@ use super::{
     claim::Claim,
     front::{self, Front},
     key_header, origin,
+    request_key::GivenKey,
     respond::HttpAnswer,
     settings::Guard,
     target,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
-    key::{RecordKey, Scope},
+    key::{FoundKey, RecordKey, Scope},
     record::{Admission, AnswerKind, Work},
     time_budget::BODY_TIMEOUT,
 };
@@ -92,13 +93,23 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     })?;
     guard.sees_stage(parts, &tenant);
     guard.sees_host(parts, &tenant);
-    let key =
-        guard.settings.profile.key_syntax.key(&parts.headers, &parts.extensions).map_err(Problem::refused)?;
-    let timestamp = key_header::timestamp(&parts.headers);
-    let admission = operation.admission_of(&key, timestamp, guard.world().now());
+    let profile = &guard.settings.profile;
+    // A request that is refused by its head alone is refused before its body is read.
+    let found = match parts.extensions.get() {
+        Some(GivenKey(given)) if !profile.has_key_header(&parts.headers) => Some(given.clone()),
+        _ => profile.key_before_body(parts).map_err(Problem::refused)?,
+    };
+    // Not once its body is here: until then it may have grown too old.
+    let asked_at = guard.world().now();
     let (path, query) = (target::path(parts), target::query(parts));
     let raw_query = target::raw_query(parts, &query);
     let body = whole(guard, body, guard.settings.longest.request).await?;
+    let FoundKey { key, parts: key_parts } = match found {
+        Some(found) => found,
+        None => profile.key(parts, body.as_ref()).map_err(Problem::refused)?,
+    };
+    let timestamp = key_header::timestamp(&parts.headers);
+    let admission = operation.admission_of(&key, timestamp, asked_at);
     let content = Content {
         method: parts.method.as_str(),
         path: &path,
@@ -110,8 +121,8 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let name = operation.name();
     let fingerprints = content.fingerprints(name.as_str(), &operation.rule, &operation.former_rules);
     let key = RecordKey::new(tenant, name.clone(), key);
-    let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
-    let origin = Some(origin::of(parts));
+    let key = if profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
+    let origin = Some(origin::of(parts, key_parts.as_deref()));
     let work = operation.asynchronous.map_or(Work::Now, |bound| {
         let claim_by = guard.world().now().plus(bound);
         Work::Later { claim_by, max_attempts: operation.max_attempts }

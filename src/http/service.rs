@@ -12,8 +12,8 @@ use http::{Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
-    GuardedBody, IDEMPOTENCY_KEY, ProblemType, accept, deliver::deliver, guard, respond::HttpAnswer,
-    run::ResponseBody, settings::Guard, single_transaction, way::Way,
+    GuardedBody, ProblemType, accept, deliver::deliver, guard, respond::HttpAnswer, run::ResponseBody,
+    settings::Guard, single_transaction, way::Way,
 };
 
 /// A guarded service, made by the layer [`Idempotency`](super::Idempotency).
@@ -59,8 +59,8 @@ where
             if let Some(own) = words.in_its_words(response.extensions_mut()) {
                 response = own;
             }
-            if let Some(key) = echo {
-                response.headers_mut().insert(IDEMPOTENCY_KEY, key);
+            if let Some((name, key)) = echo {
+                response.headers_mut().insert(name, key);
             }
             Ok(deliver(front, words.settings.any_size, response).map(Either::Left))
         };

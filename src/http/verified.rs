@@ -39,7 +39,7 @@ impl JwtClaim {
         }
     }
 
-    fn value(self, request: &Parts) -> Option<Cow<'_, str>> {
+    pub(super) fn value(self, request: &Parts) -> Option<Cow<'_, str>> {
         match request.request_context_ref()? {
             RequestContext::ApiGatewayV2(context) => {
                 let claims = &context.authorizer.as_ref()?.jwt.as_ref()?.claims;

@@ -3,9 +3,8 @@
 use http::Request;
 
 use super::{
-    IDEMPOTENCY_KEY,
     claim::Claim,
-    key_header::GivenKey,
+    request_key::GivenKey,
     settings::{Accept, Executes, Guard, IDEMPOTENT},
 };
 use crate::telemetry::Count;
@@ -43,7 +42,7 @@ impl Guard {
         if request.extensions().get::<Claim>().is_some() || request.extensions().get::<GivenKey>().is_some() {
             return false;
         }
-        let (method, keyed) = (request.method(), request.headers().contains_key(IDEMPOTENCY_KEY));
+        let (method, keyed) = (request.method(), self.settings.profile.has_key_header(request.headers()));
         let idempotent = IDEMPOTENT.iter().position(|idempotent| idempotent == method);
         match idempotent.filter(|_| !self.settings.also.contains(method)) {
             Some(number) => {

@@ -43,35 +43,3 @@ impl KeyRefusal {
         Self { detail, ..refusal("too-short", "") }
     }
 }
-
-/// Of the request header.
-#[cfg(feature = "http")]
-impl KeyRefusal {
-    pub(crate) const MISSING: Self = refusal("missing", "The request has no Idempotency-Key header");
-    pub(crate) const REPEATED: Self =
-        refusal("repeated", "The request has more than one Idempotency-Key header");
-    /// It may also be several lines that a gateway joined.
-    pub(crate) const LIST: Self = refusal("list", "The Idempotency-Key is a list");
-    pub(crate) const PARAMETERS: Self = refusal("parameters", "The Idempotency-Key has parameters");
-    pub(crate) const NOT_A_STRING: Self =
-        refusal("not-a-string", "The Idempotency-Key must be a string in double quotes");
-    pub(crate) const QUOTED: Self =
-        refusal("quoted", "The Idempotency-Key is in quotes, which this operation does not take");
-    pub(crate) const MALFORMED: Self = refusal(
-        "malformed",
-        "The Idempotency-Key begins with a double quote and is not a well-formed string",
-    );
-    pub(crate) const CHARACTER: Self =
-        refusal("character", "The Idempotency-Key contains a byte outside visible ASCII");
-    pub(crate) const EMPTY: Self = refusal("empty", "The Idempotency-Key is empty");
-    /// It could be the key of a message, whose parts were hashed.
-    pub(crate) const RESERVED: Self = refusal(
-        "reserved",
-        "The Idempotency-Key has a form that the service makes itself: sha256: and 43 digits",
-    );
-
-    pub(crate) fn too_long(limit: usize) -> Self {
-        let detail = format!("The Idempotency-Key is longer than {limit} characters").into();
-        Self { detail, ..refusal("too-long", "") }
-    }
-}

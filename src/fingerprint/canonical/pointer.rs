@@ -1,9 +1,9 @@
 //! JSON Pointers (RFC 6901): to values that are left out of a fingerprint, and to the key in a message.
 
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "http", feature = "lambda"))]
 use std::{borrow::Cow, fmt};
 
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "http", feature = "lambda"))]
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
@@ -42,7 +42,7 @@ impl JsonPointer {
     ///
     /// # Errors
     /// If the document is not JSON, or an object on the way has two members of the name: which one counts would depend on the reader.
-    #[cfg(feature = "lambda")]
+    #[cfg(any(feature = "http", feature = "lambda"))]
     pub fn find(&self, json: &str) -> serde_json::Result<Option<serde_json::Value>> {
         let mut document = serde_json::Deserializer::from_str(json);
         let found = Find(&self.steps).deserialize(&mut document)?;
@@ -58,10 +58,10 @@ impl JsonPointer {
 }
 
 /// Finds the value behind these steps.
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "http", feature = "lambda"))]
 struct Find<'a>(&'a [Step]);
 
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "http", feature = "lambda"))]
 impl<'de> DeserializeSeed<'de> for Find<'_> {
     type Value = Option<serde_json::Value>;
 
@@ -73,7 +73,7 @@ impl<'de> DeserializeSeed<'de> for Find<'_> {
     }
 }
 
-#[cfg(feature = "lambda")]
+#[cfg(any(feature = "http", feature = "lambda"))]
 impl<'de> Visitor<'de> for Find<'_> {
     type Value = Option<serde_json::Value>;
 

@@ -14,7 +14,11 @@ use lambda_idempotency::{
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
 
-use super::{SHIP, consumer, fifo, guard, parcel_that, queue, record_key, ships, tenant};
+use super::{
+    SHIP, consumer, fifo, guard,
+    keys::{text, with_attribute},
+    parcel_that, queue, record_key, ships, tenant,
+};
 use crate::support::{
     guarded::Guarded,
     http::Counter,
@@ -69,6 +73,24 @@ async fn a_key_that_readers_could_read_differently_is_none(endpoint: &str) {
     assert_eq!((runs.count(), guarded.number_of_items().await), (0, 0));
 }
 
+#[tokio::test]
+async fn a_message_with_two_keys_that_differ_is_dead() {
+    let (queue, runs) = (queue(), Counter::default());
+    let from = KeyFrom::first([KeyFrom::attribute("key"), KeyFrom::body("/id")]);
+    let consumer = Consumer::new(queue.clone(), from).sqs(memory(), ships(&runs));
+    let differs = with_attribute(message("m-1", json!({ "id": "k-2" })), "key", text("k-1"));
+    let neither = message("m-2", "{}");
+    let wrong = with_attribute(message("m-3", json!({ "id": true })), "key", text("k-3"));
+    assert!(deliver(&consumer, &[differs, neither, wrong]).await.expect("an answer").is_empty());
+    let reasons: Vec<_> = queue.take_dead().into_iter().map(|dead| dead.reason).collect();
+    let expected = [
+        "the message has two keys that differ",
+        "the message has no attribute key for its key; the message's body has no key at /id",
+        "the key at /id is neither a text nor a whole number",
+    ];
+    assert_eq!((reasons, runs.count()), (expected.map(str::to_owned).to_vec(), 0));
+}
+
 /// What a function says that does not start.
 fn refuses_to_start<T>(start: impl FnOnce() -> T) -> String {
     let panic = catch_unwind(AssertUnwindSafe(|| drop(start()))).expect_err("a panic");
@@ -99,6 +121,13 @@ fn a_consumer_with_a_mistake_does_not_start() {
         ("Consumer::envelopes", refuses_to_start(|| of(KeyFrom::envelope()).sqs(memory(), nothing))),
         ("Consumer::envelopes", refuses_to_start(|| of(deep()).sqs(memory(), nothing))),
         (".fifo", refuses_to_start(|| of(KeyFrom::deduplication_id()).sqs(memory(), nothing))),
+        ("for requests", refuses_to_start(|| of(KeyFrom::header("Idempotency-Key")).sqs(memory(), nothing))),
+        (
+            "for requests",
+            refuses_to_start(|| {
+                of(KeyFrom::first([KeyFrom::body("/id"), KeyFrom::query("a")])).sqs(memory(), nothing)
+            }),
+        ),
         ("attribute(\"key\")", refuses_to_start(|| invocation(memory(), KeyFrom::attribute("key"), nothing))),
         ("envelope", refuses_to_start(|| invocation(memory(), KeyFrom::envelope(), nothing))),
         (".fifo", refuses_to_start(|| invocation(memory(), KeyFrom::deduplication_id(), nothing))),

@@ -29,19 +29,23 @@ async fn run(guarded: &Guarded, consumer: Consumer, messages: &[Value]) -> usize
     runs.count()
 }
 
-fn with_attribute(mut message: Value, name: &str, value: Value) -> Value {
+pub fn with_attribute(mut message: Value, name: &str, value: Value) -> Value {
     message["messageAttributes"][name] = value;
     message
 }
 
-fn text(value: &str) -> Value {
+pub fn text(value: &str) -> Value {
     json!({ "stringValue": value, "dataType": "String", "stringListValues": [], "binaryListValues": [] })
 }
 
 #[apply(on_each_store)]
 async fn a_key_comes_from_where_its_consumer_says(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
-    let cases: [(KeyFrom, Value, &[&str]); 7] = [
+    let either = || KeyFrom::first([KeyFrom::attribute("key"), KeyFrom::body("/id")]);
+    let cases: [(KeyFrom, Value, &[&str]); 10] = [
+        (either(), with_attribute(message("m", "{}"), "key", text("e-1")), &["e-1"]),
+        (either(), message("m", json!({ "id": "e-2" })), &["e-2"]),
+        (either(), with_attribute(message("m", json!({ "id": "e-3" })), "key", text("e-3")), &["e-3"]),
         (KeyFrom::body("/order/id"), message("m", json!({ "order": { "id": "o-1" } })), &["o-1"]),
         (KeyFrom::body("/a~1b"), message("m", json!({ "a/b": 17 })), &["17"]),
         (KeyFrom::attribute("key"), with_attribute(message("m", "{}"), "key", text("k-1")), &["k-1"]),

@@ -1,0 +1,244 @@
+//! Finds the key of a request where its profile says that it is.
+
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
+use serde_json::{Value, error::Category};
+
+use super::{KeySyntax, Profile, target};
+use crate::key::{FoundKey, IdempotencyKey, KeyError, KeyFrom, Place, is_hash, refusal::KeyRefusal};
+
+/// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenKey(pub(crate) FoundKey);
+
+/// What is wrong with a key: one stable word, and what the problem says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) reason: &'static str,
+    says: &'static str,
+}
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $fault:ident: $reason:literal, $says:literal;)*) => {
+        impl Fault {
+            $($(#[$doc])* pub(super) const $fault: Self = Self { reason: $reason, says: $says };)*
+        }
+    };
+}
+
+faults! {
+    MISSING: "missing", "is missing";
+    REPEATED: "repeated", "is there more than once";
+    /// It may also be several lines that a gateway joined.
+    LIST: "list", "is a list";
+    PARAMETERS: "parameters", "has parameters";
+    NOT_A_STRING: "not-a-string", "must be a string in double quotes";
+    QUOTED: "quoted", "is in quotes, which this operation does not take";
+    MALFORMED: "malformed", "begins with a double quote and is not a well-formed string";
+    CHARACTER: "character", "contains a byte outside visible ASCII";
+    CONTROL: "character", "contains a control character";
+    EMPTY: "empty", "is empty";
+    TOO_LONG: "too-long", "is longer than 255 characters";
+    /// It could be the key of a message, whose parts were hashed.
+    RESERVED: "reserved", "has a form that the service makes itself: sha256: and 43 digits";
+    NOT_A_TEXT: "not-a-string", "is not a string";
+    NOT_JSON: "missing", "is missing: the body is not JSON";
+}
+
+impl Fault {
+    /// Of a key in this place.
+    fn at(self, place: &Place) -> KeyRefusal {
+        let key = match place {
+            Place::Header(name) => format!("The header {}", written(name)),
+            Place::Query(name) => format!("The query parameter {name}"),
+            Place::Path(pattern) => format!("The key in the path, {},", pattern.text),
+            #[cfg(feature = "lambda-http")]
+            Place::Claim(name) => format!("The claim {name} of the token"),
+            Place::Body(pointer) => format!("The body's key at {}", pointer.as_str()),
+            _ => "The idempotency key".to_owned(),
+        };
+        KeyRefusal { reason: self.reason, detail: format!("{key} {}", self.says).into() }
+    }
+}
+
+/// The name of a header as people write it.
+fn written(name: &HeaderName) -> String {
+    let words = name.as_str().split('-').map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        first.to_ascii_uppercase() + rest
+    });
+    words.collect::<Vec<_>>().join("-")
+}
+
+/// Why a request has several keys that differ.
+fn different() -> KeyRefusal {
+    KeyRefusal { reason: "different", detail: "The request has two idempotency keys that differ".into() }
+}
+
+/// A request, as far as a key may be in it.
+#[derive(Clone, Copy)]
+struct Source<'a> {
+    syntax: KeySyntax,
+    parts: &'a Parts,
+    /// Nothing, before it is read.
+    body: &'a [u8],
+}
+
+impl Profile {
+    /// The key of this request, if its body is not needed for that.
+    pub(super) fn key_before_body(&self, parts: &Parts) -> Result<Option<FoundKey>, KeyRefusal> {
+        match self.key_from.needs_body() {
+            true => Ok(None),
+            false => self.key(parts, &[]).map(Some),
+        }
+    }
+
+    /// The one key of this request.
+    pub(super) fn key(&self, parts: &Parts, body: &[u8]) -> Result<FoundKey, KeyRefusal> {
+        self.key_from.of_request(Source { syntax: self.key_syntax, parts, body })
+    }
+
+    /// Whether a request has a header for its key.
+    pub(super) fn has_key_header(&self, headers: &HeaderMap) -> bool {
+        self.key_from.headers().into_iter().any(|name| headers.contains_key(name))
+    }
+
+    /// The header with the key as the client wrote it.
+    pub(super) fn key_header(&self, headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
+        let name = self.key_from.headers().into_iter().find(|name| headers.contains_key(*name))?;
+        let mut lines = headers.get_all(name).iter();
+        let line = lines.next().filter(|_| lines.next().is_none())?;
+        Some((name.clone(), line.clone()))
+    }
+}
+
+impl KeyFrom {
+    /// Panics if a request cannot have such a key: a mistake in the program, found at start-up.
+    pub(super) fn assert_of_request(&self) {
+        match &self.0 {
+            Place::First(several) | Place::All(several) => several.iter().for_each(Self::assert_of_request),
+            #[cfg(feature = "lambda")]
+            Place::Attribute(_) | Place::Envelope | Place::DeduplicationId | Place::Content => {
+                panic!("{self:?} is for messages: a request has its key elsewhere")
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether it is found in headers alone.
+    pub(super) fn is_in_headers(&self) -> bool {
+        match &self.0 {
+            Place::First(several) | Place::All(several) => several.iter().all(Self::is_in_headers),
+            place => matches!(place, Place::Header(_)),
+        }
+    }
+
+    fn needs_body(&self) -> bool {
+        match &self.0 {
+            Place::First(several) | Place::All(several) => several.iter().any(Self::needs_body),
+            place => matches!(place, Place::Body(_) | Place::Function(_)),
+        }
+    }
+
+    /// The headers in which it may be.
+    fn headers(&self) -> Vec<&HeaderName> {
+        match &self.0 {
+            Place::Header(name) => vec![name],
+            Place::First(several) | Place::All(several) => several.iter().flat_map(Self::headers).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn of_request(&self, source: Source<'_>) -> Result<FoundKey, KeyRefusal> {
+        let mut texts = Vec::new();
+        self.collect_from_request(source, &mut texts)?;
+        let texts: Vec<_> = texts.iter().map(|text| &**text).collect();
+        match texts[..] {
+            [only] => {
+                let key = IdempotencyKey::parse(only).map_err(|_| Fault::CONTROL.at(&self.0))?;
+                Ok(FoundKey { key, parts: None })
+            }
+            _ => FoundKey::of(&texts).map_err(|_| Fault::EMPTY.at(&self.0)),
+        }
+    }
+
+    fn collect_from_request<'a>(
+        &self,
+        source: Source<'a>,
+        texts: &mut Vec<Cow<'a, str>>,
+    ) -> Result<(), KeyRefusal> {
+        let Source { syntax, parts, body } = source;
+        let text = match &self.0 {
+            Place::All(several) => {
+                return several.iter().try_for_each(|from| from.collect_from_request(source, texts));
+            }
+            Place::First(several) => {
+                texts.extend(first(several, source)?);
+                return Ok(());
+            }
+            Place::Header(name) => syntax.text(&parts.headers, name),
+            Place::Query(name) => query(parts, name),
+            Place::Path(pattern) => Ok(pattern.key(&target::path(parts)).map(|key| key.to_owned().into())),
+            #[cfg(feature = "lambda-http")]
+            Place::Claim(name) => Ok(super::JwtClaim(name).value(parts)),
+            Place::Function(key) => Ok(key(parts, body).map(Cow::Owned)),
+            Place::Body(pointer) => {
+                let body = std::str::from_utf8(body).unwrap_or_default();
+                match pointer.find(body) {
+                    Ok(Some(Value::String(text))) => Ok(Some(text.into())),
+                    Ok(None) => Ok(None),
+                    Ok(Some(_)) => Err(Fault::NOT_A_TEXT),
+                    Err(error) if error.classify() == Category::Data => Err(Fault::REPEATED),
+                    Err(_) => Err(Fault::NOT_JSON),
+                }
+            }
+            #[cfg(feature = "lambda")]
+            Place::Attribute(_) | Place::Envelope | Place::DeduplicationId | Place::Content => Ok(None),
+        };
+        let text = text.and_then(|text| text.ok_or(Fault::MISSING)).and_then(valid);
+        texts.push(text.map_err(|fault| fault.at(&self.0))?);
+        Ok(())
+    }
+}
+
+/// The first of these that is there. If others are too, they are the same.
+fn first<'a>(several: &[KeyFrom], source: Source<'a>) -> Result<Vec<Cow<'a, str>>, KeyRefusal> {
+    let mut found: Option<Vec<Cow<'a, str>>> = None;
+    let mut missing = Vec::new();
+    for from in several {
+        let mut texts = Vec::new();
+        match from.collect_from_request(source, &mut texts) {
+            Ok(()) if found.as_ref().is_some_and(|found| *found != texts) => {
+                return Err(different());
+            }
+            Ok(()) => found = Some(texts),
+            Err(refusal) if refusal.reason == Fault::MISSING.reason => missing.push(refusal.detail),
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    found.ok_or_else(|| KeyRefusal { reason: Fault::MISSING.reason, detail: missing.join("; ").into() })
+}
+
+/// A key that a client can have made.
+pub(super) fn valid(text: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
+    if is_hash(&text) {
+        return Err(Fault::RESERVED);
+    }
+    match IdempotencyKey::parse(&text) {
+        Ok(_) => Ok(text),
+        Err(KeyError::Empty) => Err(Fault::EMPTY),
+        Err(KeyError::TooLong { .. }) => Err(Fault::TOO_LONG),
+        Err(_) => Err(Fault::CONTROL),
+    }
+}
+
+/// The one parameter of this name.
+fn query<'a>(parts: &'a Parts, name: &str) -> Result<Option<Cow<'a, str>>, Fault> {
+    let mut values = target::query(parts).into_iter().filter(|(called, _)| called == name);
+    let value = values.next().map(|(_, value)| value.into_owned().into());
+    match values.next() {
+        Some(_) => Err(Fault::REPEATED),
+        None => Ok(value),
+    }
+}

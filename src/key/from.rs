@@ -1,0 +1,258 @@
+//! Where an idempotency key is, in requests and in messages.
+
+#[cfg(feature = "http")]
+use std::sync::Arc;
+
+use protocol::record::is_hidden;
+use serde_json::json;
+
+use super::{IdempotencyKey, KeyError, is_hash};
+use crate::fingerprint::JsonPointer;
+
+/// Where the idempotency key is: what identifies the intended effect, whoever sends it, however often.
+///
+/// | | in a request | in a message |
+/// | --- | --- | --- |
+/// | a header | [`header`](Self::header) | [`attribute`](Self::attribute) |
+/// | a member of the JSON body | [`body`](Self::body) | [`body`](Self::body) |
+/// | a part of the path, the query | [`path`](Self::path), [`query`](Self::query) | |
+/// | what the caller's token says | [`claim`](Self::claim) | |
+/// | what carries it | | [`envelope`](Self::envelope), [`deduplication_id`](Self::deduplication_id) |
+/// | anything else | [`function`](Self::function) | [`content`](Self::content) |
+/// | several | [`first`](Self::first), [`all`](Self::all) | the same |
+///
+/// A request whose key is missing or invalid is refused with 400, and nothing is done. Such a message goes to the dead letters, with the reason.
+///
+/// ```
+/// use lambda_idempotency::KeyFrom;
+///
+/// // `{"orderId": "o-1"}`
+/// let order = KeyFrom::body("/orderId");
+/// // An id that is unique only for its source needs the source too.
+/// let event = KeyFrom::all([KeyFrom::body("/shop"), KeyFrom::body("/number")]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyFrom(pub(crate) Place);
+
+/// Where a key, or a part of it, is.
+#[derive(Clone, derive_more::Debug)]
+pub(crate) enum Place {
+    #[cfg(feature = "http")]
+    Header(http::HeaderName),
+    #[cfg(feature = "http")]
+    Query(String),
+    #[cfg(feature = "http")]
+    Path(PathPattern),
+    #[cfg(feature = "lambda-http")]
+    Claim(&'static str),
+    #[cfg(feature = "http")]
+    #[debug("Function")]
+    Function(Function),
+    Body(JsonPointer),
+    #[cfg(feature = "lambda")]
+    Attribute(String),
+    #[cfg(feature = "lambda")]
+    Envelope,
+    #[cfg(feature = "lambda")]
+    DeduplicationId,
+    #[cfg(feature = "lambda")]
+    Content,
+    First(Vec<KeyFrom>),
+    All(Vec<KeyFrom>),
+}
+
+/// Makes a key of a request and its whole body.
+#[cfg(feature = "http")]
+pub(crate) type Function = Arc<dyn Fn(&http::request::Parts, &[u8]) -> Option<String> + Send + Sync>;
+
+/// A path with one place for the key.
+#[cfg(feature = "http")]
+#[derive(Clone, Debug)]
+pub(crate) struct PathPattern {
+    pub(crate) text: String,
+    segments: Vec<Segment>,
+}
+
+#[cfg(feature = "http")]
+#[derive(Clone, Debug)]
+enum Segment {
+    Is(String),
+    Any,
+    Key,
+}
+
+#[cfg(feature = "http")]
+impl PathPattern {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let segments = text.strip_prefix('/').ok_or("a path begins with /")?.split('/');
+        let segments: Vec<_> = segments
+            .map(|segment| match segment {
+                "{key}" => Segment::Key,
+                _ if segment.starts_with('{') && segment.ends_with('}') => Segment::Any,
+                _ => Segment::Is(segment.to_owned()),
+            })
+            .collect();
+        match segments.iter().filter(|segment| matches!(segment, Segment::Key)).count() {
+            1 => Ok(Self { text: text.to_owned(), segments }),
+            _ => Err("it has one segment {key}"),
+        }
+    }
+
+    /// The key in this path, which is decoded; `None` if it is another path.
+    pub(crate) fn key<'a>(&self, path: &'a [u8]) -> Option<&'a str> {
+        let mut called = path.strip_prefix(b"/")?.split(|byte| *byte == b'/');
+        let mut key = None;
+        for segment in &self.segments {
+            let called = called.next()?;
+            match segment {
+                Segment::Is(name) if called != name.as_bytes() => return None,
+                Segment::Is(_) | Segment::Any => {}
+                Segment::Key => key = std::str::from_utf8(called).ok(),
+            }
+        }
+        key.filter(|key| called.next().is_none() && !key.is_empty())
+    }
+}
+
+impl KeyFrom {
+    /// The member at this JSON Pointer (RFC 6901) of the body: a string that is not empty; in a message, a whole number too. A body with two
+    /// members of that name has no key, because readers differ in which one counts.
+    ///
+    /// The member is a part of the body, so it counts for the [fingerprint](crate::fingerprint) too, unless the operation's rule leaves it out.
+    ///
+    /// # Panics
+    /// If it is not a pointer to a member.
+    pub fn body(pointer: impl AsRef<str>) -> Self {
+        let pointer = pointer.as_ref();
+        let parsed = JsonPointer::parse(pointer);
+        Self(Place::Body(parsed.unwrap_or_else(|error| panic!("KeyFrom::body({pointer:?}): {error}"))))
+    }
+
+    /// The first of these that is there. If others are there too, they must be the same: otherwise a request is refused, and a message is a dead
+    /// letter.
+    ///
+    /// A client that sends its key in another of these places next time sends another request, if the place is in the body: let the
+    /// [fingerprint's rule](crate::fingerprint::FingerprintRule::without_body_field) leave it out.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn first(several: impl IntoIterator<Item = Self>) -> Self {
+        Self(Place::First(some(several)))
+    }
+
+    /// Several together: all must be there. The key is a hash of them.
+    ///
+    /// # Panics
+    /// If there are none.
+    pub fn all(several: impl IntoIterator<Item = Self>) -> Self {
+        Self(Place::All(some(several)))
+    }
+}
+
+fn some(several: impl IntoIterator<Item = KeyFrom>) -> Vec<KeyFrom> {
+    let several: Vec<_> = several.into_iter().collect();
+    assert!(!several.is_empty(), "a key has at least one part");
+    several
+}
+
+/// In requests.
+#[cfg(feature = "http")]
+impl KeyFrom {
+    /// The header of this name, as [`KeySyntax`](crate::http::KeySyntax) writes it. Default: `Idempotency-Key`.
+    ///
+    /// # Panics
+    /// If it is not the name of a header.
+    pub fn header(name: &str) -> Self {
+        let parsed = http::HeaderName::try_from(name);
+        Self(Place::Header(parsed.unwrap_or_else(|error| panic!("KeyFrom::header({name:?}): {error}"))))
+    }
+
+    /// The parameter of this name in the query.
+    pub fn query(name: impl Into<String>) -> Self {
+        Self(Place::Query(name.into()))
+    }
+
+    /// The segment `{key}` of this path, decoded. Other segments in braces may be anything: `/orders/{order}/captures/{key}`.
+    ///
+    /// # Panics
+    /// If it is not a path with one segment `{key}`.
+    pub fn path(pattern: &str) -> Self {
+        let parsed = PathPattern::parse(pattern);
+        Self(Place::Path(parsed.unwrap_or_else(|error| panic!("KeyFrom::path({pattern:?}): {error}"))))
+    }
+
+    /// A claim of the verified token, as in [`JwtClaim`](crate::JwtClaim), such as `jti` of a token for one use.
+    #[cfg(feature = "lambda-http")]
+    pub const fn claim(name: &'static str) -> Self {
+        Self(Place::Claim(name))
+    }
+
+    /// What this makes of the request and its whole body. `None` if there is no key.
+    pub fn function(
+        key: impl Fn(&http::request::Parts, &[u8]) -> Option<String> + Send + Sync + 'static,
+    ) -> Self {
+        Self(Place::Function(Arc::new(key)))
+    }
+}
+
+/// In messages.
+#[cfg(feature = "lambda")]
+impl KeyFrom {
+    /// The message attribute of this name, as text.
+    pub fn attribute(name: impl Into<String>) -> Self {
+        Self(Place::Attribute(name.into()))
+    }
+
+    /// The `source` and `id` of a [CloudEvent](https://cloudevents.io) in the body.
+    pub fn cloud_event() -> Self {
+        Self::all([Self::body("/source"), Self::body("/id")])
+    }
+
+    /// The id that the innermost [envelope](crate::event::Envelope) gives to the message.
+    ///
+    /// One of S3 is of the event. One of SNS or EventBridge is of a *publication*: whoever publishes one fact twice, such as a publisher that
+    /// repeats a call whose answer was lost, gives it two ids, and it has two effects. If the message itself says which fact it is, take that.
+    pub const fn envelope() -> Self {
+        Self(Place::Envelope)
+    }
+
+    /// The deduplication id of a FIFO queue, if the producer chose it, or the queue by the content. SQS itself forgets it after 5 minutes.
+    pub const fn deduplication_id() -> Self {
+        Self(Place::DeduplicationId)
+    }
+
+    /// The hash of the whole content, by its value if it is JSON: the last choice. Two orders with the same content are one effect, even if both are meant.
+    pub const fn content() -> Self {
+        Self(Place::Content)
+    }
+}
+
+/// A key that was found.
+#[derive(Clone, derive_more::Debug)]
+pub(crate) struct FoundKey {
+    pub(crate) key: IdempotencyKey,
+    /// What it is made of, as a JSON array, if it is a hash, which tells operators nothing.
+    #[debug(skip)]
+    pub(crate) parts: Option<String>,
+}
+
+impl FoundKey {
+    /// The key of these parts.
+    pub(crate) fn of(parts: &[&str]) -> Result<Self, KeyError> {
+        let key = IdempotencyKey::of(parts)?;
+        let parts = is_hash(key.as_str()).then(|| escaped(&json!(parts).to_string()));
+        Ok(Self { key, parts })
+    }
+}
+
+/// JSON with escapes in place of what a note of the record leaves out, because a terminal hides it: another key would look like this one.
+fn escaped(json: &str) -> String {
+    let mut escaped = String::with_capacity(json.len());
+    for char in json.chars() {
+        match is_hidden(char) {
+            true => escaped += &format!("\\u{:04x}", u32::from(char)),
+            false => escaped.push(char),
+        }
+    }
+    escaped
+}
