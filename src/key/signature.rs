@@ -16,7 +16,7 @@ use sha2::Sha256;
 use crate::time::Timestamp;
 
 /// The most digests in a signature, more than any sender has secrets: each is compared with each of ours.
-const MAX_DIGESTS: usize = 16;
+pub(crate) const MAX_DIGESTS: usize = 16;
 
 /// The shortest secret, in bytes: a shorter one can be guessed.
 const MIN_SECRET: usize = 16;
@@ -37,6 +37,9 @@ pub enum SignatureError {
     /// A secret is too short.
     #[error("a secret must have at least {MIN_SECRET} bytes")]
     ShortSecret,
+    /// A secret of Standard Webhooks is not Base64, or is the key of an asymmetric signature.
+    #[error("a secret of Standard Webhooks must be Base64, after `whsec_`: keys of `v1a` are not supported")]
+    SecretNotBase64,
     /// It is not written as `t=…,v1=…`.
     #[error("the signature is malformed")]
     Malformed,
@@ -90,13 +93,18 @@ impl Secrets {
     ) -> Result<Timestamp, SignatureError> {
         // Before the age check: a time counts only once it is authentic.
         let made_at = self.authenticate(signature, payload)?;
-        if made_at.plus(tolerance) < now {
-            return Err(SignatureError::TooOld);
-        }
-        if now.plus(tolerance) < made_at {
-            return Err(SignatureError::Future);
-        }
+        is_fresh(made_at, now, tolerance)?;
         Ok(made_at)
+    }
+
+    /// Whether one of the secrets made one of these digests of the payload's pieces, in constant time.
+    ///
+    /// Hashes the payload once per secret, not once per digest: any sender can combine a large body with many digests.
+    pub(crate) fn made(&self, digests: &[[u8; 32]], pieces: &[&[u8]]) -> bool {
+        self.0.iter().any(|keyed| {
+            let keyed = pieces.iter().fold(keyed.clone(), |keyed, piece| keyed.chain_update(piece));
+            digests.iter().any(|digest| keyed.clone().verify_slice(digest).is_ok())
+        })
     }
 
     /// The time at which an authentic signature was made, however long ago.
@@ -125,16 +133,26 @@ impl Secrets {
         if !signed {
             return Err(SignatureError::Unsigned);
         }
-        // Hashes the payload once per secret, not once per digest: any sender can combine a large body with many digests.
-        let matches = |keyed: &Hmac<Sha256>| {
-            let keyed = keyed.clone().chain_update(format!("{seconds}.")).chain_update(payload);
-            digests.iter().any(|digest| keyed.clone().verify_slice(digest).is_ok())
-        };
-        if !self.0.iter().any(matches) {
+        if !self.made(&digests, &[format!("{seconds}.").as_bytes(), payload]) {
             return Err(SignatureError::Mismatch);
         }
         Ok(Timestamp::from_secs(seconds))
     }
+}
+
+/// Whether a signature that was made then is neither too old nor from the future.
+pub(crate) fn is_fresh(
+    made_at: Timestamp,
+    now: Timestamp,
+    tolerance: Duration,
+) -> Result<(), SignatureError> {
+    if made_at.plus(tolerance) < now {
+        return Err(SignatureError::TooOld);
+    }
+    if now.plus(tolerance) < made_at {
+        return Err(SignatureError::Future);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

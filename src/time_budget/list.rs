@@ -168,6 +168,22 @@ list! {
     /// A provider's signature may be this old, or this far ahead: Stripe's own default.
     pub const SIGNATURE_TOLERANCE: Duration = minutes(5);
 
+    /// Stripe delivers an event again for this long ([automatic retries](https://docs.stripe.com/webhooks#automatic-retries)). A person can
+    /// have it sent again for 30 days.
+    pub const STRIPE_REDELIVERY: Duration = hours(72);
+
+    /// A person or a program can have GitHub deliver an event again for this long; by itself it does not
+    /// ([redelivering](https://docs.github.com/en/webhooks/testing-and-troubleshooting-webhooks/redelivering-webhooks)).
+    pub const GITHUB_REDELIVERY: Duration = hours(72);
+
+    /// Shopify delivers an event again for this long, eight times
+    /// ([changelog](https://shopify.dev/changelog/updates-to-webhook-retry-mechanism)).
+    pub const SHOPIFY_REDELIVERY: Duration = hours(4);
+
+    /// A sender by Standard Webhooks delivers an event again for this long: the example of the
+    /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md) ends after 75.6 hours.
+    pub const STANDARD_WEBHOOKS_REDELIVERY: Duration = hours(76);
+
     /// Clocks may differ by this much. If one is further ahead, a kept answer counts as expired too early, and the operation runs
     /// again.
     pub const CLOCK_SKEW: Duration = time::CLOCK_SKEW;
