@@ -103,6 +103,7 @@ pub(super) fn done(response: &Extensions, status: StatusCode) -> Done {
             | ProblemType::KeyTooOld
             | ProblemType::RequestMalformed
             | ProblemType::TenantMissing
+            | ProblemType::SignatureRefused
             | ProblemType::BodyTooLong
             | ProblemType::KeyReused
             | ProblemType::RecordUnreadable

@@ -8,11 +8,12 @@ use http::{Method, Response, request::Parts};
 use tower_layer::Layer;
 
 use super::{
-    MAX_BODY, MAX_RESPONSE, Profile, Service, TenantResolver,
+    MAX_BODY, MAX_RESPONSE, Profile, Service, TenantResolver, Webhook,
     settings::{Accept, Executes, Guard, Longest, Settings},
 };
 use crate::{
     engine::{Executor, SingleTransaction},
+    key::Tenant,
     operation::Operation,
     queue::Queue,
     store::Store,
@@ -67,7 +68,7 @@ pub struct Idempotency<T = ()> {
 }
 
 impl Idempotency {
-    /// A guard of `operation` that keeps its records in `store`. Call [`tenant`](Self::tenant) next.
+    /// A guard of `operation` that keeps its records in `store`. Call [`tenant`](Self::tenant) next, or [`webhook`](Self::webhook).
     ///
     /// # Panics
     /// If the operation's settings contradict each other, such as a retention shorter than [`Operation::refuse_older_than`]
@@ -81,6 +82,7 @@ impl Idempotency {
             executor: Executor::new(store, operation),
             executes,
             profile: Profile::default(),
+            webhook: None,
             also: Vec::new(),
             status_path: "/operations".to_owned(),
             longest: Longest { request: MAX_BODY, response: MAX_RESPONSE },
@@ -94,12 +96,30 @@ impl Idempotency {
     pub fn tenant(self, tenant: impl TenantResolver) -> Idempotency<Arc<dyn TenantResolver>> {
         Idempotency { settings: self.settings, tenant: Arc::new(tenant) }
     }
+
+    /// Guards a route that receives the events of this sender: see [`Webhook`].
+    ///
+    /// # Panics
+    /// If a setting of the operation could lose an event, or let it have its effect twice: if it
+    /// - [retains](Operation::retain) answers for less time than the sender delivers events again;
+    /// - keeps a handler's 5xx as its answer ([`ServerErrors::Keep`](crate::operation::ServerErrors), as [`Profile::stripe`] does);
+    /// - answers 202 while an event is in flight ([`WhileInFlight::Accept`](crate::operation::WhileInFlight)), unless it is
+    ///   [asynchronous](Operation::asynchronous);
+    /// - is of GitHub, which delivers nothing again by itself, and neither asynchronous nor in a [single transaction](Self::single_transaction), nor
+    ///   waits for what is in flight;
+    /// - [refuses old keys](Operation::refuse_older_than), because the ids of events have no time.
+    pub fn webhook(mut self, webhook: Webhook) -> Idempotency<Arc<dyn TenantResolver>> {
+        Arc::make_mut(&mut self.settings).receive(webhook);
+        // Its signature verifies the sender, and nothing else.
+        let of_no_caller = |_: &Parts| -> Option<Tenant> { None };
+        Idempotency { settings: self.settings, tenant: Arc::new(of_no_caller) }
+    }
 }
 
 impl<T> Idempotency<T> {
     /// Sets the contract profile. Default: the IETF draft's.
     pub fn profile(mut self, profile: Profile) -> Self {
-        Arc::make_mut(&mut self.settings).profile = profile;
+        Arc::make_mut(&mut self.settings).set_profile(profile);
         self
     }
 
@@ -216,12 +236,12 @@ impl<T> Idempotency<T> {
     }
 }
 
-/// A guard that has a tenant resolver. Sealed: only [`Idempotency::tenant`] makes one.
+/// A guard that has a tenant resolver. Sealed: only [`Idempotency::tenant`] and [`Idempotency::webhook`] make one.
 #[diagnostic::on_unimplemented(
     message = "this guard does not know who its callers are",
     label = "call `.tenant(…)` on it",
     note = "say how the caller's tenant is found, such as `.tenant(JwtClaim(\"sub\"))`; `.tenant(SingleTenant::new(…))` if all \
-            callers share one space of keys"
+            callers share one space of keys; `.webhook(…)` if it receives webhooks"
 )]
 pub trait KnowsTenants {
     /// The resolver.

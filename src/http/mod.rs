@@ -39,6 +39,7 @@ mod target;
 mod tenant;
 #[cfg(feature = "lambda-http")]
 mod verified;
+mod webhook;
 
 // For handlers: arguments and responses.
 #[cfg(feature = "axum")]
@@ -78,6 +79,7 @@ pub use status::{operation_key, operation_status};
 pub use tenant::{SingleTenant, TenantResolver};
 #[cfg(feature = "lambda-http")]
 pub use verified::{IamAccount, IamCaller, JwtClaim, LambdaAuthorizer, PerHost, PerStage, context_tenant};
+pub use webhook::Webhook;
 
 /// The argument and the result of a [`TenantResolver`].
 #[doc(no_inline)]

@@ -100,6 +100,9 @@ problems! {
     /// The caller is not verified.
     TenantMissing: "tenant-missing", UNAUTHORIZED, "The caller is not authenticated",
         "Send the request with valid credentials.";
+    /// A webhook that its sender has not signed, or not now; `reason` says what is wrong.
+    SignatureRefused: "signature-refused", UNAUTHORIZED, "The signature of the event is not accepted",
+        "This request did nothing. Sign the bytes of the body, with a secret that the receiver has, when they are sent.";
     /// The body is too long to be read.
     BodyTooLong: "body-too-long", PAYLOAD_TOO_LARGE, "The request body is too long",
         "Send a shorter body.";
@@ -194,6 +197,7 @@ mod tests {
         KeyTooOld,
         RequestMalformed,
         TenantMissing,
+        SignatureRefused,
         BodyTooLong,
         BodyUnreadable,
         KeyReused,

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
 
 use super::{
-    GuardedBody, MAX_BODY, Problem, ProblemType,
+    GuardedBody, MAX_BODY, Problem, ProblemType, Webhook,
     claim::Claim,
     front::{self, Front},
     key_header, origin,
@@ -18,8 +18,9 @@ use super::{
 use crate::{
     engine::{Execution, Request, SingleTransaction},
     fingerprint::{Content, Fingerprints},
-    key::{FoundKey, RecordKey, Scope},
+    key::{FoundKey, RecordKey, Scope, Tenant},
     record::{Admission, AnswerKind, Work},
+    time::Timestamp,
     time_budget::BODY_TIMEOUT,
 };
 
@@ -85,29 +86,17 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         };
         return Ok(Parsed { request, body, mount: String::new() });
     }
-    let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
-        if Front::of(&parts.extensions).is_none() {
-            guard.no_context();
-        }
-        Problem::unverified(&*guard.tenant)
-    })?;
+    // Not once its body is here: until then its key, or its signature, may have grown too old.
+    let asked_at = guard.world().now();
+    let known = match &guard.settings.webhook {
+        Some(webhook) => of_sender(guard, webhook, parts, body, asked_at).await?,
+        None => of_client(guard, parts, body).await?,
+    };
+    let Known { tenant, key: FoundKey { key, parts: key_parts }, body } = known;
     guard.sees_stage(parts, &tenant);
     guard.sees_host(parts, &tenant);
-    let profile = &guard.settings.profile;
-    // A request that is refused by its head alone is refused before its body is read.
-    let found = match parts.extensions.get() {
-        Some(GivenKey(given)) if !profile.has_key_header(&parts.headers) => Some(given.clone()),
-        _ => profile.key_before_body(parts).map_err(Problem::refused)?,
-    };
-    // Not once its body is here: until then it may have grown too old.
-    let asked_at = guard.world().now();
     let (path, query) = (target::path(parts), target::query(parts));
     let raw_query = target::raw_query(parts, &query);
-    let body = whole(guard, body, guard.settings.longest.request).await?;
-    let FoundKey { key, parts: key_parts } = match found {
-        Some(found) => found,
-        None => profile.key(parts, body.as_ref()).map_err(Problem::refused)?,
-    };
     let timestamp = key_header::timestamp(&parts.headers);
     let admission = operation.admission_of(&key, timestamp, asked_at);
     let content = Content {
@@ -119,9 +108,10 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         body: body.as_ref(),
     };
     let name = operation.name();
-    let fingerprints = content.fingerprints(name.as_str(), &operation.rule, &operation.former_rules);
+    let rule = guard.settings.webhook.as_ref().map_or(&operation.rule, |webhook| &webhook.rule);
+    let fingerprints = content.fingerprints(name.as_str(), rule, &operation.former_rules);
     let key = RecordKey::new(tenant, name.clone(), key);
-    let key = if profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
+    let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let origin = Some(origin::of(parts, key_parts.as_deref()));
     let work = operation.asynchronous.map_or(Work::Now, |bound| {
         let claim_by = guard.world().now().plus(bound);
@@ -130,6 +120,56 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     let answer_kind = AnswerKind::Http;
     let request = Request { key, fingerprints, answer_kind, admission, deadline, work, origin };
     Ok(Parsed { request, body, mount: target::mount(parts).to_owned() })
+}
+
+/// What says whose request it is, and which; and its whole body.
+struct Known<W> {
+    tenant: Tenant,
+    key: FoundKey,
+    body: W,
+}
+
+/// Of a client whose front has verified it.
+async fn of_client<B: GuardedBody>(
+    guard: &Guard,
+    parts: &Parts,
+    body: B,
+) -> Result<Known<B::Whole>, Problem> {
+    let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
+        if Front::of(&parts.extensions).is_none() {
+            guard.no_context();
+        }
+        Problem::unverified(&*guard.tenant)
+    })?;
+    let profile = &guard.settings.profile;
+    // A request that is refused by its head alone is refused before its body is read.
+    let found = match parts.extensions.get() {
+        Some(GivenKey(given)) if !profile.has_key_header(&parts.headers) => Some(given.clone()),
+        _ => profile.key_before_body(parts).map_err(Problem::refused)?,
+    };
+    let body = whole(guard, body, guard.settings.longest.request).await?;
+    let key = match found {
+        Some(found) => found,
+        None => profile.key(parts, body.as_ref()).map_err(Problem::refused)?,
+    };
+    Ok(Known { tenant, key, body })
+}
+
+/// Of the sender of webhooks. Nothing of a request is read before its signature is verified.
+async fn of_sender<B: GuardedBody>(
+    guard: &Guard,
+    webhook: &Webhook,
+    parts: &Parts,
+    body: B,
+    asked_at: Timestamp,
+) -> Result<Known<B::Whole>, Problem> {
+    let refused = |refusal| webhook.problem(guard.operation().name(), refusal);
+    webhook.assert_signed(&parts.headers).map_err(refused)?;
+    let body = whole(guard, body, guard.settings.longest.request).await?;
+    webhook.verify(&parts.headers, body.as_ref(), asked_at).map_err(refused)?;
+    let key = guard.settings.profile.key(parts, body.as_ref()).map_err(Problem::refused)?;
+    let tenant = webhook.tenant_of(body.as_ref()).map_err(Problem::refused)?;
+    Ok(Known { tenant, key, body })
 }
 
 /// The whole body, within bounds of time and size. On Lambda it is there already.

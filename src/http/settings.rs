@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, request::Parts};
 
-use super::{Profile, TenantResolver, claim::Claim, front::Front, problem_document::Shape, tenant};
+use super::{
+    KeySyntax, Profile, TenantResolver, Webhook, claim::Claim, front::Front, problem_document::Shape, tenant,
+};
 use crate::{
     engine::{Execution, Executor, SingleTransaction},
     key::Tenant,
@@ -65,6 +67,8 @@ pub(super) struct Settings {
     pub(super) executor: Executor,
     pub(super) executes: Executes,
     pub(super) profile: Profile,
+    /// The sender, if the requests are webhooks.
+    pub(super) webhook: Option<Arc<Webhook>>,
     /// Idempotent methods that are guarded too.
     pub(super) also: Vec<Method>,
     pub(super) status_path: String,
@@ -75,6 +79,33 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Sets the profile. A webhook has its key where its sender puts it, whatever the profile says.
+    pub(super) fn set_profile(&mut self, profile: Profile) {
+        self.profile = match &self.webhook {
+            Some(webhook) => profile.key_from(webhook.key_from()).key_syntax(KeySyntax::Bare),
+            None => profile,
+        };
+        self.assert_loses_no_event();
+    }
+
+    /// Sets the sender of webhooks.
+    pub(super) fn receive(&mut self, webhook: Webhook) {
+        self.webhook = Some(Arc::new(webhook));
+        self.set_profile(self.profile.clone());
+    }
+
+    /// Panics if an event of a webhook could be lost, or have its effect twice: a mistake in the program, found at start-up.
+    fn assert_loses_no_event(&self) {
+        let Some(webhook) = &self.webhook else { return };
+        let operation = self.executor.operation();
+        webhook.assert_remembered(operation);
+        webhook.assert_no_failure_kept(operation, self.profile.server_errors);
+        // In a single transaction, nothing is in flight.
+        if matches!(self.executes, Executes::Reserved) {
+            webhook.assert_not_turned_away(operation);
+        }
+    }
+
     /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
         #[cfg(not(feature = "lambda-http"))]
@@ -85,7 +116,9 @@ impl Settings {
                 "this program runs on Lambda without the feature lambda-http: the guard sees no deadline, no front and no verified caller. Switch it on"
             );
         }
-        if self.profile.shape == Shape::Rfc9457 && self.profile.documentation.is_none() {
+        // The sender of a webhook reads no documentation.
+        let is_read = self.webhook.is_none();
+        if is_read && self.profile.shape == Shape::Rfc9457 && self.profile.documentation.is_none() {
             self.logged.no_documentation.get_or_init(|| {
                 let operation = self.executor.operation().name();
                 tracing::warn!(

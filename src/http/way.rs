@@ -42,6 +42,10 @@ impl Guard {
         if request.extensions().get::<Claim>().is_some() || request.extensions().get::<GivenKey>().is_some() {
             return false;
         }
+        // No request to a webhook runs unverified.
+        if self.settings.webhook.is_some() {
+            return false;
+        }
         let (method, keyed) = (request.method(), self.settings.profile.has_key_header(request.headers()));
         let idempotent = IDEMPOTENT.iter().position(|idempotent| idempotent == method);
         match idempotent.filter(|_| !self.settings.also.contains(method)) {

@@ -18,3 +18,5 @@ mod request_bodies;
 mod sent_headers;
 mod stages;
 mod targets;
+mod webhook_fronts;
+mod webhooks;

@@ -42,6 +42,7 @@ pub mod sqs;
 pub mod storm;
 pub mod tables;
 pub mod turns;
+pub mod webhooks;
 
 /// The attribute `#[apply(on_each_store)]` turns `async fn name(endpoint: &str)` into two tests: `name::on_embedded` and
 /// `name::on_dynamodb_local`. Without Java, the second is left out with `--skip dynamodb_local`.

@@ -9,3 +9,4 @@ mod record_spans;
 mod request_lines;
 mod secrecy;
 mod uncounted;
+mod webhook_secrecy;

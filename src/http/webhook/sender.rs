@@ -1,0 +1,83 @@
+//! What each sender of webhooks documents: where an event's id is, what is signed, for how long an event is delivered again.
+
+use std::time::Duration;
+
+use crate::{
+    key::KeyFrom,
+    time_budget::{GITHUB_REDELIVERY, SHOPIFY_REDELIVERY, STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY},
+};
+
+pub(super) const STRIPE_SIGNATURE: &str = "stripe-signature";
+pub(super) const GITHUB_SIGNATURE: &str = "x-hub-signature-256";
+pub(super) const SHOPIFY_SIGNATURE: &str = "x-shopify-hmac-sha256";
+pub(super) const STANDARD_ID: &str = "webhook-id";
+pub(super) const STANDARD_TIME: &str = "webhook-timestamp";
+pub(super) const STANDARD_SIGNATURE: &str = "webhook-signature";
+
+/// A sender of webhooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sender {
+    Stripe,
+    GitHub,
+    Shopify,
+    Standard,
+}
+
+impl Sender {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Stripe => "Stripe",
+            Self::GitHub => "GitHub",
+            Self::Shopify => "Shopify",
+            Self::Standard => "Standard Webhooks",
+        }
+    }
+
+    /// The tenant of its events, if they name none and the program neither.
+    pub(super) const fn tenant(self) -> &'static str {
+        match self {
+            Self::Stripe => "stripe",
+            Self::GitHub => "github",
+            Self::Shopify => "shopify",
+            Self::Standard => "webhooks",
+        }
+    }
+
+    /// Where an event has its id, which is the same in each of its deliveries.
+    pub(super) fn key_from(self) -> KeyFrom {
+        match self {
+            Self::Stripe => KeyFrom::body("/id"),
+            Self::GitHub => KeyFrom::header("X-GitHub-Delivery"),
+            // One action of a merchant is one event, of which each topic gets a webhook: `orders/create` and `orders/paid`.
+            Self::Shopify => {
+                KeyFrom::all([KeyFrom::header("X-Shopify-Event-Id"), KeyFrom::header("X-Shopify-Topic")])
+            }
+            Self::Standard => KeyFrom::header(STANDARD_ID),
+        }
+    }
+
+    /// The headers of the signature: what it is, and what it covers besides the body.
+    pub(super) const fn signature(self) -> &'static [&'static str] {
+        match self {
+            Self::Stripe => &[STRIPE_SIGNATURE],
+            Self::GitHub => &[GITHUB_SIGNATURE],
+            Self::Shopify => &[SHOPIFY_SIGNATURE],
+            Self::Standard => &[STANDARD_SIGNATURE, STANDARD_TIME, STANDARD_ID],
+        }
+    }
+
+    /// For how long an event is delivered again, and the name of that constant, for the message of a panic.
+    pub(super) const fn redelivery(self) -> (Duration, &'static str) {
+        match self {
+            Self::Stripe => (STRIPE_REDELIVERY, "STRIPE_REDELIVERY"),
+            Self::GitHub => (GITHUB_REDELIVERY, "GITHUB_REDELIVERY"),
+            Self::Shopify => (SHOPIFY_REDELIVERY, "SHOPIFY_REDELIVERY"),
+            Self::Standard => (STANDARD_WEBHOOKS_REDELIVERY, "STANDARD_WEBHOOKS_REDELIVERY"),
+        }
+    }
+
+    /// Whether it delivers an event again by itself, once it was answered by anything but 2xx.
+    pub(super) const fn comes_again(self) -> bool {
+        !matches!(self, Self::GitHub)
+    }
+}
