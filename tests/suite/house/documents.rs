@@ -78,6 +78,10 @@ async fn the_examples_print_what_they_document() {
             "idempotency in Lambda runtime invoke: ship, replay\nLambda runtime invoke in Some(\"00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01\")\napi.idempotency.reserve.created.count of ship: 1\napi.idempotency.reserve.replay.count of ship: 1\n",
         ),
         ("unit_test", "all three as promised\n"),
+        (
+            "webhook",
+            "  evt_1 is handled: \"charge.succeeded\"\n  200 OK, replayed: None\npending_webhooks 1:\n  200 OK, replayed: Some(\"true\")\npending_webhooks 1:\n  401 Unauthorized, replayed: None\n",
+        ),
     ] {
         let ran = Command::new(example(name)).stdin(Stdio::null()).output().await.expect("it can be run");
         let printed = String::from_utf8(ran.stdout).expect("text");

@@ -14,7 +14,7 @@ use crate::support::{
     http::{clock, record_key},
     logs::Logs,
     on_each_store,
-    webhooks::{RECEIVE, SENDERS, Sender, deliver},
+    webhooks::{Headers, RECEIVE, SENDERS, Sender, deliver},
 };
 
 #[apply(on_each_store)]
@@ -34,7 +34,7 @@ async fn no_event_its_id_or_its_secret_is_logged(endpoint: &str) {
             if fails { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::OK }
         };
         let app = Router::new().route("/hook", post(handler).route_layer(guard));
-        let event = async |flow: &str, secret: &str, edit: &dyn Fn(&mut Vec<(&'static str, String)>)| {
+        let event = async |flow: &str, secret: &str, edit: &dyn Fn(&mut Headers)| {
             let id = secrets.key(flow);
             let body = json!({ "id": id, "does": flow, "account": secrets.tenant }).to_string();
             let mut headers = sender.headers(secret, &id, body.as_bytes(), clock.now());
