@@ -4,9 +4,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, request::Parts};
 
-use super::{Profile, TenantResolver, claim::Claim, front::Front, problem_document::Shape, tenant};
+use super::{
+    IDEMPOTENCY_RETENTION, Profile, TenantResolver, claim::Claim, front::Front, problem_document::Shape,
+    tenant,
+};
 use crate::{
     engine::{Execution, Executor, SingleTransaction},
     key::Tenant,
@@ -75,6 +78,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
+    /// Says how long answers are replayed.
+    pub(super) fn announce(&self, headers: &mut HeaderMap) {
+        headers.insert(IDEMPOTENCY_RETENTION, HeaderValue::from(self.executor.operation().retain.as_secs()));
+    }
+
     /// Warns at start-up about what is missing.
     pub(super) fn check(&self) {
         #[cfg(not(feature = "lambda-http"))]
