@@ -5,6 +5,10 @@ use protocol::key::{IdempotencyKey, KeyError};
 
 use crate::world::World;
 
+/// The longest key, in characters: a
+/// [deduplication id](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html) of SQS has no more.
+const MAX_CHARS: usize = 128;
+
 /// The idempotency key of one intended effect, as its producer sends it with a message.
 ///
 /// Mint it once for each effect, and keep it with what is to be sent, before the first send. A send whose answer is lost is repeated with
@@ -44,10 +48,6 @@ impl ProducerKey {
     /// The name of the message attribute, and of the member of `detail`.
     pub const NAME: &str = "idempotency-key";
 
-    /// The longest key, in characters: a
-    /// [deduplication id](https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html) of SQS has no more.
-    pub const MAX_CHARS: usize = 128;
-
     /// A key that no other call returns: a UUID of version 7.
     pub fn mint(world: &dyn World) -> Self {
         // Without the bytes of the nonce that have fixed bits.
@@ -66,8 +66,8 @@ impl ProducerKey {
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(KeyError::Character);
         }
-        if text.len() > Self::MAX_CHARS {
-            return Err(KeyError::TooLong { limit: Self::MAX_CHARS, unit: "characters" });
+        if text.len() > MAX_CHARS {
+            return Err(KeyError::TooLong { limit: MAX_CHARS, unit: "characters" });
         }
         Ok(Self(key))
     }
