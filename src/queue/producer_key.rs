@@ -25,16 +25,12 @@ const MAX_CHARS: usize = 128;
 ///
 /// ```no_run
 /// use aws_sdk_sqs::{Client, error::BoxError};
-/// use lambda_idempotency::{queue::ProducerKey, world::SystemWorld};
+/// use lambda_idempotency::queue::ProducerKey;
 ///
-/// async fn send(client: &Client, url: &str, order: &str) -> Result<(), BoxError> {
-///     let key = ProducerKey::mint(&SystemWorld); // or `ProducerKey::parse(order_id)?`
+/// async fn send(client: &Client, url: &str, order: &str, key: &ProducerKey) -> Result<(), BoxError> {
 ///     let message = client.send_message().queue_url(url).message_body(order);
 ///     let message = message.message_attributes(ProducerKey::NAME, key.attribute());
-///     if url.ends_with(".fifo") {
-///         let message = message.clone().message_group_id("customer-1").message_deduplication_id(key.as_str());
-///         message.send().await?;
-///     } else if message.clone().send().await.is_err() {
+///     if message.clone().send().await.is_err() {
 ///         // SQS may have taken it: the same message again, with the same key.
 ///         message.send().await?;
 ///     }
