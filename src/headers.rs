@@ -14,6 +14,9 @@ pub(crate) const IDEMPOTENT_REPLAYED_BODY: &str = "idempotent-replayed-body";
 /// The header that says until when an answer is replayed.
 pub(crate) const IDEMPOTENCY_EXPIRES: &str = "idempotency-expires";
 
+/// The header that says how long answers are replayed.
+pub(crate) const IDEMPOTENCY_RETENTION: &str = "idempotency-retention";
+
 /// The only headers kept with an answer by default: those that describe the content and its location. Headers of one
 /// connection, one moment or one caller (`Set-Cookie`, `Authorization`, `Date`, hop-by-hop headers) are not replayed. Add
 /// your own with [`Operation::keep_header`](crate::operation::Operation::keep_header).
@@ -51,7 +54,7 @@ pub const SAFE_HEADERS: [&str; 22] = [
 ];
 
 /// Headers that are never kept, whatever the configuration.
-const NEVER_KEPT: [&str; 20] = [
+const NEVER_KEPT: [&str; 21] = [
     "age",
     "authorization",
     "cache-control",
@@ -61,6 +64,7 @@ const NEVER_KEPT: [&str; 20] = [
     "date",
     IDEMPOTENCY_EXPIRES,
     IDEMPOTENCY_KEY,
+    IDEMPOTENCY_RETENTION,
     IDEMPOTENT_REPLAYED,
     "keep-alive",
     "proxy-authenticate",
@@ -102,6 +106,7 @@ mod tests {
             "date",
             "idempotency-expires",
             "idempotency-key",
+            "idempotency-retention",
             "idempotent-replayed",
             "keep-alive",
             "proxy-authenticate",

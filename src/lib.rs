@@ -55,7 +55,7 @@
 //! | [`operator`] | corrections by operators, as the command line makes them |
 //! | [`lambda`] | the shell of Lambda functions: triggers, log, metrics, variables; the functions `stale`, `reconcile` and `webhook` |
 //! | [`config`] | configuration errors |
-//! | [`queue`] | queues for work that is done later: SQS, memory |
+//! | [`queue`] | queues for work that is done later: SQS, memory; the key of a producer |
 //! | [`key`], [`fingerprint`] | the identity of a record; how old a key may be; signatures; whether two requests are the same |
 //! | [`time`], [`time_budget`] | instants and durations; how an invocation's time is divided, in one drawing |
 //! | [`world`] | clocks, randomness and tasks, which tests replace |

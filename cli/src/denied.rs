@@ -65,14 +65,26 @@ fn is_proof(record: &Record, switch: Option<&NotFoundSwitch>) -> bool {
     switch.is_none_or(|switch| switch.releases && switch.at.plus(CLOCK_SKEW) <= asked_at)
 }
 
-/// Whether `text` has these words whole: `INC-17` is not `INC-170`.
-fn has_words(text: &str, words: &str) -> bool {
-    let goes_on = |next: Option<char>| next.is_some_and(char::is_alphanumeric);
+/// Whether a hold has these words whole in its reason: `INC-17` is neither `INC-170` nor `INC-17-2`.
+fn has_words(held: &str, words: &str) -> bool {
+    let reason = held.strip_prefix("held: ").unwrap_or(held);
+    // Without a name behind it, the line was cut: its end may be a part of a word.
+    let (reason, is_whole) =
+        reason.rsplit_once(", by ").map_or((reason, false), |(reason, _)| (reason, true));
     !words.is_empty()
-        && text.match_indices(words).any(|(at, _)| {
-            let (before, after) = (&text[..at], &text[at + words.len()..]);
-            !goes_on(before.chars().next_back()) && !goes_on(after.chars().next())
+        && reason.match_indices(words).any(|(at, _)| {
+            let (before, after) = (&reason[..at], &reason[at + words.len()..]);
+            let ends = is_whole || !after.is_empty();
+            ends && !goes_on(before.chars().rev()) && !goes_on(after.chars())
         })
+}
+
+/// Whether a word does not end here.
+fn goes_on(mut next: impl Iterator<Item = char>) -> bool {
+    match next.next() {
+        Some('-' | '_' | '.' | ':') => next.next().is_some_and(char::is_alphanumeric),
+        next => next.is_some_and(char::is_alphanumeric),
+    }
 }
 
 /// A record that is not released, and why.
@@ -80,6 +92,7 @@ fn stays_held(record: Record) -> Refused {
     let alarms = kinds(&record);
     let why = match &record.note {
         _ if !alarms.is_empty() => format!("it has an alarm: {}", alarms.join(", ")),
+        _ if let Some(id) = &record.effect_id => format!("the provider named its effect: {id}"),
         Some(note) => note.to_string(),
         None => "the provider was not asked since".to_owned(),
     };
@@ -118,12 +131,22 @@ mod tests {
     #[test]
     fn only_whole_words_of_a_hold_pick_its_record() {
         let held = "held: INC-17 of the provider, by olga@example.com";
-        for words in ["INC-17", "held", "INC-17 of the provider", "17", "olga@example.com"] {
+        for words in ["INC-17", "INC-17 of the provider", "the provider"] {
             assert!(has_words(held, words), "{words}");
         }
-        for words in ["", "INC-1", "NC-17", "INC-170", "provide"] {
+        for words in ["", "INC-1", "NC-17", "17", "INC-170", "provide", "held", "olga", "olga@example.com"] {
             assert!(!has_words(held, words), "{words}");
         }
-        assert!(has_words("INC-170 INC-17", "INC-17") && !has_words("INC-170", "INC-17"));
+        let of = |reason: &str| format!("held: {reason}, by olga");
+        for reason in ["INC-170", "INC-17-2", "INC-17_b", "INC-17.5", "INC-17:b", "X-INC-17"] {
+            assert!(!has_words(&of(reason), "INC-17"), "{reason}");
+        }
+        for reason in
+            ["INC-17", "INC-17.", "INC-17: the bank", "INC-170, INC-17", "(INC-17)", "INC-17 - again"]
+        {
+            assert!(has_words(&of(reason), "INC-17"), "{reason}");
+        }
+        // It was cut.
+        assert!(!has_words("held: see INC-1", "INC-1") && has_words("held: INC-1 is a lo", "INC-1"));
     }
 }

@@ -238,6 +238,7 @@ impl Engine {
                     // If it is applied, nobody else counts it.
                     if unapplied.error.kind().leaves_open() {
                         change.count_abandoned(current.as_deref(), moment.now);
+                        telemetry::escalated(&change.record, current.as_deref());
                     }
                     let over = revision(current.as_deref());
                     return Err(Unapplied {

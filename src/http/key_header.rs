@@ -138,7 +138,7 @@ mod tests {
         ];
         let mut reasons = std::collections::HashSet::new();
         for (lines, error) in cases {
-            assert_eq!(parse(KeySyntax::Either, lines), Err(error.clone()), "{lines:?}");
+            assert_eq!(parse(KeySyntax::Either, lines), Err(*error), "{lines:?}");
             reasons.insert(error.reason);
         }
         assert_eq!(reasons.len(), 9);

@@ -115,5 +115,9 @@ pub const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static(headers::IDE
 /// keeps none ([`Operation::keep_body`](crate::Operation::keep_body)).
 pub const IDEMPOTENT_REPLAYED_BODY: HeaderName = HeaderName::from_static(headers::IDEMPOTENT_REPLAYED_BODY);
 
+/// The response header that says how long an answer is replayed once its operation is over, in whole seconds: of every answer of a guard, its
+/// refusals included, and of the answers to `OPTIONS` that pass it. So a client knows it before it sends its first key.
+pub const IDEMPOTENCY_RETENTION: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_RETENTION);
+
 /// The response header that says until when the answer is replayed: an HTTP date.
 pub const IDEMPOTENCY_EXPIRES: HeaderName = HeaderName::from_static(headers::IDEMPOTENCY_EXPIRES);

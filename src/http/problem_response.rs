@@ -92,17 +92,52 @@ impl Problem {
         self
     }
 
+    /// What it is.
+    pub fn problem_type(&self) -> ProblemType {
+        self.problem
+    }
+
+    /// Why, in one stable word, such as `too-long` for a key.
+    pub fn reason(&self) -> Option<&'static str> {
+        self.reason
+    }
+
+    /// What is wrong, and what the client should do, in sentences. Nothing that it sent is in them.
+    pub fn message(&self) -> String {
+        format!("{}. {}", self.problem.entry().title, self.explained())
+    }
+
+    fn explained(&self) -> Cow<'static, str> {
+        let advice = self.advice.entry().advice;
+        match &self.detail {
+            Some(detail) => format!("{detail}. {advice}").into(),
+            None => advice.into(),
+        }
+    }
+
     /// The response, in the words of `profile`.
     pub fn into_response(self, profile: &Profile) -> Response<Full<Bytes>> {
-        let Self { problem, reason, .. } = self;
+        let response = self.standard(profile);
+        let Some(words) = &profile.words else { return response.map(Full::new) };
+        let (status, own) = (response.status(), words.of(&self, response));
+        let is_error = own.status().is_client_error() || own.status().is_server_error();
+        let mut own = own.map(Full::new);
+        if !is_error {
+            // Clients would take the refusal for a success.
+            tracing::error!(
+                status = own.status().as_u16(),
+                "Profile::custom gives a problem a status that is no error: it is not used"
+            );
+            *own.status_mut() = status;
+        }
+        own
+    }
+
+    fn standard(&self, profile: &Profile) -> Response<Bytes> {
+        let Self { problem, reason, .. } = *self;
         let status = self.status.unwrap_or_else(|| profile.status_of(problem));
-        let advice = self.advice.entry().advice;
-        let detail = match self.detail {
-            Some(detail) => &format!("{detail}. {advice}"),
-            None => advice,
-        };
-        let body = profile.shape.write(problem, status, detail, reason, profile.links());
-        let mut response = Response::new(Full::new(body));
+        let body = profile.shape.write(problem, status, &self.explained(), reason, profile.links());
+        let mut response = Response::new(body);
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, profile.shape.content_type());

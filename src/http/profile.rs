@@ -1,11 +1,12 @@
 //! Contract profiles: the statuses, codes and headers of an API.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::{
-    KeySyntax, ProblemType,
+    KeySyntax, Problem, ProblemType,
     problem_document::{Links, Shape},
 };
 use crate::{headers, key::KeyFrom, operation::ServerErrors};
@@ -48,6 +49,20 @@ pub struct Profile {
     pub(super) shape: Shape,
     pub(super) key_optional: bool,
     pub(super) keys_by_path: bool,
+    pub(super) words: Option<OwnWords>,
+}
+
+/// Writes problems in an API's own words.
+#[derive(Clone, derive_more::Debug)]
+#[debug("OwnWords")]
+pub(super) struct OwnWords(Arc<Words>);
+
+type Words = dyn Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync;
+
+impl OwnWords {
+    pub(super) fn of(&self, problem: &Problem, standard: Response<Bytes>) -> Response<Bytes> {
+        (self.0)(problem, standard)
+    }
 }
 
 impl Profile {
@@ -64,7 +79,33 @@ impl Profile {
             shape: Shape::Rfc9457,
             key_optional: false,
             keys_by_path: false,
+            words: None,
         }
+    }
+
+    /// The IETF draft's contract in words of your own: `words` gets each problem with the response that it would be, and returns the response
+    /// that it is. Keep its headers, such as `Retry-After`. A status that is no error is not used.
+    ///
+    /// It gets the guard's problems alone, never a handler's answer: a layer around the guard that writes both in one shape finds the guard's by
+    /// [`Guarded::problem`](super::Guarded::problem).
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use http::{HeaderValue, header::CONTENT_TYPE};
+    /// use lambda_idempotency::http::Profile;
+    ///
+    /// let profile = Profile::custom(|problem, mut response| {
+    ///     let code = problem.problem_type().name().replace('-', "_").to_uppercase();
+    ///     let message = problem.message();
+    ///     *response.body_mut() = serde_json::json!({ "error": { "code": code, "message": message } }).to_string().into();
+    ///     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    ///     response
+    /// });
+    /// ```
+    pub fn custom(
+        words: impl Fn(&Problem, Response<Bytes>) -> Response<Bytes> + Send + Sync + 'static,
+    ) -> Self {
+        Self { words: Some(OwnWords(Arc::new(words))), ..Self::ietf_draft() }
     }
 
     /// [Stripe's API v1](https://docs.stripe.com/api/idempotent_requests): 400 for another request under the same key, an echo of the key, and a handler's 5xx

@@ -8,7 +8,9 @@ use http::{Response, response};
 use http_body::Body;
 use http_body_util::{BodyExt, Limited};
 
-use super::{IDEMPOTENCY_EXPIRES, IDEMPOTENT_REPLAYED, deliver::clean, settings::Guard};
+use super::{
+    IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETENTION, IDEMPOTENT_REPLAYED, deliver::clean, settings::Guard,
+};
 use crate::{record::HANDLER_FAILED, time::Instant, time_budget::TimeBudget};
 
 /// A handler's response and body.
@@ -52,7 +54,7 @@ impl Guard {
             tracing::error!("the handler panicked");
             Err("panicked")
         })?;
-        for name in [IDEMPOTENT_REPLAYED, IDEMPOTENCY_EXPIRES] {
+        for name in [IDEMPOTENT_REPLAYED, IDEMPOTENCY_EXPIRES, IDEMPOTENCY_RETENTION] {
             // Set by an inner service, about the inner service's answer.
             parts.headers.remove(name);
         }

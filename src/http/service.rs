@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{Either, Full};
 
 use super::{
@@ -43,9 +43,13 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let guard = self.guard.clone();
         let Some(way) = guard.way(&request) else {
+            let is_asked = request.method() == Method::OPTIONS;
             let answer = self.inner.call(request);
             return Box::pin(async move {
                 let mut response = answer.await?;
+                if is_asked {
+                    guard.settings.announce(response.headers_mut());
+                }
                 let own = guard.in_its_words(response.extensions_mut());
                 Ok(own.map_or_else(|| response.map(Either::Right), |own| own.map(Either::Left)))
             });
@@ -59,6 +63,7 @@ where
             if let Some(own) = words.in_its_words(response.extensions_mut()) {
                 response = own;
             }
+            words.settings.announce(response.headers_mut());
             if let Some((name, key)) = echo {
                 response.headers_mut().insert(name, key);
             }

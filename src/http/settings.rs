@@ -4,10 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{Method, Request, Response, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, request::Parts};
 
 use super::{
-    KeySyntax, Profile, TenantResolver, Webhook, claim::Claim, front::Front, problem_document::Shape, tenant,
+    IDEMPOTENCY_RETENTION, KeySyntax, Profile, TenantResolver, Webhook, claim::Claim, front::Front,
+    problem_document::Shape, tenant,
 };
 use crate::{
     engine::{Execution, Executor, SingleTransaction},
@@ -104,6 +105,11 @@ impl Settings {
         if matches!(self.executes, Executes::Reserved) {
             webhook.assert_not_turned_away(operation);
         }
+    }
+
+    /// Says how long answers are replayed.
+    pub(super) fn announce(&self, headers: &mut HeaderMap) {
+        headers.insert(IDEMPOTENCY_RETENTION, HeaderValue::from(self.executor.operation().retain.as_secs()));
     }
 
     /// Warns at start-up about what is missing.

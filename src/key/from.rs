@@ -132,7 +132,7 @@ impl KeyFrom {
     /// letter.
     ///
     /// A client that sends its key in another of these places next time sends another request, if the place is in the body: let the
-    /// [fingerprint's rule](crate::fingerprint::FingerprintRule::without_body_field) leave it out.
+    /// [fingerprint's rule](crate::fingerprint::FingerprintRule::leave_out) leave it out.
     ///
     /// # Panics
     /// If there are none.

@@ -285,6 +285,8 @@ impl Operator {
                 Ok(next) => {
                     let next = match correction {
                         Correction::ClearAlarms => next,
+                        // It says itself why it is escalated.
+                        Correction::ExpireLease if next.is_escalated() => next,
                         // The reason first: commands pick the records of one incident by it, and the line may be cut.
                         Correction::Hold => {
                             next.failed(Some(Note::new(&format!("held: {reason}, by {who}"))))

@@ -5,8 +5,12 @@
 //!    late, changes nothing.
 //! 3. A message whose work fails is delivered again, and finally becomes a dead letter.
 //!
-//! This module only sends: Lambda's triggers deliver the messages.
+//! This module only sends: Lambda's triggers deliver the messages. [`ProducerKey`] is for messages of yours, to a consumer.
+#[cfg(feature = "eventbridge")]
+mod detail;
 mod memory;
+#[cfg(feature = "sqs")]
+mod producer_key;
 #[cfg(feature = "sqs")]
 mod sqs;
 
@@ -16,7 +20,11 @@ use async_trait::async_trait;
 
 use crate::{key::OperationName, store::StoreError};
 
+#[cfg(feature = "eventbridge")]
+pub use detail::DetailError;
 pub use memory::MemoryQueue;
+#[cfg(feature = "sqs")]
+pub use producer_key::ProducerKey;
 #[cfg(feature = "sqs")]
 pub use sqs::SqsQueue;
 #[cfg(feature = "sqs")]

@@ -197,7 +197,8 @@ impl Reconciliation {
     /// Claims the record if the provider reports an effect, before any question or message is sent. `None` if the record has
     /// changed.
     async fn claim(&self, reported: &Reported<'_>, current: &Record) -> Result<Option<Record>, WorkError> {
-        if current.reported == Some(Evidence::Effect) || !reported.effect.is_effect() {
+        let is_claimed = current.reported == Some(Evidence::Effect) && !current.is_denied();
+        if is_claimed || !reported.effect.is_effect() {
             return Ok(Some(current.clone()));
         }
         let step = |current: Option<&Record>, Moment { revision, now }: Moment| {
@@ -254,15 +255,22 @@ impl Reconciliation {
         }
     }
 
-    /// Names the effect in this record. Then the report has another meaning.
+    /// Names the effect in this record, and claims it by the same write: no denial may come between. Then the report has another meaning.
     async fn name(&self, current: &Record, id: Note) -> Result<Option<ReconcileOutcome>, WorkError> {
-        let step = |now: Option<&Record>, Moment { revision, .. }: Moment| match now {
-            Some(now) if now.revision == current.revision => {
-                Step::Write(now.name_effect(id.clone(), revision).into(), ())
+        let step = |latest: Option<&Record>, Moment { revision, now }: Moment| match latest {
+            Some(latest) if latest.revision == current.revision => {
+                let named = latest.name_effect(id.clone(), revision);
+                let next = named.claim(revision, now.plus(ASK_TIMEOUT), now).unwrap_or(named);
+                let expired = latest.ends_lease(&next);
+                Step::Write(next.into(), expired)
             }
-            _ => Step::Stop(()),
+            _ => Step::Stop(false),
         };
         match self.engine.apply(Start::Seen(Box::new(current.clone())), self.effort(), step).await {
+            Ok(Applied::Written(true, named)) => {
+                telemetry::lease_expired(&named, self.now());
+                Ok(None)
+            }
             Ok(_) => Ok(None),
             Err(unapplied) => Err(unapplied.error.into()),
         }

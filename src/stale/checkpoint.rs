@@ -19,14 +19,13 @@ use std::time::Duration;
 
 use super::{Stale, sweep::SweepProgress};
 use crate::{
-    error_chain::error_chain,
     message::Message,
     queue::WorkError,
     record::Revision,
     store::{Checkpoint, StoreError, StoreErrorKind},
     telemetry::{self, SWEEP_COMPLETED, TABLE_SETTING_OFF},
     time::Timestamp,
-    time_budget::{DEFAULT_GRACE, MAX_SWEEP_PAUSE},
+    time_budget::{DEFAULT_GRACE, MAX_SWEEP_PAUSE, STORE_TIMEOUT},
 };
 
 /// The name of the checkpoint.
@@ -46,6 +45,7 @@ impl Stale {
 
     /// Continues the sweep under way, if there is one. If not, begins one if it `begins`.
     pub(super) async fn run_sweep(&self, begins: bool, time: Duration) -> Result<(), WorkError> {
+        let begun_at = self.engine.world.instant();
         let current = self.engine.bounded(None, self.records.load_checkpoint(SWEEP)).await?;
         let mut progress = match self.running_sweep(current.as_ref()) {
             Some(progress) => progress,
@@ -69,6 +69,7 @@ impl Stale {
             // Its owner may be dead: this message continues the sweep once the lease has expired, or finds nothing to continue.
             return self.send_sweep(left).await;
         }
+        let time = time.saturating_sub(self.engine.world.instant().since(begun_at));
         let ours = self.checkpoint(Some(&progress), now.plus(time).plus(DEFAULT_GRACE));
         let seen = current.map(|checkpoint| checkpoint.revision);
         if !self.write_checkpoint(seen, &ours).await? {
@@ -100,18 +101,12 @@ impl Stale {
 
     /// Tells operators which settings of the table are off.
     async fn look_at_settings(&self) {
-        match self.engine.bounded(None, self.records.settings_off()).await {
-            Ok(off) => {
-                for setting in &off {
-                    tracing::error!(setting, "a setting of the table is off");
-                }
-                telemetry::count_many(TABLE_SETTING_OFF, off.len() as u64);
-            }
-            Err(error) => {
-                let error = error_chain(&error);
-                tracing::warn!(error, "the table's settings cannot be read: a sweep looks again tomorrow");
-            }
+        let off =
+            self.engine.world.within(STORE_TIMEOUT, self.records.settings_off()).await.unwrap_or_default();
+        for setting in &off {
+            tracing::error!(setting, "a setting of the table is off, or may not be read");
         }
+        telemetry::count_many(TABLE_SETTING_OFF, off.len() as u64);
     }
 
     async fn send_sweep(&self, delay: Duration) -> Result<(), WorkError> {

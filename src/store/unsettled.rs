@@ -50,9 +50,9 @@ pub trait Unsettled: Store {
         limit: u32,
     ) -> Result<Page>;
 
-    /// The settings of its table that are off although its records need them, in words for operators. A setting that it cannot have is not
-    /// among them.
-    async fn settings_off(&self) -> Result<Vec<&'static str>>;
+    /// The settings of its table that are off although its records need them, or that it may not read, in words for operators. A setting that
+    /// it cannot have, or cannot read now, is not among them.
+    async fn settings_off(&self) -> Vec<&'static str>;
 
     /// How "not found" was switched last; `None` if it never was. Strongly consistent.
     async fn not_found_switch(&self) -> Result<Option<NotFoundSwitch>>;

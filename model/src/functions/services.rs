@@ -233,8 +233,8 @@ impl Unsettled for GatedStore {
         Ok(Survey::NOTHING)
     }
 
-    async fn settings_off(&self) -> Result<Vec<&'static str>> {
-        Ok(Vec::new())
+    async fn settings_off(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     async fn scan(

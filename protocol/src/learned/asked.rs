@@ -8,8 +8,8 @@ use super::{
 };
 use crate::{
     record::{
-        self, AlarmKind, Evidence, NOT_CONFIRMED, NOT_RESUMED, NotTaken, Note, Record, Revision, SettleError,
-        SettledBy, State, Transition, Verdict,
+        self, AlarmKind, Evidence, MAX_ALARMS, NOT_CONFIRMED, NOT_RESUMED, NotTaken, Note, Record, Revision,
+        SettleError, SettledBy, State, Transition, Verdict,
     },
     time::Timestamp,
 };
@@ -209,19 +209,24 @@ impl Asked<'_> {
         current.postpone(revision, asked, anew, at, now).ok_or(ReconcileOutcome::Settled)
     }
 
-    /// Whether an escalated record does not have yet what the provider says: a final word about what is held, or that it has reported an
-    /// effect.
+    /// Whether an escalated record does not have yet what the provider says at last: about what is held, or of an effect that it has
+    /// reported.
     fn says_more(&self, current: &Record, learned: &Learned, is_final: bool) -> bool {
-        let is_held = current.is_held();
-        match self.reported {
-            Some(reported) => (is_final || is_held) && !self.stands(reported, current, learned),
-            None => is_final && is_held,
-        }
+        is_final
+            && match self.reported {
+                Some(reported) => !self.stands(reported, current, learned),
+                None => current.is_held(),
+            }
     }
 
-    /// Whether the record has the alarm of this report.
+    /// Whether the record says that this report is denied: by an alarm; or by its note, if it has too many alarms, or is not held. The note of
+    /// what is held allows its release.
     fn stands(&self, reported: &Reported<'_>, current: &Record, learned: &Learned) -> bool {
-        reported.stands_in(current, AlarmKind::Contradicted, self.reason(current, learned))
+        let reason = self.reason(current, learned);
+        let has_room = current.alarms.len() < MAX_ALARMS;
+        let is_noted = current.note.as_ref().is_some_and(|note| *note == Note::new(reason));
+        reported.stands_in(current, AlarmKind::Contradicted, reason)
+            || is_noted && !(has_room && current.is_held())
     }
 
     /// Why the record is escalated.

@@ -91,7 +91,7 @@ mod tests {
         backoff::Backoff,
         learned::{Asks, NotFound, Reported, Schedule, tests::phase},
         record::{
-            NOT_CONFIRMED, ReservationRequest, Revision,
+            Alarm, MAX_ALARMS, NOT_CONFIRMED, ReservationRequest, Revision,
             tests::{RETAIN, reservation, resuming},
         },
         time::Timestamp,
@@ -131,7 +131,6 @@ mod tests {
     fn a_report_that_is_denied_is_an_alarm_by_the_same_write() {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let held: Record = reserved.hold(Revision::mint(), Timestamp::MAX).expect("its lease is over").into();
-        let claimed: Record = held.claim(Revision::mint(), LATE, LATE).map_or(held.clone(), Record::from);
         let unknown: Record = reserved.expire(Revision::mint(), LATE).expect("its lease is over").into();
         let escalated: Record =
             unknown.claim(Revision::mint(), Timestamp::MAX, LATE).expect("it is open").into();
@@ -155,28 +154,55 @@ mod tests {
             };
             asked.step(Some(seen), &learned, Moment { revision: Revision::mint(), now: LATE })
         };
-        let nothing = || Learned::Later(RETAIN);
-        for (seen, learned) in [
-            (&claimed, Learned::NotExecuted),
-            (&claimed, nothing()),
-            (&escalated, Learned::NotExecuted),
-            (&unknown, Learned::NotExecuted),
-        ] {
+        for seen in [&held, &escalated, &unknown] {
             let seen: Record = seen.claim(Revision::mint(), LATE, LATE).map_or(seen.clone(), Record::from);
             let Learning::Write {
                 next, outcome: ReconcileOutcome::Escalated, escalated: Some(reason), ..
-            } = asked(&seen, learned)
+            } = asked(&seen, Learned::NotExecuted)
             else {
                 panic!("{seen:?}")
             };
             let alarmed = Record::from(next);
             assert!(reported.stands_in(&alarmed, AlarmKind::Contradicted, reason));
             assert!(!alarmed.is_denied());
-            let again = asked(&alarmed, Learned::NotExecuted);
-            if reason == NOT_CONFIRMED {
-                assert_eq!(again, Learning::Ends(ReconcileOutcome::Escalated), "once");
-            }
+            let once = Learning::Ends(ReconcileOutcome::Escalated);
+            assert_eq!(asked(&alarmed, Learned::NotExecuted), once);
+            // With too many alarms, its note is all that says so.
+            let mut full = alarmed.clone();
+            full.alarms = (0..MAX_ALARMS)
+                .map(|number| Alarm::new(AlarmKind::SecondAnswer, &number.to_string(), None, LATE))
+                .collect();
+            assert_eq!(asked(&full, Learned::NotExecuted), once);
         }
-        assert_eq!(asked(&escalated, nothing()), Learning::Ends(ReconcileOutcome::Scheduled(Timestamp::MAX)));
+        // The provider must say it again: its proof may only be late.
+        let waits = Learning::Ends(ReconcileOutcome::Scheduled(Timestamp::MAX));
+        for seen in [&held, &escalated] {
+            assert_eq!(asked(seen, Learned::Later(RETAIN)), waits);
+        }
+    }
+
+    // T54: a denial that came before the report proves nothing.
+    #[test]
+    fn a_report_about_what_is_held_ends_an_earlier_denial() {
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let held: Record = reserved.hold(Revision::mint(), Timestamp::MAX).expect("its lease is over").into();
+        assert_eq!(held.claim(Revision::mint(), LATE, LATE), None, "nothing is denied");
+        let denied = Record { note: Some(Note::new(NOT_CONFIRMED)), ..held };
+        assert!(denied.is_denied());
+        let claimed: Record = denied.claim(Revision::mint(), LATE, LATE).expect("it is denied").into();
+        assert!(claimed.is_held() && !claimed.is_denied());
+    }
+
+    // T54: a hold does not hide what the provider has reported before it.
+    #[test]
+    fn what_is_held_after_a_report_is_never_denied() {
+        let reserved = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
+        let unknown: Record = reserved.expire(Revision::mint(), LATE).expect("its lease is over").into();
+        let reported: Record = unknown.claim(Revision::mint(), LATE, LATE).expect("it is open").into();
+        for (record, alarms) in [(unknown, 0), (reported, 1)] {
+            let held: Record = record.hold(Revision::mint(), LATE).expect("it is open").into();
+            let denied = Record { note: Some(Note::new(NOT_CONFIRMED)), ..held };
+            assert_eq!((denied.alarms.len(), denied.is_denied()), (alarms, alarms == 0));
+        }
     }
 }

@@ -1,12 +1,15 @@
 //! An operator holds a record from which an execution could begin: its release, or the table itself, is not to be trusted.
 
-use super::{Evidence, Note, Record, Revision, State, Transition, UnknownCause};
+use super::{Alarm, AlarmKind, Evidence, Note, Record, Revision, State, Transition, UnknownCause};
 use crate::time::Timestamp;
 
 /// Why a record stays escalated whose provider says that the effect which was reported did not happen.
 pub const NOT_CONFIRMED: &str = "an effect was reported, and the provider denies it";
 /// Why a record stays escalated whose provider does not find the effect that was reported, for long enough, and while it remembers it.
 pub const NOT_FOUND: &str = "an effect was reported, and the provider does not find it";
+
+/// Why a record has an alarm that was held after a report of its effect.
+const REPORTED_BEFORE: &str = "an effect was reported before the hold";
 
 /// Why a record cannot be held: it is settled, a worker has it, or it is held already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,7 +45,13 @@ impl Record {
         let state =
             State::Unknown { cause, since: now, reconcile_at: Timestamp::MAX, asked: 0, anew_at: None };
         let reported = Some(Evidence::Effect);
-        Ok(Transition::to(Self { reported, state, ..earliest.unknown(revision, cause, now) }))
+        let held = Transition::to(Self { reported, state, ..earliest.unknown(revision, cause, now) });
+        // From now on, the record itself does not tell a report from the hold, and a denial alone must not overrule it.
+        let was_reported = self.reported == Some(Evidence::Effect) && !self.is_held();
+        Ok(match was_reported {
+            true => held.raises(Alarm::new(AlarmKind::HeldReport, REPORTED_BEFORE, None, now)),
+            false => held,
+        })
     }
 
     /// Whether an operator holds it.

@@ -107,7 +107,8 @@ impl Record {
             State::Unknown { cause: UnknownCause::LeaseExpired, .. } => lease_until,
             _ => return None,
         };
-        Some(Transition::to(Self { revision, state: State::InProgress { lease_until }, ..self.clone() }))
+        let state = State::InProgress { lease_until };
+        Some(Transition::to(Self { revision, note: None, state, ..self.clone() }))
     }
 
     /// Records the answer: → completed.

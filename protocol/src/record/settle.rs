@@ -139,10 +139,11 @@ impl Record {
     /// Claims the record for an effect that is reported before its answer is known, or without its domain writes.
     ///
     /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
-    /// `None` if it is completed, pending, claimed already, or certainly not executed.
+    /// `None` if it is completed, pending, claimed already, or certainly not executed. Of what is held, it ends a denial that came before.
     pub fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
         if self.reported == Some(Evidence::Effect) {
-            return None;
+            let undenied = || Transition::to(Self { revision, note: None, ..self.clone() });
+            return self.is_denied().then(undenied);
         }
         let unknown = |cause| {
             let state = State::Unknown { cause, since: now, reconcile_at: at, asked: 0, anew_at: None };

@@ -103,7 +103,7 @@ impl Unsettled for DynamoDbStore {
 
     /// Its stream, time to live on `expires_at`, and point-in-time recovery. Needs `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`
     /// and `dynamodb:DescribeContinuousBackups`.
-    async fn settings_off(&self) -> Result<Vec<&'static str>> {
+    async fn settings_off(&self) -> Vec<&'static str> {
         super::settings::off(&self.client, &self.table).await
     }
 

@@ -196,13 +196,20 @@ fn to_item(record: &Record) -> Result<Attributes> {
 #[async_trait]
 impl Store for DynamoDbStore {
     async fn put(&self, seen: Option<Revision>, record: &Record, with: &[Companion]) -> Result<WriteOutcome> {
-        if !with.is_empty() {
-            return self.transact(seen, record, with).await;
-        }
-        match conditions::put(&self.writes, &self.table, seen, to_item(record)?).await? {
-            Ok(()) => Ok(WriteOutcome::Written),
-            Err(current) => refused(current),
-        }
+        let outcome = match with.is_empty() {
+            true => match conditions::put(&self.writes, &self.table, seen, to_item(record)?).await? {
+                Ok(()) => WriteOutcome::Written,
+                Err(current) => refused(current)?,
+            },
+            false => self.transact(seen, record, with).await?,
+        };
+        Ok(match outcome {
+            // An insert is refused because of an item. Old emulators do not return it.
+            WriteOutcome::Refused(None) if seen.is_none() => {
+                WriteOutcome::Refused(self.load(&record.key).await?.map(Box::new))
+            }
+            outcome => outcome,
+        })
     }
 
     async fn load(&self, key: &RecordKey) -> Result<Option<Record>> {

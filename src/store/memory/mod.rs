@@ -294,8 +294,8 @@ impl Unsettled for MemoryStore {
         Ok(survey)
     }
 
-    async fn settings_off(&self) -> Result<Vec<&'static str>> {
-        Ok(Vec::new())
+    async fn settings_off(&self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     async fn scan(

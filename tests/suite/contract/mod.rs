@@ -12,6 +12,7 @@ mod keys;
 mod large_bodies;
 mod odd_events;
 mod old_keys;
+mod own_words;
 mod phases;
 mod profiles;
 mod request_bodies;

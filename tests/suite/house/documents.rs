@@ -57,6 +57,16 @@ async fn the_transcript_of_a_provider_that_comes_back_is_reproduced() {
     assert_eq!(steps, 6);
 }
 
+/// A call without a key, one with a key in `_meta`, the same with the key as an argument, and another email under that key.
+const MCP_CALLS: &str = r#""text":"idempotency_key is missing: make a UUID for each email, and repeat a call with the same one","type":"text"}],"isError":true}}
+an email is sent, with the key 423c2786-8c31-8984-ac79-d8154c813f50
+{"id":1,"jsonrpc":"2.0","result":{"_meta":{"com.example/replayed":false},"content":[{"text":"sent to a@example.com","type":"text"}]}}
+{"id":2,"jsonrpc":"2.0","result":{"_meta":{"com.example/replayed":true},"content":[{"text":"sent to a@example.com","type":"text"}]}}
+{"id":3,"jsonrpc":"2.0","result":{"content":[{"text":"the key was used for another input","type":"text"}],"isError":true}}
+{"id":4,"jsonrpc":"2.0","result":{"content":[{"text":"the key in _meta and the argument idempotency_key differ","type":"text"}],"isError":true}}
+{"id":5,"jsonrpc":"2.0","result":{"content":[{"text":"the key must be a string","type":"text"}],"isError":true}}
+{"id":6,"jsonrpc":"2.0","result":{"content":[{"text":"refused: the address has no @","type":"text"}],"isError":true}}"#;
+
 #[tokio::test]
 async fn the_examples_print_what_they_document() {
     for (name, shown) in [
@@ -69,10 +79,23 @@ async fn the_examples_print_what_they_document() {
             "domain_writes",
             "500 Internal Server Error, replayed: false, row: false\n201 Created, replayed: false, row: true\n201 Created, replayed: true",
         ),
+        (
+            "downstream_header",
+            "interrupted: the next call resumes it\ncharged: ch_1\nkeys: 1, requests: 2\n/charges: timed out\n/charges: ch_1\n/refunds: a phase makes one call",
+        ),
+        (
+            "durable_dispatcher",
+            "1 come again; executions: 0\n1 come again; executions: 1\nresolved: 1\n0 come again; executions: 2\n",
+        ),
         ("function", "a parcel to Bern is shipped\n"),
         ("invocation", "attempt 1\n{\"order\":\"o-1\"}\n{\"order\":\"o-1\"}\n"),
         ("queue", "\"order-1\" is shipped\n0 come again\ndead: nothing was ordered\n"),
+        ("mcp_tool", MCP_CALLS),
         ("own_store", "it keeps every promise\n"),
+        (
+            "own_words",
+            "200: {\"budget\":100,\"media_buy_id\":\"mb-1\"}\n{\"idempotency_key\":\"k-1\",\"budget\":100}\n  200: {\"budget\":100,\"media_buy_id\":\"mb-1\",\"replayed\":true}\n",
+        ),
         (
             "own_telemetry",
             "idempotency in Lambda runtime invoke: ship, replay\nLambda runtime invoke in Some(\"00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-01\")\napi.idempotency.reserve.created.count of ship: 1\napi.idempotency.reserve.replay.count of ship: 1\n",

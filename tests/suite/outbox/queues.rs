@@ -4,7 +4,11 @@ use std::collections::BTreeSet;
 
 use aws_sdk_sqs::types::Message;
 use lambda_idempotency::{
+    Failure, Guard, MemoryStore, Operation,
+    event::{Consumer, KeyFrom, SqsSource},
+    key::Tenant,
     outbox::{SqsTarget, Target},
+    queue::ProducerKey,
     store::OutboxMessage,
     telemetry::error_chain,
 };
@@ -14,7 +18,9 @@ use super::{topic, undelivered};
 use crate::support::{
     embedded,
     guarded::{Guarded, completed, owned, request, written},
-    sqs::{Queue, Sqs},
+    http::Counter,
+    messages::deliver,
+    sqs::{Queue, Sqs, attribute},
 };
 
 /// What two operations published, in the order of each.
@@ -76,4 +82,33 @@ async fn elasticmq_is_handed_each_message_as_a_cloud_event() {
     let gone = SqsTarget::new(&sqs.config(), standard.url.replace("placed", "gone"));
     let error = gone.deliver(&messages[0]).await.expect_err("there is no such queue");
     assert!(error_chain(&error).contains("does not exist"), "{}", error_chain(&error));
+}
+
+// T63: a consumer that changes from one of these to another repeats nothing. To `cloud_event` it does, because that has two parts.
+#[tokio::test]
+async fn a_delivered_message_has_its_id_as_its_key() {
+    let (sqs, messages) = (Sqs::start().await, published().await);
+    let (fifo, standard) = (sqs.queue("placed.fifo", 60).await, sqs.queue("placed", 60).await);
+    let tenant = Tenant::parse("acme").expect("a tenant");
+    let (guard, runs) = (Guard::new(MemoryStore::new(), Operation::new("ship"), tenant), Counter::default());
+    let mut counts = Vec::new();
+    for queue in [&fifo, &standard] {
+        SqsTarget::new(&sqs.config(), &*queue.url).deliver(&messages[0]).await.expect("the queue accepts it");
+        let arrived = queue.next().await;
+        assert_eq!(attribute(&arrived[0], ProducerKey::NAME), Some(&*messages[0].id()));
+        let only_fifo = (queue.name == fifo.name).then(KeyFrom::deduplication_id);
+        let keys = [KeyFrom::attribute(ProducerKey::NAME), KeyFrom::body("/id")].into_iter().chain(only_fifo);
+        for key in keys.chain([KeyFrom::cloud_event()]) {
+            let counted = runs.clone();
+            let function = move |_, _: Value| {
+                counted.add();
+                async { Ok::<_, Failure>(()) }
+            };
+            let source = SqsSource::new(&sqs.config(), &*queue.url, &*queue.dead_letters);
+            let consumer = Consumer::new(source, key).sqs(guard.clone(), function);
+            assert!(deliver(&consumer, &[queue.record(&arrived[0])]).await.expect("an answer").is_empty());
+            counts.push(runs.count());
+        }
+    }
+    assert_eq!(counts, [1, 1, 1, 2, 2, 2, 2]);
 }

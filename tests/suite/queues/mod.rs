@@ -2,6 +2,7 @@
 
 mod elasticmq;
 mod load;
+mod producers;
 mod sqs;
 
 use std::time::{Duration, Instant};

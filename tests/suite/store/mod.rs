@@ -3,6 +3,7 @@
 mod alarms;
 mod conformance;
 mod costs;
+mod emulators;
 mod faults;
 mod formats;
 mod index;

@@ -35,6 +35,8 @@ pub enum Fault {
     DropAnswer,
     /// The connection breaks before the store sees it.
     DropRequest,
+    /// The store applies it. Its answer lacks the current item of a refused write, as that of an old emulator.
+    WithoutItem,
     /// The store gets it twice. The second answer is returned.
     Twice,
     /// The store gets a transaction twice, the second time under another token, as if the first one's ten minutes were over, so that only
@@ -255,6 +257,7 @@ async fn play(fault: Fault, request: HttpRequest, wire: Wire) -> Result<HttpResp
             Err(broken("after the store had answered"))
         }
         Fault::DropRequest => Err(broken("before the request was sent")),
+        Fault::WithoutItem => without_item(collect(wire.send(request).await?).await?),
         Fault::Twice => {
             let again = request.try_clone().expect("a request to DynamoDB is held in memory");
             collect(wire.send(request).await?).await?;
@@ -335,6 +338,17 @@ async fn collect(mut response: HttpResponse) -> Result<HttpResponse, ConnectorEr
     let body = response.take_body().collect().await.map_err(ConnectorError::io)?;
     *response.body_mut() = SdkBody::from(body.to_bytes());
     Ok(response)
+}
+
+/// The same answer without items.
+fn without_item(answered: HttpResponse) -> Result<HttpResponse, ConnectorError> {
+    let mut document: Value = serde_json::from_slice(answered.body().bytes().unwrap_or_default())
+        .map_err(|error| ConnectorError::other(error.into(), None))?;
+    document.as_object_mut().map(|answer| answer.remove("Item"));
+    for reason in document["CancellationReasons"].as_array_mut().into_iter().flatten() {
+        reason.as_object_mut().map(|reason| reason.remove("Item"));
+    }
+    Ok(answer(answered.status().as_u16(), &document))
 }
 
 /// DynamoDB's answer to a caller that lacks the permission.
