@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName};
 use sfv::{BareItem, Item, List, Parser};
 
-use super::{IDEMPOTENCY_TIMESTAMP, request_key::Fault};
+use super::{IDEMPOTENCY_TIMESTAMP, key_fault::Fault};
 
 /// How the key may be written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        http::{IDEMPOTENCY_KEY, request_key::valid},
+        http::{IDEMPOTENCY_KEY, key_fault::valid},
         key::IdempotencyKey,
     };
 

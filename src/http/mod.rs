@@ -32,6 +32,7 @@ mod way;
 // Reading a request.
 mod body;
 mod claim;
+mod key_fault;
 mod key_header;
 mod origin;
 mod request_key;
@@ -46,6 +47,7 @@ mod webhook;
 mod extract;
 
 // For clients: a problem's type, its document in each contract, the response with it, and the status of an operation.
+mod problem;
 mod problem_document;
 mod problem_response;
 mod problem_type;
@@ -69,7 +71,7 @@ pub(crate) use guarded::By;
 pub use guarded::Guarded;
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
-pub use problem_response::Problem;
+pub use problem::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;
 #[cfg(feature = "lambda")]

@@ -5,71 +5,16 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
 use serde_json::{Value, error::Category};
 
-use super::{KeySyntax, Profile, target};
-use crate::key::{FoundKey, IdempotencyKey, KeyError, KeyFrom, Place, is_hash, refusal::KeyRefusal};
+use super::{
+    KeySyntax, Profile,
+    key_fault::{Fault, valid},
+    target,
+};
+use crate::key::{FoundKey, IdempotencyKey, KeyFrom, Place, refusal::KeyRefusal};
 
 /// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenKey(pub(crate) FoundKey);
-
-/// What is wrong with a key: one stable word, and what the problem says of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) reason: &'static str,
-    says: &'static str,
-}
-
-macro_rules! faults {
-    ($($(#[$doc:meta])* $fault:ident: $reason:literal, $says:literal;)*) => {
-        impl Fault {
-            $($(#[$doc])* pub(super) const $fault: Self = Self { reason: $reason, says: $says };)*
-        }
-    };
-}
-
-faults! {
-    MISSING: "missing", "is missing";
-    REPEATED: "repeated", "is there more than once";
-    /// It may also be several lines that a gateway joined.
-    LIST: "list", "is a list";
-    PARAMETERS: "parameters", "has parameters";
-    NOT_A_STRING: "not-a-string", "must be a string in double quotes";
-    QUOTED: "quoted", "is in quotes, which this operation does not take";
-    MALFORMED: "malformed", "begins with a double quote and is not a well-formed string";
-    CHARACTER: "character", "contains a byte outside visible ASCII";
-    CONTROL: "character", "contains a control character";
-    EMPTY: "empty", "is empty";
-    TOO_LONG: "too-long", "is longer than 255 characters";
-    /// It could be the key of a message, whose parts were hashed.
-    RESERVED: "reserved", "has a form that the service makes itself: sha256: and 43 digits";
-    NOT_A_TEXT: "not-a-string", "is not a string";
-    NOT_JSON: "missing", "is missing: the body is not JSON";
-}
-
-impl Fault {
-    /// Of a key in this place.
-    fn at(self, place: &Place) -> KeyRefusal {
-        let key = match place {
-            Place::Header(name) => format!("The header {}", written(name)),
-            Place::Query(name) => format!("The query parameter {name}"),
-            Place::Path(pattern) => format!("The key in the path, {},", pattern.text),
-            #[cfg(feature = "lambda-http")]
-            Place::Claim(name) => format!("The claim {name} of the token"),
-            Place::Body(pointer) => format!("The body's key at {}", pointer.as_str()),
-            _ => "The idempotency key".to_owned(),
-        };
-        KeyRefusal { reason: self.reason, detail: format!("{key} {}", self.says).into() }
-    }
-}
-
-/// The name of a header as people write it.
-fn written(name: &HeaderName) -> String {
-    let words = name.as_str().split('-').map(|word| {
-        let (first, rest) = word.split_at(word.len().min(1));
-        first.to_ascii_uppercase() + rest
-    });
-    words.collect::<Vec<_>>().join("-")
-}
 
 /// Why a request has several keys that differ.
 fn different() -> KeyRefusal {
@@ -218,19 +163,6 @@ fn first<'a>(several: &[KeyFrom], source: Source<'a>) -> Result<Vec<Cow<'a, str>
         }
     }
     found.ok_or_else(|| KeyRefusal { reason: Fault::MISSING.reason, detail: missing.join("; ").into() })
-}
-
-/// A key that a client can have made.
-pub(super) fn valid(text: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
-    if is_hash(&text) {
-        return Err(Fault::RESERVED);
-    }
-    match IdempotencyKey::parse(&text) {
-        Ok(_) => Ok(text),
-        Err(KeyError::Empty) => Err(Fault::EMPTY),
-        Err(KeyError::TooLong { .. }) => Err(Fault::TOO_LONG),
-        Err(_) => Err(Fault::CONTROL),
-    }
 }
 
 /// The one parameter of this name.

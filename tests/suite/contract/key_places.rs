@@ -102,6 +102,9 @@ async fn a_request_is_kept_under_its_key_wherever_that_is(endpoint: &str) {
     }
 }
 
+/// Where it is; path, headers and body of a request; reason and detail of its refusal.
+type Refused = (KeyFrom, &'static str, &'static [(&'static str, &'static str)], String, &'static str, String);
+
 // T34: nothing is begun, and nothing that the client sent comes back.
 #[tokio::test]
 async fn a_bad_key_is_refused_with_its_place_and_reason() {
@@ -110,7 +113,7 @@ async fn a_bad_key_is_refused_with_its_place_and_reason() {
     let long = "secret".repeat(700);
     let hash = IdempotencyKey::of(&["shop", "1"]).unwrap().as_str().to_owned();
     let at = "The body's key at /key";
-    let refused: &[(KeyFrom, &str, &[(&str, &str)], String, &str, String)] = &[
+    let refused: &[Refused] = &[
         (body(), "/a", &[], json!({ "other": "secret" }).to_string(), "missing", format!("{at} is missing")),
         (
             body(),
@@ -291,7 +294,7 @@ async fn a_request_without_its_header_is_refused_before_its_body_comes() {
 }
 
 #[tokio::test]
-async fn a_key_in_the_body_counts_for_the_fingerprint_unless_it_is_left_out() {
+async fn a_key_in_the_body_counts_unless_the_rule_leaves_it_out() {
     let from = || KeyFrom::first([KeyFrom::header("Idempotency-Key"), KeyFrom::body("/key")]);
     let keyed = json!({ "amount": 5, "key": "k-1" }).to_string();
     for (rule, status) in [(FingerprintRule::new(), 422), (FingerprintRule::new().leave_out("/key"), 200)] {
