@@ -82,7 +82,7 @@ fn has_words(held: &str, words: &str) -> bool {
 /// Whether a word does not end here.
 fn goes_on(mut next: impl Iterator<Item = char>) -> bool {
     match next.next() {
-        Some('-' | '_' | '.' | ':') => next.next().is_some_and(char::is_alphanumeric),
+        Some('-' | '_' | '.' | ':' | '/' | '#') => next.next().is_some_and(char::is_alphanumeric),
         next => next.is_some_and(char::is_alphanumeric),
     }
 }
@@ -138,7 +138,9 @@ mod tests {
             assert!(!has_words(held, words), "{words}");
         }
         let of = |reason: &str| format!("held: {reason}, by olga");
-        for reason in ["INC-170", "INC-17-2", "INC-17_b", "INC-17.5", "INC-17:b", "X-INC-17"] {
+        for reason in
+            ["INC-170", "INC-17-2", "INC-17_b", "INC-17.5", "INC-17:b", "INC-17/2", "INC-17#2", "X-INC-17"]
+        {
             assert!(!has_words(&of(reason), "INC-17"), "{reason}");
         }
         for reason in

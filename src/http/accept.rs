@@ -54,7 +54,9 @@ pub(super) async fn answer<B: GuardedBody>(
         let refusal = Refusal { reason: BODY_TOO_LONG, detail, perhaps_in_flight: false };
         request.admission = Admission::Refused(refusal);
     }
-    let Ok(kept) = kept(&parts, body.as_ref()) else {
+    let webhook = guard.settings.webhook.as_ref();
+    let of_event = |name: &http::HeaderName| webhook.is_some_and(|webhook| webhook.describes(name));
+    let Ok(kept) = kept(&parts, body.as_ref(), of_event) else {
         return guard.problem(ProblemType::NotGuarded);
     };
     let body = Bytes::copy_from_slice(body.as_ref());

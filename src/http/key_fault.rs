@@ -32,6 +32,8 @@ faults! {
     MALFORMED: "malformed", "begins with a double quote and is not a well-formed string";
     CHARACTER: "character", "contains a byte outside visible ASCII";
     CONTROL: "character", "contains a control character";
+    /// A front, or a parser, has put it in place of bytes that are no text: different keys look the same then.
+    NOT_UTF8: "character", "is not valid UTF-8";
     EMPTY: "empty", "is empty";
     TOO_LONG: "too-long", "is longer than 255 characters";
     /// It could be the key of a message, whose parts were hashed.
@@ -67,6 +69,9 @@ fn written(name: &HeaderName) -> String {
 
 /// A key that a client can have made.
 pub(super) fn valid(text: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
+    if text.contains('\u{fffd}') {
+        return Err(Fault::NOT_UTF8);
+    }
     if is_hash(&text) {
         return Err(Fault::RESERVED);
     }

@@ -1,6 +1,9 @@
 //! The response that a client gets instead of an answer: a problem, with its status and headers.
 
-use std::time::Duration;
+use std::{
+    panic::{self, AssertUnwindSafe},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{
@@ -17,7 +20,17 @@ impl Problem {
     pub fn into_response(self, profile: &Profile) -> Response<Full<Bytes>> {
         let response = self.standard(profile);
         let Some(words) = &profile.words else { return response.map(Full::new) };
-        let (status, own) = (response.status(), words.of(&self, response));
+        let (status, standard) = (response.status(), response.headers().clone());
+        let own = panic::catch_unwind(AssertUnwindSafe(|| words.of(&self, response)));
+        let Ok(mut own) = own else {
+            tracing::error!("Profile::custom panicked: the problem has the words of the IETF draft");
+            return self.standard(profile).map(Full::new);
+        };
+        for name in [CACHE_CONTROL, LINK, RETRY_AFTER, WWW_AUTHENTICATE] {
+            if let (false, Some(value)) = (own.headers().contains_key(&name), standard.get(&name)) {
+                own.headers_mut().insert(name, value.clone());
+            }
+        }
         let is_error = own.status().is_client_error() || own.status().is_server_error();
         let mut own = own.map(Full::new);
         if !is_error {

@@ -84,7 +84,7 @@ impl Profile {
     }
 
     /// The IETF draft's contract in words of your own: `words` gets each problem with the response that it would be, and returns the response
-    /// that it is. Keep its headers, such as `Retry-After`. A status that is no error is not used.
+    /// that it is. Headers that its client needs, such as `Retry-After`, are added if it lacks them. A status that is no error is not used.
     ///
     /// It gets the guard's problems alone, never a handler's answer: a layer around the guard that writes both in one shape finds the guard's by
     /// [`Guarded::problem`](super::Guarded::problem).

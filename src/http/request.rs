@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
 
 use super::{
-    GuardedBody, MAX_BODY, Problem, ProblemType, Webhook,
+    GuardedBody, IDEMPOTENCY_KEY, MAX_BODY, Problem, ProblemType, Webhook,
     claim::Claim,
     front::{self, Front},
     key_header, origin,
@@ -144,7 +144,8 @@ async fn of_client<B: GuardedBody>(
     let profile = &guard.settings.profile;
     // A request that is refused by its head alone is refused before its body is read.
     let found = match parts.extensions.get() {
-        Some(GivenKey(given)) if !profile.has_key_header(&parts.headers) => Some(given.clone()),
+        // Its front has removed this header: one that is there was added on the way, and is of another request.
+        Some(GivenKey(given)) if !parts.headers.contains_key(IDEMPOTENCY_KEY) => Some(given.clone()),
         _ => profile.key_before_body(parts).map_err(Problem::refused)?,
     };
     let body = whole(guard, body, guard.settings.longest.request).await?;

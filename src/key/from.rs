@@ -140,7 +140,8 @@ impl KeyFrom {
         Self(Place::First(some(several)))
     }
 
-    /// Several together: all must be there. The key is a hash of them.
+    /// Several together: all must be there. The key is a hash of them, which has neither a time nor a length of its own: with
+    /// [`refuse_older_than`](crate::Operation::refuse_older_than) every request is refused.
     ///
     /// # Panics
     /// If there are none.
@@ -172,7 +173,7 @@ impl KeyFrom {
         Self(Place::Query(name.into()))
     }
 
-    /// The segment `{key}` of this path, decoded. Other segments in braces may be anything: `/orders/{order}/captures/{key}`.
+    /// The segment `{key}` of this path, decoded. It is the whole path as the function sees it, with the base path of a custom domain. Other segments in braces may be anything: `/orders/{order}/captures/{key}`.
     ///
     /// # Panics
     /// If it is not a path with one segment `{key}`.

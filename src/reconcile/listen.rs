@@ -197,7 +197,7 @@ impl Reconciliation {
     /// Claims the record if the provider reports an effect, before any question or message is sent. `None` if the record has
     /// changed.
     async fn claim(&self, reported: &Reported<'_>, current: &Record) -> Result<Option<Record>, WorkError> {
-        let is_claimed = current.reported == Some(Evidence::Effect) && !current.is_denied();
+        let is_claimed = current.reported == Some(Evidence::Effect) && !current.is_held();
         if is_claimed || !reported.effect.is_effect() {
             return Ok(Some(current.clone()));
         }

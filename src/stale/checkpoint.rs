@@ -101,8 +101,10 @@ impl Stale {
 
     /// Tells operators which settings of the table are off.
     async fn look_at_settings(&self) {
-        let off =
-            self.engine.world.within(STORE_TIMEOUT, self.records.settings_off()).await.unwrap_or_default();
+        let Some(off) = self.engine.world.within(STORE_TIMEOUT, self.records.settings_off()).await else {
+            tracing::warn!("the settings of the table could not be read in time");
+            return;
+        };
         for setting in &off {
             tracing::error!(setting, "a setting of the table is off, or may not be read");
         }

@@ -91,8 +91,8 @@ mod tests {
         backoff::Backoff,
         learned::{Asks, NotFound, Reported, Schedule, tests::phase},
         record::{
-            Alarm, MAX_ALARMS, NOT_CONFIRMED, ReservationRequest, Revision,
-            tests::{RETAIN, reservation, resuming},
+            Alarm, MAX_ALARMS, NOT_CONFIRMED, ReservationRequest, Revision, SettledBy,
+            tests::{RETAIN, answer, reservation, resuming},
         },
         time::Timestamp,
     };
@@ -181,16 +181,25 @@ mod tests {
         }
     }
 
-    // T54: a denial that came before the report proves nothing.
+    // T54: a denial proves nothing if it came before the report, or while its proof is late.
     #[test]
-    fn a_report_about_what_is_held_ends_an_earlier_denial() {
+    fn a_report_about_what_is_held_ends_any_denial() {
         let reserved = Record::reserve(&reservation("k"), Revision::mint(), Timestamp::from_secs(1_000));
         let held: Record = reserved.hold(Revision::mint(), Timestamp::MAX).expect("its lease is over").into();
-        assert_eq!(held.claim(Revision::mint(), LATE, LATE), None, "nothing is denied");
-        let denied = Record { note: Some(Note::new(NOT_CONFIRMED)), ..held };
-        assert!(denied.is_denied());
-        let claimed: Record = denied.claim(Revision::mint(), LATE, LATE).expect("it is denied").into();
-        assert!(claimed.is_held() && !claimed.is_denied());
+        let denied = |record: &Record| Record { note: Some(Note::new(NOT_CONFIRMED)), ..record.clone() };
+        assert!(denied(&held).is_denied());
+        for before in [held.clone(), denied(&held)] {
+            let claimed: Record = before.claim(Revision::mint(), LATE, LATE).expect("it is held").into();
+            assert!(claimed.is_held() && claimed.note.is_none() && claimed.untold().is_none());
+            assert!(!denied(&claimed).is_denied());
+            assert_eq!(claimed.claim(Revision::mint(), LATE, LATE), None, "once");
+            // Its proof leaves nothing to look at.
+            let verdict = Verdict::Executed(answer());
+            let settled = claimed.settle(verdict, SettledBy::Provider, Revision::mint(), LATE).unwrap();
+            assert_eq!((settled.state.name(), settled.alarms.len()), ("completed", 0));
+            let overruled = claimed.settle(Verdict::NotExecuted, SettledBy::Operator, Revision::mint(), LATE);
+            assert_eq!(overruled.unwrap().alarms.len(), 1);
+        }
     }
 
     // T54: a hold does not hide what the provider has reported before it.

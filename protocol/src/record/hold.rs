@@ -10,6 +10,13 @@ pub const NOT_FOUND: &str = "an effect was reported, and the provider does not f
 
 /// Why a record has an alarm that was held after a report of its effect.
 const REPORTED_BEFORE: &str = "an effect was reported before the hold";
+/// Why a record has an alarm whose effect was reported while it was held.
+const REPORTED_SINCE: &str = "an effect was reported since the hold";
+
+/// The alarm of a report about what is held. Operators have the record already, so they get no message about it.
+fn of_report(because: &str, now: Timestamp) -> Alarm {
+    Alarm { is_told: true, ..Alarm::new(AlarmKind::HeldReport, because, None, now) }
+}
 
 /// Why a record cannot be held: it is settled, a worker has it, or it is held already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,9 +56,16 @@ impl Record {
         // From now on, the record itself does not tell a report from the hold, and a denial alone must not overrule it.
         let was_reported = self.reported == Some(Evidence::Effect) && !self.is_held();
         Ok(match was_reported {
-            true => held.raises(Alarm::new(AlarmKind::HeldReport, REPORTED_BEFORE, None, now)),
+            true => held.raises(of_report(REPORTED_BEFORE, now)),
             false => held,
         })
+    }
+
+    /// What is held once an effect is reported: an alarm says so, and no denial counts any more. `None` if it is not held, or says so already.
+    pub(super) fn reported_since_its_hold(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        let next = Transition::to(Self { revision, note: None, ..self.clone() });
+        let next = next.raises(of_report(REPORTED_SINCE, now));
+        (self.is_held() && (next.alarms.len() > self.alarms.len() || self.is_denied())).then_some(next)
     }
 
     /// Whether an operator holds it.
@@ -76,9 +90,14 @@ impl Record {
         self.note.as_ref().is_some_and(|because| because.as_str() == NOT_FOUND)
     }
 
-    /// The same without the note of its hold, which ends.
-    pub(super) fn without_hold(&self) -> Self {
-        Self { last_failure: self.last_failure.clone().filter(|_| !self.is_held()), ..self.clone() }
+    /// The same without the note of its hold, which ends. Once it is settled as `executed`, no report of that is left to look at.
+    pub(super) fn without_hold(&self, executed: bool) -> Self {
+        let is_true = |alarm: &Alarm| {
+            let because = alarm.because.as_str();
+            alarm.kind == AlarmKind::HeldReport && [REPORTED_BEFORE, REPORTED_SINCE].contains(&because)
+        };
+        let alarms = self.alarms.iter().filter(|alarm| !(executed && is_true(alarm))).cloned().collect();
+        Self { alarms, last_failure: self.last_failure.clone().filter(|_| !self.is_held()), ..self.clone() }
     }
 }
 

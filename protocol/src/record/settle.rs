@@ -114,7 +114,8 @@ impl Record {
         // As `expire` says it: nobody may have found its worker dead before.
         let is_dead = matches!(self.state, State::InProgress { .. });
         let because = is_dead.then(|| Note::new(UnknownCause::LeaseExpired.name()));
-        Ok(Transition::to(self.without_hold().settled(verdict, by, revision, now)).failed(because))
+        let executed = matches!(&verdict, Verdict::Executed(answer) if answer.head.is_effect());
+        Ok(Transition::to(self.without_hold(executed).settled(verdict, by, revision, now)).failed(because))
     }
 
     /// Postpones the next question about an unknown outcome, or that of a dead worker, until `at`. `asked` is the number of
@@ -139,11 +140,11 @@ impl Record {
     /// Claims the record for an effect that is reported before its answer is known, or without its domain writes.
     ///
     /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
-    /// `None` if it is completed, pending, claimed already, or certainly not executed. Of what is held, it ends a denial that came before.
+    /// `None` if it is completed, pending, claimed already, or certainly not executed. Of what is held, it ends a denial that
+    /// came before.
     pub fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
         if self.reported == Some(Evidence::Effect) {
-            let undenied = || Transition::to(Self { revision, note: None, ..self.clone() });
-            return self.is_denied().then(undenied);
+            return self.reported_since_its_hold(revision, now);
         }
         let unknown = |cause| {
             let state = State::Unknown { cause, since: now, reconcile_at: at, asked: 0, anew_at: None };

@@ -58,11 +58,11 @@ struct Kept {
 const SEPARATOR: u8 = b'\n';
 
 impl Kept {
-    fn of(parts: &Parts) -> Self {
+    fn of(parts: &Parts, also: impl Fn(&HeaderName) -> bool) -> Self {
         let text = |(name, value): (&HeaderName, &HeaderValue)| {
             Some((name.as_str().to_owned(), value.to_str().ok()?.to_owned()))
         };
-        let kept = parts.headers.iter().filter(|(name, _)| HEADERS.contains(name));
+        let kept = parts.headers.iter().filter(|(name, _)| HEADERS.contains(name) || also(name));
         let kept = Self {
             method: parts.method.to_string(),
             uri: original_uri(parts).to_string(),
@@ -101,9 +101,13 @@ impl Kept {
     }
 }
 
-/// The request as it is kept: what is before the body, in one line, and the body.
-pub(super) fn kept(parts: &Parts, body: &[u8]) -> serde_json::Result<Bytes> {
-    let mut kept = serde_json::to_vec(&Kept::of(parts))?;
+/// The request as it is kept: what is before the body, in one line, and the body. `also` are other headers that its handler needs.
+pub(super) fn kept(
+    parts: &Parts,
+    body: &[u8],
+    also: impl Fn(&HeaderName) -> bool,
+) -> serde_json::Result<Bytes> {
+    let mut kept = serde_json::to_vec(&Kept::of(parts, also))?;
     kept.push(SEPARATOR);
     kept.extend_from_slice(body);
     Ok(kept.into())

@@ -4,7 +4,7 @@ mod sender;
 mod signed;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 
 use self::{
@@ -23,7 +23,8 @@ use crate::{
     time::Timestamp,
 };
 
-/// The number of the rule by which the id alone says what an event is: its key has it.
+/// The number of the rule by which the id, which is in the key, says what an event is, and not its body. The path counts: two endpoints whose
+/// operations have one name would otherwise take an event from each other.
 const BY_ID: u32 = u32::from_be_bytes(*b"hook");
 
 /// The challenge of the 401. What signs a webhook has no registered scheme.
@@ -121,7 +122,12 @@ impl Webhook {
 
     fn of(sender: Sender, secrets: Secrets) -> Self {
         let tenant = Tenant::parse(sender.tenant()).expect("each sender's is one");
-        Self { sender, secrets, tenant, rule: FingerprintRule::custom(BY_ID, |_| Vec::new()) }
+        Self {
+            sender,
+            secrets,
+            tenant,
+            rule: FingerprintRule::custom(BY_ID, |content| content.path.to_vec()),
+        }
     }
 
     /// The tenant of events that name no account of their own. Default: `stripe`, `github`, `shopify` or `webhooks`.
@@ -136,6 +142,11 @@ impl Webhook {
     /// Where an event has its id.
     pub(super) fn key_from(&self) -> KeyFrom {
         self.sender.key_from()
+    }
+
+    /// Whether this header says what an event is, for the worker of one that is executed later. Never a signature.
+    pub(super) fn describes(&self, name: &HeaderName) -> bool {
+        self.sender.describes(name.as_str())
     }
 
     /// Whether this could be signed, by its head alone.

@@ -56,6 +56,16 @@ impl Sender {
         }
     }
 
+    /// Whether this header says what an event is.
+    pub(super) fn describes(self, name: &str) -> bool {
+        match self {
+            Self::Stripe => false,
+            Self::GitHub => name.starts_with("x-github-"),
+            Self::Shopify => name.starts_with("x-shopify-") && name != SHOPIFY_SIGNATURE,
+            Self::Standard => [STANDARD_ID, STANDARD_TIME].contains(&name),
+        }
+    }
+
     /// The headers of the signature: what it is, and what it covers besides the body.
     pub(super) const fn signature(self) -> &'static [&'static str] {
         match self {

@@ -207,6 +207,15 @@ async fn a_bad_key_is_refused_with_its_place_and_reason() {
             "empty",
             "The query parameter id is empty".into(),
         ),
+        // Behind a load balancer, all bytes that are no text would be one key.
+        (
+            KeyFrom::query("id"),
+            "/a?id=%E9",
+            &[],
+            String::new(),
+            "character",
+            "The query parameter id is not valid UTF-8".into(),
+        ),
         (
             KeyFrom::path("/a/{key}"),
             "/a",

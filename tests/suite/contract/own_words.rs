@@ -94,6 +94,23 @@ async fn ones_own_words_cannot_turn_a_problem_into_a_success() {
     assert_eq!(send(&app, unkeyed().body("{}".into()).unwrap()).await.status, 409);
 }
 
+// Clients need those headers, whatever the words are.
+#[tokio::test]
+async fn words_that_drop_headers_or_panic_lose_nothing() {
+    let own = Profile::custom(|problem, _| {
+        assert!(problem.reason() != Some("empty"), "a mistake in the program");
+        axum::http::Response::builder().status(418).body(Bytes::from("own words")).unwrap()
+    });
+    let app = api(guard_with(MemoryStore::new(), own), |_, _| async { "done" });
+    let unverified =
+        axum::http::Request::post("/payments").header("idempotency-key", "k").body("{}".into()).unwrap();
+    let unverified = send(&app, unverified).await;
+    assert_eq!((unverified.status, &unverified.body[..]), (418, &b"own words"[..]));
+    let headers = ["cache-control", "www-authenticate"].map(|name| unverified.header(name));
+    assert_eq!(headers, [Some("no-store"), Some("Bearer")]);
+    send(&app, order("").body("{}".into()).unwrap()).await.assert_problem(400, "key-malformed");
+}
+
 #[tokio::test]
 async fn each_answer_of_a_guard_says_how_long_answers_are_kept() {
     let hour = Operation::new(PAY).retain(Duration::from_secs(3_600));

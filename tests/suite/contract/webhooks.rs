@@ -17,6 +17,7 @@ use lambda_idempotency::{
     http::{Outcome, Profile, Webhook},
     key::{IdempotencyKey, RecordKey, age::KeyTime, signature::SignatureError},
     operation::{ServerErrors, WhileInFlight},
+    record::Place,
     store::{Store, memory::MemoryStore},
     time::Timestamp,
     time_budget::{
@@ -67,7 +68,7 @@ fn receiver(guard: Guard, runs: &Counter) -> Router {
         let key = execution.idempotency_key().as_str();
         format!("{run} {} {key} {}", execution.tenant().as_str(), body.len()).into_response()
     };
-    Router::new().route("/hook", any(handler).layer(guard))
+    Router::new().route("/{endpoint}", any(handler).layer(guard))
 }
 
 /// A receiver of this sender with one secret.
@@ -433,8 +434,33 @@ async fn an_event_of_github_may_be_accepted_as_work(endpoint: &str) {
     }
     let record = guarded.record(&record_of(Sender::GitHub, "id-1")).await.expect("a record");
     assert_eq!((record.state.name(), runs.count()), ("pending", 0));
+    // Its worker needs to know what it is, and never how it was signed.
+    let store = guarded.undisturbed_store();
+    let kept = store
+        .load_body(&record.key, record.accepted.unwrap().request, Place::BodyItem)
+        .await
+        .unwrap()
+        .unwrap();
+    let kept = String::from_utf8_lossy(&kept);
+    assert!(kept.contains("x-github-delivery") && !kept.contains("x-hub-signature"), "{kept}");
     let wrong = Sender::GitHub.headers(OTHER_SECRET, "id-2", b"{}", clock.now());
     assert_refused(&deliver(&app, &wrong, "{}").await, "mismatch");
+}
+
+// T5: operations of two endpoints that have one name would take an event from each other.
+#[tokio::test]
+async fn one_event_at_two_endpoints_is_not_one_delivery() {
+    let (store, clock, runs) = (MemoryStore::new(), clock(), Counter::default());
+    let app = app(store, Sender::Stripe, &clock, &runs);
+    let body = Sender::Stripe.body("evt_1", 1);
+    let headers = Sender::Stripe.headers(SECRET, "evt_1", body.as_bytes(), clock.now());
+    assert_eq!(deliver(&app, &headers, body.clone()).await.status, 200);
+    let other = Request::post("/another").body(Body::from(body)).unwrap();
+    let (mut parts, body) = other.into_parts();
+    let signed = request(&headers, "");
+    parts.headers = signed.headers().clone();
+    send(&app, Request::from_parts(parts, body)).await.assert_problem(422, "key-reused");
+    assert_eq!(runs.count(), 1);
 }
 
 // No marker is written before the handler has done its work.

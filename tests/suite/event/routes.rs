@@ -7,12 +7,13 @@ use axum::{
     body::Body,
     http::{Request, StatusCode},
     response::IntoResponse,
+    routing::post,
 };
 use lambda_idempotency::{
-    NotBegun, Operation,
+    Idempotency, MemoryStore, NotBegun, Operation, SingleTenant,
     engine::{CallError, PhaseError},
     event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
-    http::Outcome,
+    http::{Outcome, Profile},
     key::IdempotencyKey,
 };
 use macro_rules_attribute::apply;
@@ -110,6 +111,28 @@ async fn a_key_of_several_parts_goes_through_a_route(endpoint: &str) {
     let key = IdempotencyKey::of(&["o-1", "tea"]).expect("a key");
     let record = record(&guarded.store(), key.as_str()).await.expect("a record");
     assert!(record.origin.is_some_and(|origin| origin.as_str().ends_with(r#" ["o-1","tea"]"#)));
+}
+
+// Two orders would have one record.
+#[tokio::test]
+async fn a_header_of_the_contract_is_not_the_key_of_a_message() {
+    let (store, queue) = (MemoryStore::new(), queue());
+    let profile = Profile::ietf_draft().key_from(KeyFrom::header("X-Request-Id"));
+    let guard = Idempotency::new(store, Operation::new("create-order")).tenant(SingleTenant::new("shop"));
+    let runs = Counter::default();
+    let counted = runs.clone();
+    let route = post(async move || {
+        counted.add();
+    });
+    let app = Router::new().route("/orders", route.route_layer(guard.profile(profile)));
+    let request =
+        |_: &Message| Ok(Request::post("/orders").header("x-request-id", "r-1").body(Body::empty()).unwrap());
+    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/orderId")).route(app, request);
+    for order in ["o-1", "o-2"] {
+        let message = message("m-1", json!({ "orderId": order }));
+        assert!(deliver(&consumer, &[message]).await.expect("an answer").is_empty());
+    }
+    assert_eq!((runs.count(), queue.take_dead().len()), (2, 0));
 }
 
 #[apply(on_each_store)]
