@@ -90,14 +90,9 @@ impl Record {
         self.note.as_ref().is_some_and(|because| because.as_str() == NOT_FOUND)
     }
 
-    /// The same without the note of its hold, which ends. Once it is settled as `executed`, no report of that is left to look at.
-    pub(super) fn without_hold(&self, executed: bool) -> Self {
-        let is_true = |alarm: &Alarm| {
-            let because = alarm.because.as_str();
-            alarm.kind == AlarmKind::HeldReport && [REPORTED_BEFORE, REPORTED_SINCE].contains(&because)
-        };
-        let alarms = self.alarms.iter().filter(|alarm| !(executed && is_true(alarm))).cloned().collect();
-        Self { alarms, last_failure: self.last_failure.clone().filter(|_| !self.is_held()), ..self.clone() }
+    /// The same without the note of its hold, which ends.
+    pub(super) fn without_hold(&self) -> Self {
+        Self { last_failure: self.last_failure.clone().filter(|_| !self.is_held()), ..self.clone() }
     }
 }
 

@@ -196,7 +196,7 @@ impl Record {
     /// lets a retry resume what is held.
     pub fn nothing_follows(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
         let phases = Phases { begun: None, ..self.phases()?.clone() };
-        Self { reported: None, ..self.without_hold(false) }.waits_again(phases, revision, now)
+        Self { reported: None, ..self.without_hold() }.waits_again(phases, revision, now)
     }
 
     /// The same by an operator's word, so that any deployment resumes it: no call is open that another name would make once more, and what is

@@ -114,8 +114,7 @@ impl Record {
         // As `expire` says it: nobody may have found its worker dead before.
         let is_dead = matches!(self.state, State::InProgress { .. });
         let because = is_dead.then(|| Note::new(UnknownCause::LeaseExpired.name()));
-        let executed = matches!(&verdict, Verdict::Executed(answer) if answer.head.is_effect());
-        Ok(Transition::to(self.without_hold(executed).settled(verdict, by, revision, now)).failed(because))
+        Ok(Transition::to(self.without_hold().settled(verdict, by, revision, now)).failed(because))
     }
 
     /// Postpones the next question about an unknown outcome, or that of a dead worker, until `at`. `asked` is the number of

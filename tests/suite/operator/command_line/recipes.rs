@@ -32,6 +32,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("aws sqs receive-message", "the AWS CLI"),
     ("aws sqs start-message-move-task", "the AWS CLI"),
     ("aws sqs delete-message", "the AWS CLI"),
+    ("aws dynamodb update-time-to-live", "the AWS CLI, and a table with recovery"),
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
