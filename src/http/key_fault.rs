@@ -1,7 +1,5 @@
 //! What is wrong with the key of a request.
 
-use std::borrow::Cow;
-
 use http::HeaderName;
 
 use crate::key::{IdempotencyKey, KeyError, Place, is_hash, refusal::KeyRefusal};
@@ -68,17 +66,16 @@ fn written(name: &HeaderName) -> String {
 }
 
 /// A key that a client can have made.
-pub(super) fn valid(text: Cow<'_, str>) -> Result<Cow<'_, str>, Fault> {
+pub(super) fn valid(text: &str) -> Result<IdempotencyKey, Fault> {
     if text.contains('\u{fffd}') {
         return Err(Fault::NOT_UTF8);
     }
-    if is_hash(&text) {
+    if is_hash(text) {
         return Err(Fault::RESERVED);
     }
-    match IdempotencyKey::parse(&text) {
-        Ok(_) => Ok(text),
-        Err(KeyError::Empty) => Err(Fault::EMPTY),
-        Err(KeyError::TooLong { .. }) => Err(Fault::TOO_LONG),
-        Err(_) => Err(Fault::CONTROL),
-    }
+    IdempotencyKey::parse(text).map_err(|error| match error {
+        KeyError::Empty => Fault::EMPTY,
+        KeyError::TooLong { .. } => Fault::TOO_LONG,
+        _ => Fault::CONTROL,
+    })
 }

@@ -94,7 +94,7 @@ mod tests {
             headers.append(IDEMPOTENCY_KEY, HeaderValue::from_bytes(line).unwrap());
         }
         let text = syntax.text(&headers, &IDEMPOTENCY_KEY)?.ok_or(Fault::MISSING)?;
-        valid(text).map(Cow::into_owned)
+        valid(&text).map(|key| key.as_str().to_owned())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use http::{Method, Response, request::Parts};
+use http::{HeaderValue, Method, Response, request::Parts};
 use tower_layer::Layer;
 
 use super::{
@@ -78,7 +78,9 @@ impl Idempotency {
             Some(_) => Executes::Later(None),
             None => Executes::Reserved,
         };
+        let retention = HeaderValue::from(operation.retain.as_secs());
         let settings = Settings {
+            retention,
             executor: Executor::new(store, operation),
             executes,
             profile: Profile::default(),

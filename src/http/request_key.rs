@@ -10,7 +10,10 @@ use super::{
     key_fault::{Fault, valid},
     target,
 };
-use crate::key::{FoundKey, IdempotencyKey, KeyFrom, Place, refusal::KeyRefusal};
+use crate::{
+    fingerprint::JsonPointer,
+    key::{FoundKey, KeyFrom, Place, refusal::KeyRefusal},
+};
 
 /// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
 #[derive(Clone, Debug)]
@@ -46,12 +49,12 @@ impl Profile {
 
     /// Whether a request has a header for its key.
     pub(super) fn has_key_header(&self, headers: &HeaderMap) -> bool {
-        self.key_from.headers().into_iter().any(|name| headers.contains_key(name))
+        self.key_from.header_that(&|name| headers.contains_key(name)).is_some()
     }
 
     /// The header with the key as the client wrote it.
     pub(super) fn key_header(&self, headers: &HeaderMap) -> Option<(HeaderName, HeaderValue)> {
-        let name = self.key_from.headers().into_iter().find(|name| headers.contains_key(*name))?;
+        let name = self.key_from.header_that(&|name| headers.contains_key(name))?;
         let mut lines = headers.get_all(name).iter();
         let line = lines.next().filter(|_| lines.next().is_none())?;
         Some((name.clone(), line.clone()))
@@ -86,26 +89,27 @@ impl KeyFrom {
         }
     }
 
-    /// The headers in which it may be.
-    fn headers(&self) -> Vec<&HeaderName> {
+    /// The first of its headers of which this is so.
+    fn header_that(&self, is_so: &dyn Fn(&HeaderName) -> bool) -> Option<&HeaderName> {
         match &self.0 {
-            Place::Header(name) => vec![name],
-            Place::First(several) | Place::All(several) => several.iter().flat_map(Self::headers).collect(),
-            _ => Vec::new(),
+            Place::Header(name) => Some(name).filter(|name| is_so(name)),
+            Place::First(several) | Place::All(several) => {
+                several.iter().find_map(|from| from.header_that(is_so))
+            }
+            _ => None,
         }
     }
 
     fn of_request(&self, source: Source<'_>) -> Result<FoundKey, KeyRefusal> {
+        if !matches!(self.0, Place::First(_) | Place::All(_)) {
+            // Without a list: it is on each request's way.
+            let key = self.text(source).and_then(|text| valid(&text));
+            return Ok(FoundKey { key: key.map_err(|fault| fault.at(&self.0))?, parts: None });
+        }
         let mut texts = Vec::new();
         self.collect_from_request(source, &mut texts)?;
         let texts: Vec<_> = texts.iter().map(|text| &**text).collect();
-        match texts[..] {
-            [only] => {
-                let key = IdempotencyKey::parse(only).map_err(|_| Fault::CONTROL.at(&self.0))?;
-                Ok(FoundKey { key, parts: None })
-            }
-            _ => FoundKey::of(&texts).map_err(|_| Fault::EMPTY.at(&self.0)),
-        }
+        FoundKey::of(&texts).map_err(|_| Fault::EMPTY.at(&self.0))
     }
 
     fn collect_from_request<'a>(
@@ -113,37 +117,49 @@ impl KeyFrom {
         source: Source<'a>,
         texts: &mut Vec<Cow<'a, str>>,
     ) -> Result<(), KeyRefusal> {
-        let Source { syntax, parts, body } = source;
-        let text = match &self.0 {
+        match &self.0 {
             Place::All(several) => {
-                return several.iter().try_for_each(|from| from.collect_from_request(source, texts));
+                several.iter().try_for_each(|from| from.collect_from_request(source, texts))
             }
             Place::First(several) => {
                 texts.extend(first(several, source)?);
-                return Ok(());
+                Ok(())
             }
-            Place::Header(name) => syntax.text(&parts.headers, name),
-            Place::Query(name) => query(parts, name),
-            Place::Path(pattern) => Ok(pattern.key(&target::path(parts)).map(|key| key.to_owned().into())),
+            place => {
+                let text = self.text(source).and_then(|text| valid(&text).map(|_| text));
+                texts.push(text.map_err(|fault| fault.at(place))?);
+                Ok(())
+            }
+        }
+    }
+
+    /// What is in this one place.
+    fn text<'a>(&self, Source { syntax, parts, body }: Source<'a>) -> Result<Cow<'a, str>, Fault> {
+        let text = match &self.0 {
+            Place::Header(name) => syntax.text(&parts.headers, name)?,
+            Place::Query(name) => query(parts, name)?,
+            Place::Path(pattern) => pattern.key(&target::path(parts)).map(|key| key.to_owned().into()),
             #[cfg(feature = "lambda-http")]
-            Place::Claim(name) => Ok(super::JwtClaim(name).value(parts)),
-            Place::Function(key) => Ok(key(parts, body).map(Cow::Owned)),
-            Place::Body(pointer) => {
-                let body = std::str::from_utf8(body).unwrap_or_default();
-                match pointer.find(body) {
-                    Ok(Some(Value::String(text))) => Ok(Some(text.into())),
-                    Ok(None) => Ok(None),
-                    Ok(Some(_)) => Err(Fault::NOT_A_TEXT),
-                    Err(error) if error.classify() == Category::Data => Err(Fault::REPEATED),
-                    Err(_) => Err(Fault::NOT_JSON),
-                }
-            }
+            Place::Claim(name) => super::JwtClaim(name).value(parts),
+            Place::Function(key) => key(parts, body).map(Cow::Owned),
+            Place::Body(pointer) => in_body(pointer, body)?,
             #[cfg(feature = "lambda")]
-            Place::Attribute(_) | Place::Envelope | Place::DeduplicationId | Place::Content => Ok(None),
+            Place::Attribute(_) | Place::Envelope | Place::DeduplicationId | Place::Content => None,
+            Place::First(_) | Place::All(_) => None,
         };
-        let text = text.and_then(|text| text.ok_or(Fault::MISSING)).and_then(valid);
-        texts.push(text.map_err(|fault| fault.at(&self.0))?);
-        Ok(())
+        text.ok_or(Fault::MISSING)
+    }
+}
+
+/// The member of the body.
+fn in_body<'a>(pointer: &JsonPointer, body: &'a [u8]) -> Result<Option<Cow<'a, str>>, Fault> {
+    let body = std::str::from_utf8(body).unwrap_or_default();
+    match pointer.find(body) {
+        Ok(Some(Value::String(text))) => Ok(Some(text.into())),
+        Ok(None) => Ok(None),
+        Ok(Some(_)) => Err(Fault::NOT_A_TEXT),
+        Err(error) if error.classify() == Category::Data => Err(Fault::REPEATED),
+        Err(_) => Err(Fault::NOT_JSON),
     }
 }
 

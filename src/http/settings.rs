@@ -77,6 +77,8 @@ pub(super) struct Settings {
     /// Whether an answer of any size can be delivered.
     pub(super) any_size: bool,
     pub(super) logged: Arc<Logged>,
+    /// For how many seconds answers are kept.
+    pub(super) retention: HeaderValue,
 }
 
 impl Settings {
@@ -109,7 +111,7 @@ impl Settings {
 
     /// Says how long answers are replayed.
     pub(super) fn announce(&self, headers: &mut HeaderMap) {
-        headers.insert(IDEMPOTENCY_RETENTION, HeaderValue::from(self.executor.operation().retain.as_secs()));
+        headers.insert(IDEMPOTENCY_RETENTION, self.retention.clone());
     }
 
     /// Warns at start-up about what is missing.
