@@ -72,19 +72,19 @@ impl Change {
 
     /// Counts what its write in place of `before` means: here alone, so that no way to it is forgotten.
     fn count(&self, before: Option<&Record>, now: Timestamp) {
-        self.count_abandoned(before, now);
-        telemetry::escalated(&self.record, before);
+        self.count_for_operators(before, now);
         let published = self.with.iter().filter(|with| matches!(with, Companion::Message(_))).count();
         if published > 0 {
             Count::Published.add_many(self.record.key.operation(), published.try_into().unwrap_or(u64::MAX));
         }
     }
 
-    /// Counts the end of accepted work with 408, on which an alarm stands.
-    fn count_abandoned(&self, before: Option<&Record>, now: Timestamp) {
+    /// Counts what an operator must hear of: accepted work that ends with 408, and a record that begins to wait for an operator.
+    fn count_for_operators(&self, before: Option<&Record>, now: Timestamp) {
         if self.record.is_abandoned() && !before.is_some_and(Record::is_abandoned) {
             telemetry::abandoned(&self.record, now);
         }
+        telemetry::escalated(&self.record, before);
     }
 }
 
@@ -237,8 +237,7 @@ impl Engine {
                 Err(unapplied) => {
                     // If it is applied, nobody else counts it.
                     if unapplied.error.kind().leaves_open() {
-                        change.count_abandoned(current.as_deref(), moment.now);
-                        telemetry::escalated(&change.record, current.as_deref());
+                        change.count_for_operators(current.as_deref(), moment.now);
                     }
                     let over = revision(current.as_deref());
                     return Err(Unapplied {

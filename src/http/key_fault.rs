@@ -56,7 +56,7 @@ impl Fault {
     }
 }
 
-/// The name of a header as people write it.
+/// The name of a header as documents write it.
 fn written(name: &HeaderName) -> String {
     let words = name.as_str().split('-').map(|word| {
         let (first, rest) = word.split_at(word.len().min(1));

@@ -27,7 +27,7 @@ pub struct Problem {
     pub(super) detail: Option<Cow<'static, str>>,
     /// The reason, in one stable word.
     pub(super) reason: Option<&'static str>,
-    /// The time until a retry. Without it, a problem that may go away has [`DEFAULT_RETRY_AFTER`].
+    /// The time until a retry. Without it, a problem that may go away has [`DEFAULT_RETRY_AFTER`](crate::time_budget::DEFAULT_RETRY_AFTER).
     pub(super) retry_after: Option<Duration>,
     /// The problem type whose advice the client gets.
     pub(super) advice: ProblemType,

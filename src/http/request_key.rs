@@ -15,7 +15,7 @@ use crate::{
     key::{FoundKey, KeyFrom, Place, refusal::KeyRefusal},
 };
 
-/// The key of a request that another front makes: an extension of the request, if it has no header, which cannot hold every key.
+/// The key of a request that another front makes: an extension of the request, if it has no `Idempotency-Key`, which cannot hold every key.
 #[derive(Clone, Debug)]
 pub(crate) struct GivenKey(pub(crate) FoundKey);
 

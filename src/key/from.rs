@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{IdempotencyKey, KeyError, is_hash};
 use crate::fingerprint::JsonPointer;
 
-/// Where the idempotency key is: what identifies the intended effect, whoever sends it, however often.
+/// Where the idempotency key is: what identifies the intended effect, by whichever sender, however often it is sent.
 ///
 /// | | in a request | in a message |
 /// | --- | --- | --- |
@@ -211,8 +211,8 @@ impl KeyFrom {
 
     /// The id that the innermost [envelope](crate::event::Envelope) gives to the message.
     ///
-    /// One of S3 is of the event. One of SNS or EventBridge is of a *publication*: whoever publishes one fact twice, such as a publisher that
-    /// repeats a call whose answer was lost, gives it two ids, and it has two effects. If the message itself says which fact it is, take that.
+    /// One of S3 is of the event. One of SNS or EventBridge is of a *publication*: a publisher that publishes one fact twice, such as
+    /// one that repeats a call whose answer was lost, gives it two ids, and it has two effects. If the message itself says which fact it is, take that.
     pub const fn envelope() -> Self {
         Self(Place::Envelope)
     }

@@ -27,7 +27,8 @@ pub enum AlarmKind {
     RefusedRows,
     /// A phase was executed that the record does not have, or has with another result.
     ForgottenPhase,
-    /// A worker reports what became of a record that an operator holds, or an effect was reported before the hold.
+    /// A worker reports what became of a record that an operator holds, or an effect was reported before the
+    /// hold, or since.
     HeldReport,
 }
 

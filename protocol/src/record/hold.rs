@@ -63,9 +63,12 @@ impl Record {
 
     /// What is held once an effect is reported: an alarm says so, and no denial counts any more. `None` if it is not held, or says so already.
     pub(super) fn reported_since_its_hold(&self, revision: Revision, now: Timestamp) -> Option<Transition> {
+        if !self.is_held() {
+            return None;
+        }
         let next = Transition::to(Self { revision, note: None, ..self.clone() });
         let next = next.raises(of_report(REPORTED_SINCE, now));
-        (self.is_held() && (next.alarms.len() > self.alarms.len() || self.is_denied())).then_some(next)
+        (next.alarms.len() > self.alarms.len() || self.is_denied()).then_some(next)
     }
 
     /// Whether an operator holds it.

@@ -139,8 +139,8 @@ impl Record {
     /// Claims the record for an effect that is reported before its answer is known, or without its domain writes.
     ///
     /// While a worker has it, it stays in progress. Otherwise it becomes unknown from now on, and the next question comes at `at`.
-    /// `None` if it is completed, pending, claimed already, or certainly not executed. Of what is held, it ends a denial that
-    /// came before.
+    /// `None` if it is completed, pending, claimed already, or certainly not executed. Of what is held, an
+    /// alarm says so, and a denial that came before ends.
     pub fn claim(&self, revision: Revision, at: Timestamp, now: Timestamp) -> Option<Transition> {
         if self.reported == Some(Evidence::Effect) {
             return self.reported_since_its_hold(revision, now);

@@ -1,4 +1,4 @@
-//! Settings of the table whose absence nobody would notice until it is too late: a restored table has none of them.
+//! Settings of the table that are missed only when it is too late: a restored table has none of them.
 
 use std::error::Error;
 

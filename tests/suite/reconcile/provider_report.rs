@@ -590,6 +590,23 @@ async fn a_provider_report_that_contradicts_a_completed_record_is_escalated(endp
     }
 }
 
+// T54: a denial that comes between two writes would release the record.
+#[apply(on_each_store)]
+async fn an_effect_is_named_and_claimed_by_one_write(endpoint: &str) {
+    let listening = Listening::on(endpoint, charged()).await;
+    let request = request();
+    let ours = owned(listening.reserve(&request).await);
+    let key = ours.execution().downstream_key(PHASE);
+    written(listening.guarded.executor().finish(ours, Report::perhaps("handler_failed")).await);
+    let writes = std::iter::once(Fault::Pass).chain(std::iter::repeat_n(Fault::AccessDenied, 20));
+    listening.guarded.faults.script("PutItem", writes);
+    let effect = ProviderReport::executed(201, charged()).under(PHASE, &key).effect_id("ch_1");
+    assert!(listening.reconciliation.reported(&request.key, &effect).await.is_err());
+    let record = listening.guarded.record(&request.key).await.expect("a record");
+    let named = record.effect_id.as_ref().map(ToString::to_string);
+    assert_eq!((named.as_deref(), record.reported), (Some("ch_1"), Some(Evidence::Effect)));
+}
+
 // T83: the provider has forgotten its key, or the key was sent to two of its accounts.
 #[apply(on_each_store)]
 async fn a_second_effect_is_escalated_once_and_stays_in_the_record(endpoint: &str) {

@@ -8,4 +8,5 @@ mod faults;
 mod formats;
 mod index;
 mod retries;
+mod settings;
 mod unreadable;

@@ -15,7 +15,7 @@ const NO_PROVIDER: &str = "http://127.0.0.1:1";
 const TRIES: usize = 1_000;
 /// How many transfers there are, three of ten for the second time.
 const TRANSFERS: u64 = 50;
-/// How many of them meet. DynamoDB Local makes one transaction after another, and goes on with those that nobody waits for any more: if many
+/// How many of them meet. DynamoDB Local makes one transaction after another, and goes on with those whose clients have left: if many
 /// clients come again at once, it does nothing else.
 const AT_ONCE: usize = 10;
 const BETWEEN_TRIES: Duration = Duration::from_millis(20);
