@@ -19,7 +19,7 @@ const UNKNOWN_OPERATION: &str = "UnknownOperationException";
 
 /// Those that are off, in words for operators.
 pub(super) async fn off(client: &Client, table: &str) -> Vec<&'static str> {
-    let (stream, time_to_live, recovery) = futures_util::join!(
+    let (stream, time_to_live, recovery) = tokio::join!(
         client.describe_table().table_name(table).send(),
         client.describe_time_to_live().table_name(table).send(),
         client.describe_continuous_backups().table_name(table).send(),
