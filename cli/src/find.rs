@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use lambda_idempotency::{key::RecordKey, store::Unsettled};
+use lambda_idempotency::key::RecordKey;
 
-use crate::{args::Show, context::Context, failure::Failure, scan};
+use crate::{args::Show, context::Context, failure::Failure, list, scan};
 
 /// The digits of a whole hash.
 const DIGITS: usize = 16;
@@ -57,8 +57,7 @@ pub async fn by_hash(context: &Context, hash: &str, args: &Show) -> Result<Recor
 async fn unknown(context: &Context, search: &mut Search<'_>) -> Result<(), Failure> {
     let mut from = None;
     loop {
-        let page =
-            context.store.unresolved(None, from.as_ref()).await.map_err(|error| context.no_index(error))?;
+        let page = list::page(context, None, from.as_ref()).await?;
         page.records.iter().for_each(|record| search.look_at(&record.key));
         from = page.next;
         if from.is_none() || search.is_over() {

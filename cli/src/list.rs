@@ -1,6 +1,6 @@
 //! `list`: lists records that are not settled, or have an alarm.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use comfy_table::Table;
 use indicatif::ProgressBar;
@@ -8,7 +8,7 @@ use lambda_idempotency::{
     key::Tenant,
     operator::Correction,
     record::{Note, Record, State},
-    store::Unsettled,
+    store::{Cursor, Page, StoreErrorKind, Unsettled},
     time::Timestamp,
 };
 use serde_json::json;
@@ -26,6 +26,9 @@ use crate::{
 
 /// The number of items per step of a scan.
 const STEP: u32 = 1000;
+
+/// How often a page of the index is tried.
+const PAGE_TRIES: u32 = 3;
 
 pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
     if (args.escalated || args.alarmed) && args.state == Listed::Stale {
@@ -58,7 +61,10 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
     };
     not_found::warn(context).await;
     let more = records.len() > limit;
-    records.truncate(limit);
+    match args.released {
+        true => records.truncate(limit),
+        false => keep_in_turns(&mut records, limit),
+    }
     let table = if args.released { released::table } else { table };
     if context.screen.is_json() {
         let records: Vec<_> = records.iter().map(RecordJson::from).collect();
@@ -69,7 +75,11 @@ pub async fn run(context: &Context, args: &List) -> Result<(), Failure> {
         context.screen.print("None.")?;
     }
     if more {
-        eprintln!("There are more: raise --limit.");
+        let of_each = match tenant.is_none() && !args.released {
+            true => " These are some of each tenant's: --tenant lists one's alone.",
+            false => "",
+        };
+        eprintln!("There are more: raise --limit.{of_each}");
     }
     unreadable(unread)
 }
@@ -92,8 +102,9 @@ const fn is_pending(record: &Record) -> bool {
     matches!(record.state, State::Pending { .. })
 }
 
-/// The records of the index of each of these kinds: those that wait for an operator first, then by age, oldest first. One
-/// more than `limit` of a kind if there are more. And how many records cannot be read, of whatever kind.
+/// The records of the index of each of these kinds: those that wait for an operator first, then by age, oldest first. If there are
+/// more than `limit` of a kind, one more than that, some [of each tenant](keep_in_turns). And how many records cannot be read, of
+/// whatever kind.
 ///
 /// The index is not ordered by age, so all of it is read, however small the limit.
 pub async fn unresolved<const KINDS: usize>(
@@ -107,12 +118,10 @@ pub async fn unresolved<const KINDS: usize>(
     let (mut found, mut from) = ([const { Vec::new() }; KINDS], None);
     let (mut scanned, mut unreadable) = (0, 0);
     loop {
-        let page =
-            context.store.unresolved(tenant, from.as_ref()).await.map_err(|error| context.no_index(error))?;
+        let page = page(context, tenant, from.as_ref()).await?;
         for (records, is_wanted) in found.iter_mut().zip(kinds) {
             records.extend(page.records.iter().filter(|record| is_wanted(record)).cloned());
-            records.sort_by_key(|record| (!needs_operator(record), since(record)));
-            records.truncate(limit.saturating_add(1));
+            keep_in_turns(records, limit.saturating_add(1));
         }
         scanned += page.scanned;
         unreadable += page.unreadable;
@@ -126,7 +135,47 @@ pub async fn unresolved<const KINDS: usize>(
     }
 }
 
-/// The records of this kind, oldest first, and how many cannot be read. Scans the whole table, however small the limit, because it is
+/// A page of the index. One that fails in passing is read again: a list of a large index has hundreds.
+pub async fn page(
+    context: &Context,
+    tenant: Option<&Tenant>,
+    from: Option<&Cursor>,
+) -> Result<Page, Failure> {
+    let mut tries = 1;
+    loop {
+        match context.store.unresolved(tenant, from).await {
+            Err(error) if tries < PAGE_TRIES && error.kind() != StoreErrorKind::Refused => {
+                tracing::warn!(cause = error.cause(), tries, "a page of the index is read again");
+                tries += 1;
+            }
+            answer => return answer.map_err(|error| context.no_index(error)),
+        }
+    }
+}
+
+/// Sorts the records: those that wait for an operator first, then by age, oldest first. Keeps at most `limit`: some of each tenant, in
+/// turns, the oldest of each. So one tenant with thousands does not hide another's.
+fn keep_in_turns(records: &mut Vec<Record>, limit: usize) {
+    let by_age = |record: &Record| (!needs_operator(record), since(record));
+    records.sort_by_key(by_age);
+    if records.len() <= limit {
+        return;
+    }
+    let mut counts = HashMap::<_, usize>::new();
+    let turn_of = |record: Record| {
+        let waits_longer = !needs_operator(&record);
+        let turn = counts.entry((waits_longer, record.key.tenant().clone())).or_default();
+        *turn += 1;
+        ((waits_longer, *turn), record)
+    };
+    let mut turns: Vec<_> = records.drain(..).map(turn_of).collect();
+    // Stable: within a turn they stay sorted by age.
+    turns.sort_by_key(|(turn, _)| *turn);
+    records.extend(turns.into_iter().take(limit).map(|(_, record)| record));
+    records.sort_by_key(by_age);
+}
+
+/// The records of this kind, oldest first and [some of each tenant](keep_in_turns), and how many cannot be read. Scans the whole table, however small the limit, because it is
 /// not ordered by age; at no more than `units_per_second`. Its progress is `shown` on a terminal.
 pub async fn scanned(
     context: &Context,
@@ -143,8 +192,7 @@ pub async fn scanned(
         let page = context.store.scan((0, 1), from.as_ref(), context.now(), STEP).await?;
         let ours = |record: &Record| tenant.is_none_or(|tenant| record.key.tenant() == tenant);
         records.extend(page.records.into_iter().filter(|record| ours(record) && is_wanted(record)));
-        records.sort_by_key(since);
-        records.truncate(limit.saturating_add(1));
+        keep_in_turns(&mut records, limit.saturating_add(1));
         scanned += page.scanned;
         unreadable += page.unreadable;
         scan::show(&bar, scanned);

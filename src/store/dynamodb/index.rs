@@ -28,7 +28,7 @@ use crate::{
     time_budget::DELIVERY_GRACE,
 };
 
-/// How many records one page lists.
+/// How many records of a partition one page lists.
 const PAGE: i32 = 100;
 
 /// Every partition of the index, those of escalated records first.
@@ -68,37 +68,22 @@ impl Unsettled for DynamoDbStore {
         self.due_in_part(now, from, limit, taken).await
     }
 
-    /// Lists one partition of the index after another, those of escalated records first. Of one tenant it reads no other's records.
-    /// Needs `dynamodb:Query` on the index.
+    /// A page of each partition of the index at once. Of one tenant it reads no other's records. Needs `dynamodb:Query` on the index.
     async fn unresolved(&self, tenant: Option<&Tenant>, from: Option<&Cursor>) -> Result<Page> {
-        let place = |shard: &str| SHARDS.iter().position(|known| *known == shard).ok_or_else(foreign_cursor);
-        let (place, after) = match from.map(Cursor::parts) {
-            None => (0, None),
-            Some([shard]) => (place(shard)?, None),
-            Some([shard, ..]) => (place(shard)?, start(&INDEX_KEY, from)?),
-            Some([]) => return Err(foreign_cursor()),
+        let starts = match from {
+            None => SHARDS.iter().map(|shard| (*shard, None)).collect(),
+            Some(cursor) => starts_of(cursor)?,
         };
-        let query = self.in_shard(SHARDS[place]).set_exclusive_start_key(after).limit(PAGE);
-        let query = match tenant {
-            None => query.key_condition_expression(IN_SHARD),
-            Some(tenant) => query
-                .key_condition_expression(
-                    "reconcile_shard = :shard AND begins_with(reconcile_place, :places)",
-                )
-                .expression_attribute_values(":places", AttributeValue::S(places_of(tenant)))
-                // Two tenants may have one hash.
-                .filter_expression("begins_with(pk, :tenant)")
-                .expression_attribute_values(
-                    ":tenant",
-                    AttributeValue::S(RecordKey::partition_key_prefix(tenant)),
-                ),
-        };
-        let page = query.send().await?;
-        let next = match &page.last_evaluated_key {
-            Some(last) => Some(cursor(&INDEX_KEY, last)?),
-            None => SHARDS.get(place + 1).map(|shard| Cursor::new([(*shard).to_owned()])),
-        };
-        Ok(page_of(page.items, page.scanned_count, next))
+        let pages = starts.into_iter().map(|(shard, after)| self.listed(shard, tenant, after));
+        let (mut whole, mut rest) = (Page::default(), Vec::new());
+        for page in futures_util::future::try_join_all(pages).await? {
+            whole.records.extend(page.records);
+            whole.unreadable += page.unreadable;
+            whole.scanned += page.scanned;
+            rest.extend(page.next.iter().flat_map(Cursor::parts).cloned());
+        }
+        whole.next = (!rest.is_empty()).then(|| Cursor::new(rest));
+        Ok(whole)
     }
 
     /// Its stream, time to live on `expires_at`, and point-in-time recovery. Needs `dynamodb:DescribeTable`, `dynamodb:DescribeTimeToLive`
@@ -148,7 +133,7 @@ impl Unsettled for DynamoDbStore {
             .segment(signed(segment))
             .total_segments(signed(segments))
             .limit(signed(limit))
-            .set_exclusive_start_key(start(&TABLE_KEY, from)?)
+            .set_exclusive_start_key(from.map(|from| key_of(&TABLE_KEY, from.parts())).transpose()?)
             .filter_expression(
                 "(sk = :record AND (#state = :pending OR (#state = :in_progress AND NOT lease_until > :now))) \
                  OR (begins_with(sk, :message) AND NOT published_at > :delivered) \
@@ -209,6 +194,28 @@ impl Unsettled for DynamoDbStore {
 }
 
 impl DynamoDbStore {
+    /// A page of a partition.
+    async fn listed(&self, shard: &str, tenant: Option<&Tenant>, after: Option<Attributes>) -> Result<Page> {
+        let query = self.in_shard(shard).set_exclusive_start_key(after).limit(PAGE);
+        let query = match tenant {
+            None => query.key_condition_expression(IN_SHARD),
+            Some(tenant) => query
+                .key_condition_expression(
+                    "reconcile_shard = :shard AND begins_with(reconcile_place, :places)",
+                )
+                .expression_attribute_values(":places", AttributeValue::S(places_of(tenant)))
+                // Two tenants may have one hash.
+                .filter_expression("begins_with(pk, :tenant)")
+                .expression_attribute_values(
+                    ":tenant",
+                    AttributeValue::S(RecordKey::partition_key_prefix(tenant)),
+                ),
+        };
+        let page = query.send().await?;
+        let next = page.last_evaluated_key.map(|last| cursor(&INDEX_KEY, &last)).transpose()?;
+        Ok(page_of(page.items, page.scanned_count, next))
+    }
+
     /// The items of a partition, and whether these are all.
     async fn surveyed(&self, shard: &str) -> Result<(Vec<Attributes>, bool)> {
         let (mut items, mut after) = (Vec::new(), BEFORE_ALL.to_owned());
@@ -229,14 +236,23 @@ impl DynamoDbStore {
     }
 }
 
-/// The key after which a page begins; `None` for the first page.
-fn start(key: &[&str], from: Option<&Cursor>) -> Result<Option<Attributes>> {
-    let Some(values) = from.map(Cursor::parts) else { return Ok(None) };
-    if values.len() != key.len() {
+/// The partitions of the index that a page has not ended, each with the key after which it goes on.
+fn starts_of(cursor: &Cursor) -> Result<Vec<(&'static str, Option<Attributes>)>> {
+    let start = |values: &[String]| {
+        let after = key_of(&INDEX_KEY, values)?;
+        let shard = SHARDS.iter().find(|shard| **shard == values[0]).ok_or_else(foreign_cursor)?;
+        Ok((*shard, Some(after)))
+    };
+    cursor.parts().chunks(INDEX_KEY.len()).map(start).collect()
+}
+
+/// The key with these values.
+fn key_of(names: &[&str], values: &[String]) -> Result<Attributes> {
+    if values.len() != names.len() {
         return Err(foreign_cursor());
     }
     let attribute = |(name, value): (&&str, &String)| ((*name).to_owned(), AttributeValue::S(value.clone()));
-    Ok(Some(key.iter().zip(values).map(attribute).collect()))
+    Ok(names.iter().zip(values).map(attribute).collect())
 }
 
 fn cursor(key: &[&str], last: &Attributes) -> Result<Cursor> {

@@ -7,7 +7,12 @@ use lambda_idempotency::{record::SettledBy, store::dynamodb::table as definition
 use serde_json::{Value, json};
 
 use super::{TENANT, table, table::own};
-use crate::support::{client::client, command::CommandLine, embedded, guarded::Item};
+use crate::support::{
+    client::client,
+    command::CommandLine,
+    embedded,
+    guarded::{Item, record_key},
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -44,6 +49,30 @@ async fn escalated_outcomes_are_listed_first_and_then_the_oldest() {
     assert!(line.contains(&old.key.hash().to_string()) && line.contains("3h 0m"), "{shown}");
     assert!(line.contains("never: escalated, it waits for an operator"), "{shown}");
     table.cli.run(&["list", "--escalated", "--state", "stale"]).await.assert_refused(2, "--escalated");
+}
+
+// T81
+#[tokio::test]
+async fn a_list_has_some_of_each_tenant_however_many_one_has() {
+    let table = table().await;
+    for number in 0..30_u32 {
+        let flood = record_key("flood", &format!("flood-{number:02}"));
+        table.unknown_since(flood, HOUR * (60 - number), true).await;
+    }
+    for (key, hours) in [("new", 2), ("newer", 1)] {
+        table.unknown_since(own(key), HOUR * hours, true).await;
+    }
+    table.unknown_since(own("asked"), HOUR, false).await;
+    for kind in [&["list", "--limit", "6"][..], &["list", "--escalated", "--limit", "6"]] {
+        let ran = table.cli.run(&[kind, &["--output", "json"]].concat()).await;
+        let listed = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(keys(&listed), ["flood-00", "flood-01", "flood-02", "flood-03", "new", "newer"]);
+        assert!(ran.stderr.contains("some of each tenant's"), "{ran:?}");
+    }
+    // Of one tenant, the oldest.
+    let ran = table.cli.run(&["list", "--tenant", "flood", "--limit", "2", "--output", "json"]).await;
+    assert_eq!(keys(&serde_json::from_str(&ran.stdout).unwrap()), ["flood-00", "flood-01"]);
+    assert_eq!(ran.stderr, "There are more: raise --limit.\n");
 }
 
 #[tokio::test]
