@@ -100,6 +100,7 @@ mod documents {
 }
 
 mod backoff;
+pub mod bounds;
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
 pub mod config;
 mod decimal;

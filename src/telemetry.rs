@@ -55,6 +55,10 @@ counts! {
     TooOld: RESERVE_TOO_OLD = "api.idempotency.reserve.too_old.count";
     /// Reservations that were taken back, because too little time was left to run the handler.
     TooLate: RESERVE_TOO_LATE = "api.idempotency.reserve.too_late.count";
+    /// Requests without a record that were refused, because their tenant is over a bound.
+    OverBound: RESERVE_OVER_BOUND = "api.idempotency.reserve.over_bound.count";
+    /// Requests that were refused, because operators have stopped their tenant.
+    Stopped: RESERVE_STOPPED = "api.idempotency.reserve.stopped.count";
     /// Executions after one that certainly did nothing.
     FailedRetry: RESERVE_FAILED_RETRY = "api.idempotency.reserve.failed_retry.count";
     /// Duplicates of operations whose outcome is unknown.

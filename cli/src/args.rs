@@ -5,6 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use lambda_idempotency::{
+    bounds::Rate,
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     operator::MessageSummary,
     record::SettledBy,
@@ -12,7 +13,7 @@ use lambda_idempotency::{
 
 use crate::{
     failure::Failure,
-    values::{Moment, count, moment, operation, rate, released_by, span, url, words},
+    values::{Moment, bound, count, moment, operation, rate, released_by, span, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -95,6 +96,8 @@ pub enum Command {
     Hold(Hold),
     /// Show, or switch, whether a provider's "not found" lets a retry run: switch it off while the provider has an incident
     NotFoundReleases(NotFoundReleases),
+    /// Show, limit, stop or resume a tenant, or show all that operators have limited or stopped
+    Tenant(TenantArgs),
     /// Let retries resume escalated operations between workers, for as long again as their operation allows
     Resume(Resume),
     /// Clear the alarms of records that were looked at, and delete the reports beside them
@@ -423,6 +426,64 @@ pub enum SwitchTo {
     On(ChangeArgs),
     /// "Not found" lets no retry run: the question is asked again, and escalated in the end
     Off(ChangeArgs),
+}
+
+#[derive(Args)]
+pub struct TenantArgs {
+    #[command(subcommand)]
+    pub what: TenantCommand,
+}
+
+#[derive(Subcommand)]
+pub enum TenantCommand {
+    /// Show what operators have set for a tenant, and how many of its records are open; or for all tenants
+    Show {
+        /// The tenant
+        #[arg(value_parser = tenant)]
+        tenant: Option<Tenant>,
+    },
+    /// Set the limits of a tenant for an operation, in place of the program's; without any, the program's apply again
+    Limit(Limit),
+    /// Let nothing new begin for a tenant: known everywhere within ten seconds. What is open is settled
+    Stop {
+        /// The tenant
+        #[arg(value_parser = tenant)]
+        tenant: Tenant,
+        /// Let its accepted work wait too
+        #[arg(long)]
+        work: bool,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Let a stopped tenant go on
+    Resume {
+        /// The tenant
+        #[arg(value_parser = tenant)]
+        tenant: Tenant,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+#[derive(Args)]
+pub struct Limit {
+    /// The tenant
+    #[arg(value_parser = tenant)]
+    pub tenant: Tenant,
+    /// The operation's name
+    #[arg(value_parser = operation)]
+    pub operation: OperationName,
+    /// New keys: 10/s or 100/min, and with a burst 10/s+1200
+    #[arg(long, value_name = "RATE", value_parser = bound)]
+    pub new_keys: Option<Rate>,
+    /// Bytes of requests that are accepted, to be executed later: 100000/s
+    #[arg(long, value_name = "RATE", value_parser = bound)]
+    pub accepted_bytes: Option<Rate>,
+    /// Records whose outcome is unknown or that are between workers, of all operations: from 1 to 100000
+    #[arg(long, value_name = "NUMBER")]
+    pub open_records: Option<usize>,
+    #[command(flatten)]
+    pub change: ChangeArgs,
 }
 
 #[derive(Args)]

@@ -33,6 +33,7 @@ mod settle;
 mod several;
 mod show;
 mod sweep;
+mod tenant;
 pub mod terminal;
 mod undelivered;
 mod values;
@@ -93,6 +94,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
         Command::Settle(args) => settle::run(&global, &args).await,
         Command::Hold(args) => hold::run(&global, &args).await,
         Command::NotFoundReleases(args) => not_found::run(&global, &args).await,
+        Command::Tenant(args) => tenant::run(&global, &args.what).await,
         Command::Resume(args) => resume::run(&global, &args).await,
         Command::ClearAlarms(args) => clear_alarms::run(&global, &args).await,
         Command::ForgetResponse(args) => forget::run(&global, &args).await,

@@ -145,7 +145,11 @@ pub async fn page(
     loop {
         match context.store.unresolved(tenant, from).await {
             Err(error) if tries < PAGE_TRIES && error.kind() != StoreErrorKind::Refused => {
-                tracing::warn!(cause = error.cause(), tries, "a page of the index is read again");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    tries,
+                    "a page of the index is read again"
+                );
                 tries += 1;
             }
             answer => return answer.map_err(|error| context.no_index(error)),

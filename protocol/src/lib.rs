@@ -10,6 +10,7 @@
 //! | [`learned`] | what is learned about an unknown outcome, from the provider's answer or its own report, and what that changes |
 //! | [`key`] | the identity of a record, and all that is derived from it |
 //! | [`fingerprint`] | what tells a retry from another request |
+//! | [`limits`] | how much a tenant may use, and the arithmetic of its bounds |
 //! | [`time`] | instants, and how far clocks may be apart |
 //! | [`backoff`] | the waits between tries |
 //!
@@ -22,5 +23,6 @@ pub mod backoff;
 pub mod fingerprint;
 pub mod key;
 pub mod learned;
+pub mod limits;
 pub mod record;
 pub mod time;

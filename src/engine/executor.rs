@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{Engine, breaker::Breaker};
 use crate::{
+    bounds::Bounds,
     fingerprint::Fingerprints,
     key::RecordKey,
     operation::Operation,
@@ -23,6 +24,7 @@ pub struct Executor {
     pub(super) engine: Engine,
     pub(super) shared: Arc<Shared>,
     pub(super) deferred_reports: Option<Arc<dyn Queue>>,
+    pub(super) bounds: Option<Bounds>,
 }
 
 pub(super) struct Shared {
@@ -75,7 +77,7 @@ impl Executor {
 
     pub(crate) fn on(engine: Engine, operation: Operation) -> Self {
         let shared = Shared { operation, breaker: Breaker::default() };
-        Self { engine, shared: Arc::new(shared), deferred_reports: None }
+        Self { engine, shared: Arc::new(shared), deferred_reports: None, bounds: None }
     }
 
     /// Replaces the system's world, for tests.

@@ -40,6 +40,7 @@ pub(crate) mod reserve;
 pub(crate) mod run;
 mod sending;
 pub(crate) mod single_transaction;
+mod standing;
 mod take_back;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -6,11 +6,13 @@ use tokio::sync::Mutex;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
-    phasing::Phasing, take_back::TakeBack,
+    phasing::Phasing, standing::Refreshed, take_back::TakeBack,
 };
 use crate::{
     operation::WhileInFlight,
-    record::{Answer, AttemptId, Found, Record, ReservationRequest, Says, State, Transition, Work, decide},
+    record::{
+        Answer, AttemptId, Found, Record, ReservationRequest, Says, Standing, State, Transition, Work, decide,
+    },
     store::{StoreError, StoreErrorKind},
     telemetry::{self, Count, RESERVE_LATENCY},
     time::{Instant, Timestamp},
@@ -60,6 +62,14 @@ pub(super) fn instead<T>(found: Found, current: Option<&Record>) -> Step<Next<T>
     }
 }
 
+/// What a request begins with.
+struct Begun {
+    /// Until when it owns its record.
+    until: Term,
+    /// The record that it begins over, if that is asked for.
+    over: Option<Box<Record>>,
+}
+
 /// When the invocation ends, and when its answer must be sent.
 #[derive(Clone, Copy)]
 pub(super) struct Times {
@@ -100,11 +110,12 @@ impl Executor {
         let world = &self.engine.world;
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(started) {
-            let times = self.times(request);
-            let found = self.find(request, times).await;
+            let (times, standing) = (self.times(request), self.standing(request));
+            let refreshed = self.refresh_rules();
+            let found = self.find(request, (times, standing), refreshed.is_some()).await;
             self.observe_store(found.as_ref().err());
             match found {
-                Ok((Ok(until), Some(record))) => self.own(request, record, times, until).await,
+                Ok((Ok(begun), Some(record))) => self.own(request, record, times, begun, refreshed).await,
                 Ok((Ok(_), None)) => Err(Says::BRIEFLY_IN_FLIGHT),
                 Ok((Err(says), record)) => {
                     let told = self.told_of(says, record.as_deref(), times).await;
@@ -148,6 +159,8 @@ impl Executor {
             Says::Unknown { .. } | Says::Interrupted => Count::Unknown,
             Says::MayNotBegin => Count::TooOld,
             Says::TooLate => Count::TooLate,
+            Says::OverBound { .. } => Count::OverBound,
+            Says::Stopped => Count::Stopped,
             Says::Unconfirmed => Count::Unconfirmed,
             Says::Unavailable | Says::Unreadable | Says::NotCommitted => Count::StoreError,
             Says::Throttled => Count::Throttled,
@@ -169,12 +182,13 @@ impl Executor {
     }
 
     /// Writes or decides until an execution begins, or the caller is told something: first as if there is no record, then for the
-    /// current one.
+    /// current one. `keeps_over` asks for the record that it begins over.
     async fn find(
         &self,
         request: &Request,
-        times: Times,
-    ) -> Result<(Result<Term, Says>, Option<Box<Record>>), StoreError> {
+        (times, standing): (Times, Standing),
+        keeps_over: bool,
+    ) -> Result<(Result<Begun, Says>, Option<Box<Record>>), StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
@@ -185,14 +199,19 @@ impl Executor {
             }
             _ => None,
         };
-        let step = |current: Option<&Record>, moment: Moment| match self
-            .begins(request, attempt, times, current, moment)
-        {
+        let step = |current: Option<&Record>, moment: Moment| match self.begins(
+            request,
+            attempt,
+            (times, standing),
+            current,
+            moment,
+        ) {
             Ok(next) => {
                 let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
+                let over = current.filter(|_| keeps_over).cloned().map(Box::new);
                 match world.left(until) {
                     left if left < times.min_time => Step::Stop(Next::Says(Says::TooLate)),
-                    _ => Step::Write(next.into(), Next::Begins(until)),
+                    _ => Step::Write(next.into(), Next::Begins(Begun { until, over })),
                 }
             }
             Err(Found::Says(says @ Says::InFlight { .. })) => {
@@ -208,8 +227,9 @@ impl Executor {
         let retries = wait_until.map_or(Retries::None, Retries::Contended);
         let effort = Effort { until: times.answer_by, backoff: POLL_BACKOFF, retries };
         // Inserts without a read, because most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
-        let begins =
-            request.admission.begins(world.now()).is_ok() && !matches!(request.work, Work::Claimed(_));
+        let begins = request.admission.begins(world.now()).is_ok()
+            && standing.begins().is_ok()
+            && !matches!(request.work, Work::Claimed(_));
         let start =
             if begins && !times.is_too_late(&**world) { Start::Absent } else { Start::Unread(&request.key) };
         match self.settle(start, effort, step).await {
@@ -284,7 +304,7 @@ impl Executor {
         &self,
         request: &Request,
         attempt: AttemptId,
-        times: Times,
+        (times, standing): (Times, Standing),
         current: Option<&Record>,
         Moment { revision, now }: Moment,
     ) -> Result<Transition, Found> {
@@ -297,6 +317,7 @@ impl Executor {
             lease_until: operation.lease_until(times.ends.map(|ends| ends.wall), now),
             retention: operation.retain,
             admission: request.admission.clone(),
+            standing,
             may_run_again: operation.may_run_again(),
             effects: operation.effects(),
             work: request.work,
@@ -339,15 +360,22 @@ impl Executor {
 
     /// Checks the time once more before the handler runs. If the store's answer came late, because we waited or the process was
     /// frozen, the lease may have expired and others may run (T39), or a retry may have been told that the key is too old, before this
-    /// record was there (T43). Nothing is awaited between this check and the handler.
+    /// record was there (T43). Or operators have stopped its tenant. Nothing is awaited between this check and the handler.
     async fn own(
         &self,
         request: &Request,
         record: Box<Record>,
         times: Times,
-        until: Term,
+        Begun { until, over }: Begun,
+        refreshed: Option<Refreshed>,
     ) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
+        if let Some(refreshed) = refreshed
+            && let Err(says) = self.still_stands(request, times, over.as_deref(), &record, refreshed).await
+        {
+            self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
+            return Err(says);
+        }
         if world.left(until) < times.min_time || request.admission.is_over(world.now()) {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
             self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;

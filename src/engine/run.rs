@@ -2,12 +2,13 @@
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
+use futures_util::future;
 use tracing::Instrument;
 
 use super::{Execution, Executor, Replay, Report, Request};
 use crate::{
     operation::{How, Observed},
-    record::Says,
+    record::{Says, Work},
     telemetry,
     time::Instant,
 };
@@ -92,11 +93,19 @@ impl Executor {
                 }
             };
             let attempts = Some(owned.execution().attempts());
-            let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
-            let Handled { report, status, reply } = handled(owned.execution(), output);
-            owned.status = status;
-            let is_answer = matches!(report, Report::Completed(_));
-            let replied = Replied { says: self.finish(owned, report).await, reply: Some(reply) };
+            let is_new = owned.execution().attempts() == 1 && request.work == Work::Now;
+            let worked = async {
+                let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
+                let Handled { report, status, reply } = handled(owned.execution(), output);
+                owned.status = status;
+                let is_answer = matches!(report, Report::Completed(_));
+                (Replied { says: self.finish(owned, report).await, reply: Some(reply) }, is_answer)
+            };
+            // Meanwhile, and before the answer: after that, this process may be frozen.
+            let ((replied, is_answer), ()) = match is_new && self.bounds.is_some() {
+                true => future::join(worked, self.count_new(request, 0)).await,
+                false => (worked.await, ()),
+            };
             self.observe(request, &replied, is_answer, attempts, started);
             replied
         };

@@ -19,11 +19,12 @@ use super::{
     commit,
     reserve::{Next, Times, instead},
     run::Replied,
+    standing::Refreshed,
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
     key::{IdempotencyKey, RecordKey, Tenant},
-    record::{Answer, AttemptId, Record, Says, State},
+    record::{Answer, AttemptId, Record, Says, Standing, State},
     store::{Companion, StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
@@ -121,6 +122,7 @@ enum Sent {
 struct Served<'a> {
     request: &'a Request,
     times: Times,
+    standing: Standing,
     /// Until when its transaction may be sent, each time, by the wall clock. A client may retry until the answer expires, and the
     /// record counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
     ///
@@ -164,7 +166,8 @@ impl Executor {
         }
         let send_until = now.plus(MAX_SENDING_TIME);
         let send_until = request.admission.begin_by().map_or(send_until, |begin_by| begin_by.min(send_until));
-        let served = Served { request, times, send_until };
+        let mut refreshed = self.refresh_rules();
+        let mut served = Served { request, times, standing: self.standing(request), send_until };
         if request.admission.refusal().is_some() {
             return match self.current(served, false).await {
                 // The client's earlier request was in time, and its transaction may still commit (T43).
@@ -177,11 +180,23 @@ impl Executor {
             }
             .into();
         }
+        if served.standing.begins().is_err()
+            && let Some(current) = self.current(served, false).await
+        {
+            return current.into();
+        }
         // The number of earlier runs.
         let mut run = 0;
         loop {
             let transaction = SingleTransaction::new(request, self.engine.store.records_table());
-            let (content, reply) = match compute(transaction.clone()).await {
+            let computed = compute(transaction.clone()).await;
+            // Nothing is done yet.
+            if let Some(refreshed) = refreshed.take()
+                && let Some(instead) = self.stopped_meanwhile(&mut served, refreshed).await
+            {
+                return instead.into();
+            }
+            let (content, reply) = match computed {
                 Computed::Answer(answer, reply) => (Content::Answer(answer), reply),
                 Computed::Accepted(body, reply) => (Content::Request(body), reply),
                 // A duplicate gets the first one's answer, even if the handler returns no such answer now. If the store fails, the
@@ -250,14 +265,15 @@ impl Executor {
         content: &Content,
         writes: &[DomainWrite],
     ) -> Result<Sent, Says<Replay>> {
-        let Served { request, times, send_until } = served;
+        let Served { request, times, standing, send_until } = served;
         let world = &self.engine.world;
         let started = world.instant();
         let attempt: AttemptId = world.nonce().into();
         let write =
             TimeBudget::at(started, times.ends_at()).write(self.operation().completion_timeout, false);
         let fresh = Moment { revision: world.nonce().into(), now: world.now() };
-        let Ok(fresh) = self.begins(request, attempt, times, None, fresh) else {
+        // If its tenant may begin nothing new, there is a record.
+        let Ok(fresh) = self.begins(request, attempt, (times, Standing::Within), None, fresh) else {
             return Err(self.sent_too_late());
         };
         let keeps = &self.operation().keeps;
@@ -273,9 +289,13 @@ impl Executor {
             Content::Answer(answer) => Some(self.engine.keep(&fresh, answer, keeps, write).await),
             Content::Request(_) => None,
         };
-        let step = |current: Option<&Record>, moment: Moment| match self
-            .begins(request, attempt, times, current, moment)
-        {
+        let step = |current: Option<&Record>, moment: Moment| match self.begins(
+            request,
+            attempt,
+            (times, standing),
+            current,
+            moment,
+        ) {
             Ok(_) if moment.now > send_until => Step::Stop(Next::Says(Says::TooLate)),
             Ok(begun) => {
                 let change = match (&kept, content, begun.accepted) {
@@ -296,7 +316,8 @@ impl Executor {
         let until = Some(started.plus(write));
         let retries = Retries::UnansweredUntil(send_until);
         let effort = Effort { until, backoff: WRITE_BACKOFF, retries };
-        let applied = self.settle(Start::Absent, effort, step).await;
+        let start = if standing.begins().is_ok() { Start::Absent } else { Start::Unread(&request.key) };
+        let applied = self.settle(start, effort, step).await;
         telemetry::took(COMPLETE_LATENCY, self.operation().name(), world.instant().since(started));
         // A conflict or a refused write is the answer of a healthy store.
         let is_answer = |kind: StoreErrorKind| kind.is_contention() || kind == StoreErrorKind::Refused;
@@ -307,6 +328,13 @@ impl Executor {
         }
         match applied {
             Ok((Ok(()), Some(record))) => {
+                if record.attempts <= 1 {
+                    let bytes = match content {
+                        Content::Request(body) => body.len(),
+                        Content::Answer(_) => 0,
+                    };
+                    self.count_new(request, bytes).await;
+                }
                 match record.state {
                     State::Pending { .. } => {
                         Count::Accepted.add(self.operation().name());
@@ -332,15 +360,17 @@ impl Executor {
     /// What the caller gets if the key has a record, or if that is not known. `sent` is whether a transaction of this request may
     /// have been sent.
     async fn current(&self, served: Served<'_>, sent: bool) -> Option<Says<Replay>> {
-        let Served { request, times, .. } = served;
+        let Served { request, times, standing, .. } = served;
         let attempt: AttemptId = self.engine.world.nonce().into();
         let step = |current: Option<&Record>, moment: Moment| {
             let Some(current) = current else {
                 let refused =
                     request.admission.refusal().and_then(|_| request.admission.begins(moment.now).err());
+                let refused = refused.or(standing.begins().err());
                 return Step::Stop(refused.map_or(Next::Begins(()), Next::Says));
             };
-            match (self.begins(request, attempt, times, Some(current), moment), &current.state) {
+            let begins = self.begins(request, attempt, (times, standing), Some(current), moment);
+            match (begins, &current.state) {
                 (Err(found), _) => instead(found, Some(current)),
                 // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
                 (Ok(_), _) if current.is_undone_by_the_next_write() => {
@@ -371,6 +401,16 @@ impl Executor {
             Err(error) if sent => self.unsent(&error),
             Err(error) => self.instead(self.failed(&error)),
         })
+    }
+
+    /// What the caller gets if, by the rules that are read now, its tenant may begin nothing.
+    async fn stopped_meanwhile(&self, served: &mut Served<'_>, refreshed: Refreshed) -> Option<Says<Replay>> {
+        if let Err(error) = self.refreshed(refreshed).await {
+            return Some(self.instead(self.failed(&error)));
+        }
+        served.standing = self.standing(served.request);
+        served.standing.begins().err()?;
+        self.current(*served, false).await
     }
 
     /// It is counted.

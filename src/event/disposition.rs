@@ -67,6 +67,11 @@ impl Disposition {
                 Self::HandedBack(lease_left.saturating_add(LEASE_OVER).min(MAX_VISIBILITY))
             }
             Err(RunError::Unavailable) => again(),
+            // Neither is the message's fault: it counts as no try.
+            Err(RunError::OverBound { wait }) => {
+                Self::HandedBack(HANDED_BACK.after(tries.receives, nonce).max((*wait).min(HELD.max)))
+            }
+            Err(RunError::Stopped) => Self::HandedBack(HELD.after(tries.receives, nonce)),
             Err(RunError::NotExecuted(_) | RunError::Interrupted(_)) if !tries.are_over() => again(),
             Err(ended @ (RunError::NotExecuted(error) | RunError::Interrupted(error))) => {
                 let parts = match ended {

@@ -133,6 +133,8 @@ fn diagnostic(error: &RunError) -> Diagnostic {
         RunError::Key(_) | RunError::Input(_) => "Invalid",
         RunError::Refused(_) => "Refused",
         RunError::NotExecuted(_) => "NotExecuted",
+        RunError::OverBound { .. } => "OverBound",
+        RunError::Stopped => "Stopped",
         RunError::Unavailable => "Unavailable",
         RunError::InFlight { .. } => "InFlight",
         RunError::Interrupted(_) => "Interrupted",

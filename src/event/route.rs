@@ -97,6 +97,8 @@ pub(super) fn done(response: &Extensions, status: StatusCode) -> Done {
             ProblemType::AnsweredElsewhere => RunError::InFlight { wait, lease_left: Duration::ZERO },
             ProblemType::OutcomeUnknown => RunError::Unknown { wait, source: None },
             ProblemType::Interrupted => RunError::Interrupted(None),
+            ProblemType::OverBound => RunError::OverBound { wait },
+            ProblemType::TenantStopped => RunError::Stopped,
             ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::Unavailable,
             problem @ (ProblemType::KeyMissing
             | ProblemType::KeyMalformed

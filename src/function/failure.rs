@@ -64,6 +64,16 @@ pub enum RunError {
     /// Call again with the same key and input.
     #[error("the store of records does not answer, or too little time is left: this call did nothing")]
     Unavailable,
+    /// Its tenant has too many new keys, or open records: see [`Bounds`](crate::bounds::Bounds). This call did nothing; an earlier
+    /// one with the same key may have. Call again with the same key and input.
+    #[error("its tenant has too many new operations, or too many are open")]
+    OverBound {
+        /// After this time.
+        wait: Duration,
+    },
+    /// Operators have stopped its tenant. This call did nothing; an earlier one with the same key may have. Call again with the same key and input, once it is allowed again.
+    #[error("operators have stopped its tenant")]
+    Stopped,
     /// Another execution has the key. Call again with the same key and input.
     #[error("another execution is in flight")]
     InFlight {

@@ -1,8 +1,8 @@
 //! The guard of one operation, for functions.
 
 use crate::{
-    engine::Executor, key::Tenant, operation::Operation, queue::Queue, record::Note, store::Store,
-    time::Timestamp, world::World,
+    bounds::Bounds, engine::Executor, key::Tenant, operation::Operation, queue::Queue, record::Note,
+    store::Store, time::Timestamp, world::World,
 };
 
 /// Guards a function: the effect of each key happens once. See [`run`](Self::run).
@@ -53,6 +53,11 @@ impl Guard {
     /// reports become dead letters.
     pub fn defer_reports_to(self, queue: impl Queue) -> Self {
         Self { executor: self.executor.defer_reports_to(queue), ..self }
+    }
+
+    /// Bounds how much that is new each tenant begins, and heeds the operators' brake: see [`Bounds`]. Without it there is neither.
+    pub fn bounds(self, bounds: Bounds) -> Self {
+        Self { executor: self.executor.bounds(bounds), ..self }
     }
 
     /// Takes clocks, randomness and tasks from `world`: for tests.

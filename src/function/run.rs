@@ -228,6 +228,8 @@ impl Guard {
             Says::Interrupted | Says::OtherPhases => RunError::Interrupted(source(result)),
             Says::Released | Says::NotCommitted => RunError::NotExecuted(source(result)),
             Says::Unreadable => RunError::RecordUnreadable,
+            Says::OverBound { wait } => RunError::OverBound { wait: self.wait(wait) },
+            Says::Stopped => RunError::Stopped,
             Says::TooLate | Says::Unavailable | Says::Throttled | Says::Gone => RunError::Unavailable,
         })
     }

@@ -12,6 +12,7 @@ use super::{
     settings::{Accept, Executes, Guard, Longest, Settings},
 };
 use crate::{
+    bounds::Bounds,
     engine::{Executor, SingleTransaction},
     key::Tenant,
     operation::Operation,
@@ -163,6 +164,13 @@ impl<T> Idempotency<T> {
     pub fn defer_reports_to(mut self, queue: impl Queue) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().defer_reports_to(queue);
+        self
+    }
+
+    /// Bounds how much that is new each tenant begins, and heeds the operators' brake: see [`Bounds`]. Without it there is neither.
+    pub fn bounds(mut self, bounds: Bounds) -> Self {
+        let settings = Arc::make_mut(&mut self.settings);
+        settings.executor = settings.executor.clone().bounds(bounds);
         self
     }
 

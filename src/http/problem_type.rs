@@ -131,6 +131,16 @@ problems! {
         "It was executed, or is being executed, by another request with this key, whose answer counts. Do not \
          use a new key: send the same request with the same key after the time in Retry-After.",
         retry: true, outcome: Outcome::PerhapsExecuted, acp: kind("processing_error");
+    /// Its tenant has too many new keys, or open records; this request did nothing.
+    OverBound: "over-bound", TOO_MANY_REQUESTS, "Too many new operations, or too many are open",
+        "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
+         request with the same key after the time in Retry-After.",
+        retry: true;
+    /// Operators have stopped its tenant; this request did nothing.
+    TenantStopped: "tenant-stopped", FORBIDDEN, "New operations of this account are stopped",
+        "This request did nothing; an earlier one with the same key may have. Do not use a new key: ask the operator of \
+         this service, and send the same request with the same key once operations are allowed again.",
+        retry: true;
     /// The store of records does not answer, or too little time is left to begin; this request did nothing.
     StoreUnavailable: "store-unavailable", SERVICE_UNAVAILABLE, "The service cannot guard this operation now",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the \
@@ -204,6 +214,8 @@ mod tests {
         InFlight,
         OutcomeUnknown,
         AnsweredElsewhere,
+        OverBound,
+        TenantStopped,
         StoreUnavailable,
         Interrupted,
         RecordUnreadable,

@@ -3,7 +3,7 @@
 use std::{mem, time::Duration};
 
 use bytes::Bytes;
-use http::{Extensions, Response, StatusCode};
+use http::{Extensions, HeaderName, HeaderValue, Response, StatusCode};
 use http_body_util::Full;
 
 use super::{
@@ -18,7 +18,12 @@ use crate::{
     key::RecordKey,
     operation::WhileInFlight,
     record::{Says, StateName},
+    time_budget::MAX_RETRY_AFTER,
 };
+
+/// How much is left, and until when
+/// ([draft](https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-ratelimit-headers-10#section-4)).
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// Marks the response of a handler whose argument no guard provides.
 #[derive(Clone, Copy)]
@@ -51,6 +56,8 @@ impl Guard {
                 response.extensions_mut().insert(Guarded::executed(Outcome::NotExecuted));
                 response
             }
+            Says::OverBound { wait } => self.over_bound(wait),
+            Says::Stopped => self.retry_later(Problem::new(ProblemType::TenantStopped), MAX_RETRY_AFTER),
             Says::TooLate | Says::Unavailable | Says::Throttled => {
                 self.problem(ProblemType::StoreUnavailable)
             }
@@ -91,6 +98,16 @@ impl Guard {
     pub(super) fn unknown(&self, status: StatusCode) -> HttpAnswer {
         let problem = Problem { status: Some(status), ..Problem::new(ProblemType::OutcomeUnknown) };
         self.retry_later(problem, Duration::ZERO)
+    }
+
+    /// Its tenant is over a bound for so long.
+    fn over_bound(&self, wait: Duration) -> HttpAnswer {
+        let mut response = self.retry_later(Problem::new(ProblemType::OverBound), wait);
+        let seconds = self.operation().retry_after_of(wait).as_millis().div_ceil(1_000);
+        if let Ok(limit) = HeaderValue::try_from(format!("\"new-operations\";r=0;t={seconds}")) {
+            response.headers_mut().insert(RATE_LIMIT, limit);
+        }
+        response
     }
 
     fn in_flight(&self, key: &RecordKey, mount: &str, state: StateName, wait: Duration) -> HttpAnswer {

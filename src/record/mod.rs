@@ -7,7 +7,7 @@ mod phase;
 pub use protocol::record::{
     Accepted, Admission, Alarm, AlarmKind, AnswerKind, AttemptId, BodyId, Effects, Evidence, Head, HoldError,
     KeptAnswer, KeptBody, MAX_PHASE_RESULTS, MAX_PHASES, Note, Phase, PhaseList, PhaseResult, Phases, Place,
-    Record, Reference, Refusal, Resumes, Revision, Says, SettleError, SettledBy, State, StateName,
+    Record, Reference, Refusal, Resumes, Revision, Says, SettleError, SettledBy, Standing, State, StateName,
     UnknownCause, Work,
 };
 pub(crate) use protocol::record::{

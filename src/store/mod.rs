@@ -7,7 +7,8 @@
 //! 4. [`Unsettled`] finds the records that are not settled, and keeps the [`Checkpoint`] of a job that reads all records. It also keeps the
 //!    operators' [`NotFoundSwitch`].
 //! 5. [`Outbox`] has the messages that are not delivered yet.
-//! 6. A record is stored as an [`Item`] in every store and in every queue: one form, with one version number.
+//! 6. [`Tenants`] keeps the rules of tenants, and how much each uses.
+//! 7. A record is stored as an [`Item`] in every store and in every queue: one form, with one version number.
 //!
 //! It does not decide what may be written, and it does not retry: see [`record`](crate::record) and [`engine`](crate::engine).
 //! Stores are trait objects, like queues, worlds and reconcilers. The indirection costs nothing next to a network call, and the
@@ -30,6 +31,7 @@ mod retry_budget;
 pub mod s3;
 mod shards;
 pub(crate) mod stream;
+mod tenants;
 mod unsettled;
 
 use async_trait::async_trait;
@@ -52,6 +54,8 @@ pub use message::OutboxMessage;
 pub use not_found::NotFoundSwitch;
 pub use outbox::Outbox;
 pub use retry_budget::RetryBudget;
+pub(crate) use tenants::TENANT_RULES;
+pub use tenants::{Fill, MAX_RULES, Stop, TenantRule, TenantRules, Tenants};
 pub use unsettled::{Cursor, Due, Page, Survey, Turn, Unsettled};
 
 /// The outcome of a conditional write.

@@ -115,6 +115,16 @@ list! {
     /// after its key has become too old, or not at all.
     pub const MAX_SENDING_TIME: Duration = CLOCK_SKEW;
 
+    /// A process uses the rules that operators have set for tenants for this long. Then it reads them again, beside the next reservation, whose
+    /// handler waits for them.
+    pub const RULES_FOR: Duration = seconds(5);
+
+    /// A count of a new key may take this long. It is made while the handler runs.
+    pub(crate) const COUNT_TIME: Duration = seconds(1);
+
+    /// A process looks at the open records of a tenant this often, if they are bounded and it begins new ones.
+    pub(crate) const OPEN_LOOK: Duration = seconds(30);
+
     /// A completed answer is kept for this long: the window that Stripe documents.
     pub const DEFAULT_RETENTION: Duration = hours(24);
 

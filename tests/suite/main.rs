@@ -19,4 +19,5 @@ mod stale;
 mod store;
 mod support;
 mod telemetry;
+mod tenants;
 mod transactions;

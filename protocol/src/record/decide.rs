@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Admission, AnswerKind, AttemptId, Effects, Evidence, Found, Note, Record, Resumes, Revision, Says, State,
-    Transition, UnknownCause, Work,
+    Admission, AnswerKind, AttemptId, Effects, Evidence, Found, Note, Record, Resumes, Revision, Says,
+    Standing, State, Transition, UnknownCause, Work,
 };
 use crate::{fingerprint::Fingerprints, key::RecordKey, time::Timestamp};
 
@@ -25,6 +25,8 @@ pub struct ReservationRequest {
     pub retention: Duration,
     /// Whether an execution may begin. If not, it only gets the current record's answer.
     pub admission: Admission,
+    /// How its tenant stands.
+    pub standing: Standing,
     /// Whether an execution may begin again, from its beginning, if its worker is dead.
     pub may_run_again: bool,
     /// Where all effects of the execution are, and how the operation resumes if they are in its phases.
@@ -53,6 +55,7 @@ impl ReservationRequest {
             lease_until,
             retention,
             admission: Admission::ALWAYS,
+            standing: Standing::Within,
             may_run_again: false,
             effects: Effects::Anywhere,
             work: Work::Now,
@@ -74,16 +77,17 @@ impl ReservationRequest {
 ///    over a reported effect.
 /// 6. What was accepted is taken over by its worker alone: a client waits for it, whatever has become of the worker.
 /// 7. A reservation request whose [admission](Admission) does not let it begin gets the record's answer, and takes nothing over, but for
-///    what is only resumed (T43).
+///    what is only resumed (T43). So it is if operators have [stopped](Standing) its tenant. A tenant that is over a bound begins nothing
+///    without a record (T86).
 pub fn decide(
     existing: Option<&Record>,
     reservation: &ReservationRequest,
     revision: Revision,
     now: Timestamp,
 ) -> Result<Transition, Found> {
-    let begins = reservation.admission.begins(now);
+    let admitted = reservation.admission.begins(now);
     let Some(existing) = existing.filter(|existing| !existing.expired(now)) else {
-        return match (reservation.work, begins) {
+        return match (reservation.work, admitted.and_then(|()| reservation.standing.begins())) {
             (Work::Claimed(_), _) => Err(Says::Gone.into()),
             (_, Err(says)) => Err(says.into()),
             (Work::Now, _) => Ok(Transition::to(Record::reserve(reservation, revision, now))),
@@ -92,6 +96,10 @@ pub fn decide(
             }
         };
     };
+    let begins = admitted.and_then(|()| match reservation.work {
+        Work::Claimed(_) => reservation.standing.begins_work(),
+        Work::Now | Work::Later { .. } => reservation.standing.begins_again(),
+    });
     match reservation.work {
         // A worker executes what its message asks for, and nothing else. A message of an earlier life of the key is no mismatch.
         Work::Claimed(request) if existing.accepted.map(|accepted| accepted.request) != Some(request) => {
@@ -148,7 +156,7 @@ pub fn decide(
         State::Unknown { .. } | State::BetweenWorkers { .. } => Err(unknown()),
         State::Pending { .. } => match existing.abandon(revision, now) {
             Some(ended) => Err(Found::Ends(ended)),
-            None => take_over(),
+            None => begins.map_err(Found::Says).and_then(|()| take_over()),
         },
         State::InProgress { lease_until } if now < *lease_until => Err(found()),
         State::InProgress { .. } if declares_others && existing.may_end_without_effect() => {
@@ -453,5 +461,67 @@ mod tests {
         for record in [None, Some(&released)] {
             assert_eq!(word(&decide(record, &old, Revision::mint(), NOW)), "in_flight");
         }
+    }
+
+    /// What each record of [`in_each_state`] is decided to be for a request of a tenant that stands so; first, if there is none.
+    fn decided(request: &ReservationRequest, standing: Standing, now: Timestamp) -> Vec<&'static str> {
+        let request = ReservationRequest { standing, ..request.clone() };
+        let records = in_each_state();
+        let records = records.iter().map(Some);
+        let decided = |record: Option<&Record>| word(&decide(record, &request, Revision::mint(), now));
+        // First without a record.
+        [None].into_iter().chain(records).map(decided).collect()
+    }
+
+    // T86
+    #[test]
+    fn a_bound_is_asked_only_where_there_is_no_record() {
+        let over = Standing::Over(Duration::from_secs(5));
+        let later = Work::Later { claim_by: LATER, max_attempts: 1 };
+        let resumes = ReservationRequest { effects: resuming(Duration::from_secs(60)), ..retry(false) };
+        for request in
+            [retry(false), retry(true), resumes, ReservationRequest { work: later, ..retry(false) }]
+        {
+            let (within, over) = (decided(&request, Standing::Within, NOW), decided(&request, over, NOW));
+            assert_eq!((within[0], over[0]), ("begins", "over_bound"));
+            assert_eq!(within[1..], over[1..]);
+            assert!(over[1..].contains(&"begins"), "a retry of what was released: {over:?}");
+        }
+        // A record that is over is none.
+        let completed = in_each_state().remove(1);
+        let request = ReservationRequest { standing: over, ..retry(false) };
+        assert_eq!(word(&decide(Some(&completed), &request, Revision::mint(), LATER)), "over_bound");
+    }
+
+    #[test]
+    fn of_a_stopped_tenant_only_what_is_interrupted_goes_on() {
+        // None, pending, completed, released, unknown, between workers, in progress.
+        let settled = ["stopped", "in_flight", "replay", "stopped", "unknown"];
+        let resumes = ReservationRequest { effects: resuming(Duration::from_secs(60)), ..retry(false) };
+        for standing in [Standing::Stopped, Standing::WorkStopped] {
+            let of = |request: &ReservationRequest| decided(request, standing, NOW);
+            assert_eq!(of(&retry(true)), [&settled[..], &["unknown", "in_flight"]].concat());
+            assert_eq!(of(&resumes), [&settled[..], &["begins", "in_flight"]].concat());
+            // A dead worker's operation does not run from its beginning, even if that does no harm.
+            let late = decided(&retry(true), standing, LATER);
+            assert_eq!(late.last(), Some(&"ends"));
+            assert_eq!(decided(&retry(true), Standing::Within, LATER).last(), Some(&"begins"));
+        }
+    }
+
+    #[test]
+    fn accepted_work_waits_if_operators_have_stopped_it_too() {
+        let pending = accepted("k", NOW);
+        let claim = ReservationRequest {
+            work: Work::Claimed(pending.accepted.expect("accepted").request),
+            ..reservation("k")
+        };
+        let claimed = |standing| {
+            let claim = ReservationRequest { standing, ..claim.clone() };
+            word(&decide(Some(&pending), &claim, Revision::mint(), NOW))
+        };
+        let over = Standing::Over(Duration::from_secs(5));
+        let claims = [Standing::Within, over, Standing::Stopped, Standing::WorkStopped].map(claimed);
+        assert_eq!(claims, ["begins", "begins", "begins", "stopped"]);
     }
 }

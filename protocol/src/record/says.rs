@@ -50,6 +50,13 @@ pub enum Says<A = Timestamp> {
     PerhapsInFlight,
     /// Too little time was left to run the handler, or the request was admitted too long ago. The key is free, or will be.
     TooLate,
+    /// There is no record, and none is made: its tenant has too many new keys, or open records.
+    OverBound {
+        /// For how long, as far as is known.
+        wait: Duration,
+    },
+    /// Operators have stopped its tenant: nothing begins.
+    Stopped,
     /// The store did not answer. A record may have been written.
     Unavailable,
     /// The store takes no more requests of this key, or in all, for the moment: a retry finds out. A record may have been written.
@@ -86,6 +93,8 @@ impl<A> Says<A> {
             Self::MayNotBegin => Says::MayNotBegin,
             Self::PerhapsInFlight => Says::PerhapsInFlight,
             Self::TooLate => Says::TooLate,
+            Self::OverBound { wait } => Says::OverBound { wait },
+            Self::Stopped => Says::Stopped,
             Self::Unavailable => Says::Unavailable,
             Self::Throttled => Says::Throttled,
             Self::Unreadable => Says::Unreadable,
@@ -110,6 +119,8 @@ impl<A> Says<A> {
             Self::Mismatch => "mismatch",
             Self::MayNotBegin => "too_old",
             Self::TooLate => "too_late",
+            Self::OverBound { .. } => "over_bound",
+            Self::Stopped => "stopped",
             Self::Unavailable => "unavailable",
             Self::Throttled => "throttled",
             Self::Unreadable => "unreadable",

@@ -32,7 +32,7 @@ use crate::{
 const PAGE: i32 = 100;
 
 /// Every partition of the index, those of escalated records first.
-const SHARDS: &[&str] = [ESCALATED_SHARDS, ASKED_SHARDS].as_flattened();
+pub(super) const SHARDS: &[&str] = [ESCALATED_SHARDS, ASKED_SHARDS].as_flattened();
 
 /// The key attributes of the table and of the index. A cursor holds their values after the last item of a page.
 const TABLE_KEY: [&str; 2] = [PK, SK];

@@ -27,6 +27,7 @@ mod reference;
 mod settings;
 mod shard;
 pub mod table;
+mod tenants;
 mod transaction;
 mod writes;
 

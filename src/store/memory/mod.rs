@@ -11,6 +11,7 @@
 mod domain;
 mod expression;
 mod reserved;
+mod tenants;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -35,6 +36,7 @@ use crate::{
 };
 
 use domain::DomainTables;
+use tenants::TenantTables;
 
 /// About as much as the DynamoDB store has left in a record of 1 KB, so that tests take the same paths as with that store.
 const BODY_CAPACITY: usize = 512;
@@ -65,6 +67,7 @@ struct Tables {
     /// By partition key, life and number.
     messages: BTreeMap<(String, Timestamp, u32), OutboxMessage>,
     domain: DomainTables,
+    tenants: TenantTables,
 }
 
 impl Tables {

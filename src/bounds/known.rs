@@ -1,0 +1,125 @@
+//! What a process knows of tenants: the rules, and who is over a bound until when. Pure, but for the lock around it.
+
+use std::{collections::HashMap, mem};
+
+use super::{Level, Limits, Rate};
+use crate::{
+    key::{OperationName, RecordKey, Tenant},
+    record::Standing,
+    store::{TenantRule, TenantRules},
+    time::Timestamp,
+    time_budget::OPEN_LOOK,
+    world::{Term, World},
+};
+
+/// How many tenants and operations a process remembers.
+const MAX_TALLIES: usize = 10_000;
+
+/// What a process knows.
+#[derive(Default)]
+pub(super) struct Known {
+    rules: Option<TenantRules>,
+    /// Until when the rules are fresh; `None` if they were never read.
+    fresh_until: Option<Term>,
+    tallies: HashMap<(Tenant, OperationName), Tally>,
+}
+
+/// What a process knows of one tenant and operation.
+struct Tally {
+    /// How many new keys come before the next one that is counted.
+    skip: u64,
+    /// Whether the next one is counted besides, for itself: it was over a bound, and all processes begin again at once.
+    counts_next: bool,
+    over_until: Timestamp,
+    /// When the open records were last looked at.
+    looked_at: Timestamp,
+}
+
+/// A new key that is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// For how many keys.
+    pub(super) keys: u64,
+    /// Whether the open records are looked at, too.
+    pub(super) looks: bool,
+}
+
+impl Known {
+    pub(super) fn rule(&self, tenant: &Tenant) -> Option<&TenantRule> {
+        self.rules.as_ref()?.of(tenant)
+    }
+
+    pub(super) fn standing(&self, key: &RecordKey, now: Timestamp) -> Standing {
+        match self.rule(key.tenant()).map_or(Standing::Within, TenantRule::standing) {
+            Standing::Within => {}
+            stopped => return stopped,
+        }
+        let tally = self.tallies.get(&(key.tenant().clone(), key.operation().clone()));
+        match tally.map(|tally| tally.over_until.since(now)).filter(|over| !over.is_zero()) {
+            Some(over) => Standing::Over(over),
+            None => Standing::Within,
+        }
+    }
+
+    pub(super) fn are_fresh(&self, world: &dyn World) -> bool {
+        self.fresh_until.is_some_and(|until| !world.left(until).is_zero())
+    }
+
+    /// Takes the rules that were read.
+    pub(super) fn learn(&mut self, rules: Option<TenantRules>, until: Term) {
+        let revision = |rules: &Option<TenantRules>| rules.as_ref().map(|rules| rules.revision);
+        if revision(&self.rules) != revision(&rules) {
+            // Who was over a bound may not be over the new one.
+            self.tallies.clear();
+        }
+        (self.rules, self.fresh_until) = (rules, Some(until));
+    }
+
+    /// Keeps the rules until then.
+    pub(super) fn keep(&mut self, until: Term) {
+        self.fresh_until = Some(until);
+    }
+
+    /// Whether, and for how many, this new key is counted. Each process begins at a random place, and counts each nth from there: so the mean is
+    /// exact however few keys a process has, and the error does not grow with their number.
+    pub(super) fn count(&mut self, key: &RecordKey, limits: &Limits, world: &dyn World) -> Option<Counted> {
+        if self.tallies.len() >= MAX_TALLIES {
+            // Each of these begins again at a random place.
+            self.tallies.clear();
+        }
+        let (now, weight) = (world.now(), limits.weight());
+        let random = || u64::from_le_bytes(world.nonce()[..8].try_into().unwrap_or_default()) % weight;
+        let of = (key.tenant().clone(), key.operation().clone());
+        let tally = self.tallies.entry(of).or_insert_with(|| Tally {
+            skip: random(),
+            counts_next: false,
+            over_until: Timestamp::default(),
+            looked_at: Timestamp::default(),
+        });
+        let keys = if mem::take(&mut tally.counts_next) {
+            1
+        } else if tally.skip > 0 {
+            tally.skip -= 1;
+            0
+        } else {
+            tally.skip = weight - 1;
+            weight
+        };
+        let looks = limits.open_records.is_some() && now >= tally.looked_at.plus(OPEN_LOOK);
+        if looks {
+            tally.looked_at = now;
+        }
+        (keys > 0 || looks).then_some(Counted { keys, looks })
+    }
+
+    /// Takes what a count has shown.
+    pub(super) fn see(&mut self, key: &RecordKey, level: Option<Level>, open: Option<bool>, now: Timestamp) {
+        let over = level.and_then(|level| Rate::over(level, now)).map(|over| now.plus(over));
+        let open = open.filter(|is_over| *is_over).map(|_| now.plus(OPEN_LOOK));
+        let Some(until) = over.max(open) else { return };
+        if let Some(tally) = self.tallies.get_mut(&(key.tenant().clone(), key.operation().clone())) {
+            tally.over_until = tally.over_until.max(until);
+            tally.counts_next = true;
+        }
+    }
+}

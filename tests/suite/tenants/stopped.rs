@@ -1,0 +1,154 @@
+//! The operators' brake: nothing new begins for a stopped tenant, anywhere, once that is known.
+
+use aws_sdk_dynamodb::types::AttributeValue;
+use lambda_idempotency::{
+    Failure, Guard, Operation, RunError,
+    engine::Executor,
+    record::State,
+    telemetry::{RESERVE_CREATED, RESERVE_STOPPED, STORE_ERROR},
+};
+use macro_rules_attribute::apply;
+
+use super::*;
+use crate::support::{
+    counts::counting,
+    faults::Fault,
+    guarded::{Item, outcome_of, owned, request},
+    http::{order, pay, record, send},
+    on_each_store,
+};
+
+#[apply(on_each_store)]
+async fn a_stop_is_known_once_the_rules_are_too_old(endpoint: &str) {
+    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+    let (app, store) = (app(&guarded, Bounds::of(guarded.store()), &runs), guarded.undisturbed_store());
+    let first = send(&app, pay("k-1")).await;
+    let fails = || order("k-2").body("\"fails\"".into()).unwrap();
+    assert_eq!(send(&app, fails()).await.status, 503);
+    set(&store, stopped(Stop::New)).await;
+    outdate(&guarded);
+    // This one is reserved while the rules are read: its handler does not begin.
+    let (refused, counts) = counting(send(&app, pay("k-3"))).await;
+    refused.assert_problem(403, "tenant-stopped");
+    assert_eq!((refused.header("retry-after"), counts[RESERVE_STOPPED]), (Some("300"), 1));
+    assert!(!counts.contains_key(STORE_ERROR) && !counts.contains_key(RESERVE_CREATED), "{counts:?}");
+    // This one is known to be stopped before.
+    send(&app, pay("k-4")).await.assert_problem(403, "tenant-stopped");
+    assert!(!is_recorded(&store, "k-4").await);
+    // What was released does not run again; what is completed is replayed.
+    send(&app, fails()).await.assert_problem(403, "tenant-stopped");
+    send(&app, pay("k-1")).await.assert_replay_of(&first);
+    assert_eq!(runs.count(), 2);
+    // Nothing is left of the one that was reserved: it counts as no execution.
+    let taken_back = record(&store, "k-3").await.expect("a record");
+    assert!(matches!(taken_back.state, State::FailedRetryable { .. }), "{taken_back:?}");
+    set(&store, TenantRule::default()).await;
+    outdate(&guarded);
+    // The request that finds the rules too old still goes by the old ones, if it began nothing.
+    send(&app, pay("k-3")).await;
+    assert_eq!(send(&app, pay("k-3")).await.status, 201);
+    let executed = record(&store, "k-3").await.expect("a record");
+    assert_eq!((executed.state.name(), executed.attempts), ("completed", 1));
+}
+
+#[apply(on_each_store)]
+async fn a_process_that_has_read_no_rules_begins_nothing_of_a_stopped_tenant(endpoint: &str) {
+    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+    set(&guarded.undisturbed_store(), stopped(Stop::New)).await;
+    let app = app(&guarded, Bounds::of(guarded.store()), &runs);
+    guarded.faults.for_all("GetItem", Fault::DropRequest);
+    let answer = guarded.clock.passing(send(&app, pay("k-1"))).await;
+    answer.assert_problem(503, "store-unavailable");
+    guarded.faults.clear();
+    send(&app, pay("k-1")).await.assert_problem(403, "tenant-stopped");
+    assert_eq!(runs.count(), 0);
+}
+
+#[apply(on_each_store)]
+async fn rules_that_this_version_cannot_read_stop_nobody(endpoint: &str) {
+    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+    let store = guarded.undisturbed_store();
+    let app = app(&guarded, Bounds::of(guarded.store()), &runs);
+    let spoil = async |name: &str, value: AttributeValue| {
+        let mut item: Item = guarded.items("tenant-rules").await.into_iter().next_back().expect("an item");
+        item.insert(name.to_owned(), value);
+        guarded.write_raw(item).await;
+    };
+    set(&store, stopped(Stop::New)).await;
+    spoil("schema", AttributeValue::N("999".into())).await;
+    assert_eq!(send(&app, pay("k-1")).await.status, 201);
+    spoil("schema", AttributeValue::N("1".into())).await;
+    outdate(&guarded);
+    send(&app, pay("k-2")).await.assert_problem(403, "tenant-stopped");
+    // Those before them apply.
+    spoil("tenants", AttributeValue::S("no JSON".into())).await;
+    outdate(&guarded);
+    send(&app, pay("k-3")).await.assert_problem(403, "tenant-stopped");
+}
+
+#[apply(on_each_store)]
+async fn rules_beyond_64_kb_are_not_written(endpoint: &str) {
+    let store = Guarded::on(endpoint).await.undisturbed_store();
+    let tenants = (0..1_000).map(|number| (format!("{number:0100}"), stopped(Stop::New))).collect();
+    let rules = TenantRules { revision: fresh(), tenants };
+    let line = AuditLine::new(["op", "stop", "a test"], fresh_time(), None, None);
+    let error = store.write_rules(None, &rules, &line).await.unwrap_err();
+    let cause = std::error::Error::source(&error).expect("a cause").to_string();
+    assert!(cause.contains("64 KB"), "{cause}");
+    assert_eq!(store.rules().await.unwrap(), None);
+}
+
+#[apply(on_each_store)]
+async fn a_function_of_a_stopped_tenant_does_not_run(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    set(&guarded.undisturbed_store(), stopped(Stop::New)).await;
+    let guard = Guard::new(guarded.store(), Operation::new(PAY), tenant(TENANT))
+        .world(guarded.clock.clone())
+        .bounds(Bounds::of(guarded.store()));
+    for _ in 0..2 {
+        let ran = guard.run(&["k-1"], (), async |_, ()| Ok::<_, Failure>(())).await;
+        assert!(matches!(ran, Err(RunError::Stopped)), "{ran:?}");
+    }
+}
+
+#[apply(on_each_store)]
+async fn a_single_transaction_of_a_stopped_tenant_commits_nothing(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    set(&guarded.undisturbed_store(), stopped(Stop::New)).await;
+    let guard = guard_of(guarded.store(), Operation::new(PAY)).single_transaction();
+    let guard = guard.world(guarded.clock.clone()).bounds(Bounds::of(guarded.store()));
+    let app = api(guard, |_, _| async { StatusCode::CREATED });
+    for _ in 0..2 {
+        send(&app, pay("k-1")).await.assert_problem(403, "tenant-stopped");
+    }
+    assert!(!is_recorded(&guarded.undisturbed_store(), "k-1").await);
+}
+
+/// An operation that was interrupted resumes although its tenant is stopped: a process whose rules are fresh, and one that reads them now.
+#[apply(on_each_store)]
+async fn what_is_interrupted_resumes_for_a_stopped_tenant(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let operation = || crate::support::guarded::operation().resumes(["charge"], MINUTE);
+    let executor = || {
+        Executor::new(guarded.store(), operation())
+            .world(guarded.clock.clone())
+            .bounds(Bounds::of(guarded.store()))
+    };
+    let request = request();
+    let ours = owned(executor().reserve(&request).await);
+    let kept = ours.execution().phase("charge").call(async |_| Ok(1)).await;
+    kept.expect("a result");
+    let interrupted = lambda_idempotency::engine::Report::NotExecuted(None);
+    executor().finish(ours, interrupted).await;
+    let rules = TenantRules { revision: fresh(), tenants: [].into() };
+    let stopped = rules.with(request.key.tenant(), stopped(Stop::NewAndWork));
+    let line = AuditLine::new(["op", "stop", "a test"], fresh_time(), None, None);
+    assert!(guarded.undisturbed_store().write_rules(None, &stopped, &line).await.unwrap());
+    let resumed = executor().reserve(&request).await;
+    assert_eq!(outcome_of(&resumed), "owned");
+    let other = lambda_idempotency::engine::Request {
+        key: crate::support::guarded::record_key(request.key.tenant().as_str(), "other"),
+        ..request
+    };
+    assert_eq!(outcome_of(&executor().reserve(&other).await), "stopped");
+}
