@@ -85,7 +85,7 @@ pub fn count(name: &'static str, default: u32) -> Result<u32, ConfigError> {
     Ok(optional(name, "a number above 0", |count| *count > 0)?.unwrap_or(default))
 }
 
-fn optional<T: FromStr>(
+pub(crate) fn optional<T: FromStr>(
     name: &'static str,
     must_be: &'static str,
     is_valid: impl FnOnce(&T) -> bool,

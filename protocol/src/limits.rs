@@ -65,7 +65,8 @@ impl Rate {
     }
 
     const fn new(count: u64, per_ms: u64) -> Self {
-        Self { count, per_ms, burst: count.saturating_mul(DEFAULT_BURST.as_secs() * 1_000 / per_ms) }
+        let burst = count.saturating_mul(DEFAULT_BURST.as_secs() * 1_000 / per_ms);
+        Self { count, per_ms, burst: if burst > MOST && count <= MOST { MOST } else { burst } }
     }
 
     /// So many at once, besides. Default: as many as in two minutes.

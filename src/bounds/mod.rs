@@ -21,6 +21,7 @@ pub use protocol::limits::{Level, Limits, Rate};
 
 use self::known::{Counted, Known};
 use crate::{
+    config::{ConfigError, optional},
     key::{OperationName, RecordKey, Tenant},
     record::Standing,
     store::{Fill, StoreError, StoreErrorKind, Tenants},
@@ -78,6 +79,21 @@ impl Bounds {
             shared: Arc::new(Shared { store: Arc::new(store), known, reading }),
             limits: Limits::default(),
         }
+    }
+
+    /// The same, with the limits of the environment: `TENANT_NEW_KEYS_PER_SECOND` and `TENANT_OPEN_RECORDS`. What is not set is not bounded.
+    ///
+    /// # Errors
+    /// If a variable is malformed.
+    pub fn from_env(store: impl Tenants) -> Result<Self, ConfigError> {
+        let keys = optional("TENANT_NEW_KEYS_PER_SECOND", "a number from 1 to 1000000000", |keys| {
+            Rate::per_second(*keys).burst(1).check().is_ok()
+        })?;
+        let is_valid =
+            |number: &usize| Limits { open_records: Some(*number), ..Limits::default() }.check().is_ok();
+        let open_records = optional("TENANT_OPEN_RECORDS", "a number from 1 to 100000", is_valid)?;
+        let new_keys = keys.map(Rate::per_second);
+        Ok(Self { limits: Limits { new_keys, accepted_bytes: None, open_records }, ..Self::of(store) })
     }
 
     /// How many new keys each tenant may begin with.

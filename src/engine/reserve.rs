@@ -110,8 +110,8 @@ impl Executor {
         let world = &self.engine.world;
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(started) {
-            let (times, standing) = (self.times(request), self.standing(request));
-            let refreshed = self.refresh_rules();
+            let times = self.times(request);
+            let (standing, refreshed) = self.stands(request).await;
             let found = self.find(request, (times, standing), refreshed.is_some()).await;
             self.observe_store(found.as_ref().err());
             match found {

@@ -166,8 +166,8 @@ impl Executor {
         }
         let send_until = now.plus(MAX_SENDING_TIME);
         let send_until = request.admission.begin_by().map_or(send_until, |begin_by| begin_by.min(send_until));
-        let mut refreshed = self.refresh_rules();
-        let mut served = Served { request, times, standing: self.standing(request), send_until };
+        let (standing, mut refreshed) = self.stands(request).await;
+        let mut served = Served { request, times, standing, send_until };
         if request.admission.refusal().is_some() {
             return match self.current(served, false).await {
                 // The client's earlier request was in time, and its transaction may still commit (T43).

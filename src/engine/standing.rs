@@ -27,8 +27,21 @@ impl Executor {
         bounds.map_or(Standing::Within, |bounds| bounds.standing(&request.key, &*self.engine.world))
     }
 
+    /// How its tenant stands, and the rules that are being read meanwhile, if those that are known are too old. No tenant is refused by rules that
+    /// are: then it waits for them.
+    pub(super) async fn stands(&self, request: &Request) -> (Standing, Option<Refreshed>) {
+        let (standing, refreshed) = (self.standing(request), self.refresh_rules());
+        match refreshed {
+            Some(refreshed) if standing.begins().is_err() => {
+                let is_fresh = self.refreshed(refreshed).await.is_ok();
+                (if is_fresh { self.standing(request) } else { standing }, None)
+            }
+            refreshed => (standing, refreshed),
+        }
+    }
+
     /// Begins to read the rules, if they are too old. A task of its own, which only an execution that begins waits for.
-    pub(super) fn refresh_rules(&self) -> Option<Refreshed> {
+    fn refresh_rules(&self) -> Option<Refreshed> {
         let bounds = self.bounds.as_ref().filter(|bounds| !bounds.are_fresh(&*self.engine.world))?;
         let (bounds, world) = (bounds.clone(), self.engine.world.clone());
         let (done, refreshed) = oneshot::channel();

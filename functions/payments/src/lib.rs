@@ -30,7 +30,7 @@ mod transfer;
 
 use aws_config::BehaviorVersion;
 use axum::Router;
-use lambda_idempotency::{lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{bounds::Bounds, lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
 
 pub use accounts::{Accounts, OPENING_CENTS};
 pub use answer::created;
@@ -64,7 +64,8 @@ async fn router() -> Result<Router, lambda::Error> {
     let store = DynamoDbStore::from_env().await?;
     let ledger = Ledger::from_env(payments).await;
     let accounts = Accounts::from_env(accounts).await;
+    let bounds = Bounds::from_env(store.clone())?;
     let payment = policy::create_payment().grace(config.lease_grace);
     let services = policy::Services { ledger, accounts, provider, sealing_keys };
-    Ok(routes::router(store, services, payment, deferred_reports))
+    Ok(routes::router(store, services, payment, deferred_reports, bounds))
 }

@@ -7,7 +7,9 @@ use axum::{
     http::Method,
     routing::{MethodRouter, get, post},
 };
-use lambda_idempotency::{http::Idempotency, operation::Operation, queue::Queue, store::Store};
+use lambda_idempotency::{
+    bounds::Bounds, http::Idempotency, operation::Operation, queue::Queue, store::Store,
+};
 
 use crate::{
     create,
@@ -27,15 +29,18 @@ pub struct Route {
     pub handler: MethodRouter,
 }
 
-/// All routes: the router has no others. Deferred reports go to `deferred_reports`.
+/// All routes: the router has no others. Deferred reports go to `deferred_reports`; each tenant has its `bounds`.
 pub fn routes(
     store: impl Store + Clone,
     services: Services,
     payment: Operation,
     deferred_reports: impl Queue,
+    bounds: Bounds,
 ) -> Vec<Route> {
-    let guarded =
-        |operation| Idempotency::new(store.clone(), operation).profile(policy::profile()).tenant(TENANT);
+    let guarded = |operation| {
+        let guard = Idempotency::new(store.clone(), operation).profile(policy::profile()).tenant(TENANT);
+        guard.bounds(bounds.clone())
+    };
     let guard = guarded(payment).defer_reports_to(deferred_reports);
     let transfers = guarded(policy::transfer()).single_transaction();
     let transfers = post(transfer::transfer).route_layer(transfers);
@@ -95,7 +100,8 @@ pub fn router(
     services: Services,
     payment: Operation,
     deferred_reports: impl Queue,
+    bounds: Bounds,
 ) -> Router {
-    let routes = routes(store, services, payment, deferred_reports);
+    let routes = routes(store, services, payment, deferred_reports, bounds);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

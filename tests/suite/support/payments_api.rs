@@ -17,8 +17,8 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
 use lambda_idempotency::{
-    http::IDEMPOTENCY_KEY, key::signature::Secrets, lambda::webhook_service, queue::MemoryQueue,
-    reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
+    bounds::Bounds, http::IDEMPOTENCY_KEY, key::signature::Secrets, lambda::webhook_service,
+    queue::MemoryQueue, reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
 };
 use payments::{
     Accounts, Config, Ledger, Provider, SealingKeys,
@@ -63,7 +63,13 @@ impl PaymentsApi {
 
     fn of(store: DynamoDbStore, ledger: Ledger, accounts: Accounts, provider_url: &str) -> Self {
         let services = services(&ledger, &accounts, provider_url);
-        let app = routes::router(store.clone(), services, create_payment(), MemoryQueue::new());
+        let app = routes::router(
+            store.clone(),
+            services,
+            create_payment(),
+            MemoryQueue::new(),
+            Bounds::of(store.clone()),
+        );
         Self { app, store, ledger, accounts }
     }
 
@@ -80,7 +86,13 @@ impl PaymentsApi {
     /// Every route.
     pub fn routes(&self) -> Vec<Route> {
         let services = services(&self.ledger, &self.accounts, "http://127.0.0.1:1");
-        routes::routes(self.store.clone(), services, create_payment(), MemoryQueue::new())
+        routes::routes(
+            self.store.clone(),
+            services,
+            create_payment(),
+            MemoryQueue::new(),
+            Bounds::of(self.store.clone()),
+        )
     }
 
     /// The webhook over the same tables, for a provider that signs with these secrets. It asks no provider.
