@@ -9,6 +9,7 @@ use lambda_idempotency::{
     operator::Correction,
     record::{Note, Record, State},
     store::{Cursor, Page, StoreErrorKind, Unsettled},
+    telemetry::error_chain,
     time::Timestamp,
 };
 use serde_json::json;
@@ -145,7 +146,7 @@ pub async fn page(
     loop {
         match context.store.unresolved(tenant, from).await {
             Err(error) if tries < PAGE_TRIES && error.kind() != StoreErrorKind::Refused => {
-                tracing::warn!(cause = error.cause(), tries, "a page of the index is read again");
+                tracing::warn!(error = error_chain(&error), tries, "a page of the index is read again");
                 tries += 1;
             }
             answer => return answer.map_err(|error| context.no_index(error)),
