@@ -41,7 +41,8 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// If the key is in what only a message has: an attribute, an envelope, a deduplication id.
+/// If the key is in what only a message has: an attribute, an envelope, a deduplication id. If it is a hash, and the operation
+/// [refuses old keys](crate::Operation::refuse_older_than).
 pub fn invocation<I, T, F, H>(
     guard: Guard,
     key: KeyFrom,
@@ -96,6 +97,7 @@ where
     R: Send + 'static,
 {
     key.assert_found(false, false, false);
+    guard.operation().assert_dates(&key);
     service_fn(move |event: LambdaEvent<Box<RawValue>>| {
         let (guard, key, function, reply) = (guard.clone(), key.clone(), function.clone(), reply.clone());
         async move { run(&guard, &key, &event, function).await.map(reply) }
@@ -123,7 +125,7 @@ where
     })?;
     let guard = guard.clone().until(Timestamp::from_millis(event.context.deadline));
     let guard = guard.origin(&key.origin("invocation"));
-    let ran = guard.run_body(key.key, body.as_bytes(), move |execution| function(execution, input)).await;
+    let ran = guard.run_body(key, body.as_bytes(), move |execution| function(execution, input)).await;
     ran.map_err(|error| diagnostic(&error))
 }
 

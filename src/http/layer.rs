@@ -125,6 +125,10 @@ impl<T> Idempotency<T> {
         self
     }
 
+    ///
+    /// # Panics
+    /// If the profile's key is a hash, as with [`KeyFrom::all`](crate::KeyFrom::all), and the operation
+    /// [refuses old keys](Operation::refuse_older_than).
     /// Guards this method too, although it is idempotent.
     pub fn guard_also(mut self, method: Method) -> Self {
         Arc::make_mut(&mut self.settings).also.push(method);

@@ -89,6 +89,7 @@ impl Settings {
             None => profile,
         };
         self.assert_loses_no_event();
+        self.executor.operation().assert_dates(&self.profile.key_from);
     }
 
     /// Sets the sender of webhooks.

@@ -7,6 +7,7 @@ mod clients;
 mod delivered;
 mod fronts;
 mod hosts;
+mod key_parts;
 mod key_places;
 mod keys;
 mod large_bodies;
