@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use crate::{
     key::KeyFrom,
-    time_budget::{GITHUB_REDELIVERY, SHOPIFY_REDELIVERY, STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY},
+    time_budget::{
+        GITHUB_PATIENCE, GITHUB_REDELIVERY, SHOPIFY_PATIENCE, SHOPIFY_REDELIVERY, STANDARD_WEBHOOKS_PATIENCE,
+        STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY,
+    },
 };
 
 pub(super) const STRIPE_SIGNATURE: &str = "stripe-signature";
@@ -83,6 +86,16 @@ impl Sender {
             Self::GitHub => (GITHUB_REDELIVERY, "GITHUB_REDELIVERY"),
             Self::Shopify => (SHOPIFY_REDELIVERY, "SHOPIFY_REDELIVERY"),
             Self::Standard => (STANDARD_WEBHOOKS_REDELIVERY, "STANDARD_WEBHOOKS_REDELIVERY"),
+        }
+    }
+
+    /// For how long it waits for an answer, if that is documented.
+    pub(super) const fn patience(self) -> Option<Duration> {
+        match self {
+            Self::Stripe => None,
+            Self::GitHub => Some(GITHUB_PATIENCE),
+            Self::Shopify => Some(SHOPIFY_PATIENCE),
+            Self::Standard => Some(STANDARD_WEBHOOKS_PATIENCE),
         }
     }
 

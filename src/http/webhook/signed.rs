@@ -31,7 +31,7 @@ const fn refusal(reason: &'static str, says: &'static str) -> Refusal {
 }
 
 impl Refusal {
-    const MISSING: Self = refusal("missing", "The event is not signed");
+    pub(super) const MISSING: Self = refusal("missing", "The event is not signed");
     const REPEATED: Self = refusal("repeated", "A header of the signature is there more than once");
     const MALFORMED: Self = refusal("malformed", "The signature is malformed");
     const MISMATCH: Self = refusal("mismatch", "The signature does not match the body");

@@ -21,4 +21,5 @@ mod sent_headers;
 mod stages;
 mod targets;
 mod webhook_fronts;
+mod webhook_settings;
 mod webhooks;

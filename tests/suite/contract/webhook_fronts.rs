@@ -45,7 +45,7 @@ fn event(front: &str, headers: &Headers, body: &str, encoded: bool) -> Value {
 
 fn receiver(sender: Sender, clock: &ManualWorld, runs: &Counter) -> Function {
     let operation = Operation::new(RECEIVE).retain(Duration::from_secs(4 * 24 * 3600));
-    let operation = operation.while_in_flight(WhileInFlight::Wait(Duration::from_secs(8)));
+    let operation = operation.while_in_flight(WhileInFlight::Wait(Duration::from_secs(4)));
     let webhook = sender.webhook(&[SECRET]).expect("a webhook");
     let guard = Idempotency::new(MemoryStore::new(), operation).webhook(webhook).world(clock.clone());
     let runs = runs.clone();
