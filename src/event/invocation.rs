@@ -131,19 +131,5 @@ where
 
 /// The error as Lambda shows it.
 fn diagnostic(error: &RunError) -> Diagnostic {
-    let error_type = match error {
-        RunError::Key(_) | RunError::Input(_) => "Invalid",
-        RunError::Refused(_) => "Refused",
-        RunError::NotExecuted(_) => "NotExecuted",
-        RunError::Unavailable => "Unavailable",
-        RunError::InFlight { .. } => "InFlight",
-        RunError::Interrupted(_) => "Interrupted",
-        RunError::Unknown { .. } => "Unknown",
-        RunError::Mismatch => "Mismatch",
-        RunError::MayNotBegin(_) => "MayNotBegin",
-        RunError::ResultNotKept(_) => "ResultNotKept",
-        RunError::ResultUnreadable(_) => "ResultUnreadable",
-        RunError::RecordUnreadable => "RecordUnreadable",
-    };
-    Diagnostic { error_type: error_type.to_owned(), error_message: error.to_string() }
+    Diagnostic { error_type: error.name().to_owned(), error_message: error.to_string() }
 }
