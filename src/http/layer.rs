@@ -111,7 +111,7 @@ impl Idempotency {
     ///   waits for what is in flight;
     /// - [waits](crate::operation::WhileInFlight::Wait) for what is in flight no shorter than the sender waits for an answer, if its documentation says
     ///   how long that is: [GitHub](crate::time_budget::GITHUB_PATIENCE), [Shopify](crate::time_budget::SHOPIFY_PATIENCE), [Standard
-    ///   Webhooks](crate::time_budget::STANDARD_WEBHOOKS_PATIENCE);
+    ///   Webhooks](crate::time_budget::STANDARD_WEBHOOKS_PATIENCE), [Svix](crate::time_budget::SVIX_PATIENCE);
     /// - [refuses old keys](Operation::refuse_older_than) or [short ones](Operation::min_key_length), because the sender chooses its ids, and they have
     ///   no time;
     /// - has a [rule of its own](Operation::fingerprint) for fingerprints, because the id says what an event is.

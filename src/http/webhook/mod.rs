@@ -57,6 +57,7 @@ const SIGNATURE: &str = "Signature";
 /// | [`github`](Self::github) | `X-GitHub-Delivery` | body | [3 days](crate::time_budget::GITHUB_REDELIVERY) |
 /// | [`shopify`](Self::shopify) | `X-Shopify-Event-Id` with `X-Shopify-Topic` | body | [4 hours](crate::time_budget::SHOPIFY_REDELIVERY) |
 /// | [`standard`](Self::standard) | `webhook-id` | id, body, time | [76 hours](crate::time_budget::STANDARD_WEBHOOKS_REDELIVERY) |
+/// | [`svix`](Self::svix) | `svix-id` | id, body, time | [28 hours](crate::time_budget::SVIX_REDELIVERY) |
 ///
 /// **The ids of GitHub and Shopify are not signed**, nor is a time. If an attacker has a body with its signature, both can be sent again under
 /// another id, at any time, and the handler runs again. So keep both out of logs, and change the secret if they may have leaked.
@@ -123,13 +124,17 @@ impl Webhook {
     /// # Errors
     /// If there is no secret, or one is too short, not Base64, or the key of an asymmetric signature.
     pub fn standard<T: AsRef<str>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SignatureError> {
-        let decoded = secrets.into_iter().map(|secret| {
-            let secret = secret.as_ref().trim();
-            let secret = BASE64_STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret));
-            secret.map_err(|_| SignatureError::SecretNotBase64)
-        });
-        let decoded: Vec<_> = decoded.collect::<Result<_, _>>()?;
-        Secrets::new(decoded).map(|secrets| Self::of(Sender::Standard, secrets))
+        decoded(secrets).map(|secrets| Self::of(Sender::Standard, secrets))
+    }
+
+    /// [Svix](https://docs.svix.com/receiving/verifying-payloads/how-manual), by which services such as Clerk and Resend send: Standard Webhooks in
+    /// headers of its own, `svix-id`, `svix-timestamp` and `svix-signature`. If a service has it send `webhook-id`, that is
+    /// [`standard`](Self::standard).
+    ///
+    /// # Errors
+    /// As of [`standard`](Self::standard).
+    pub fn svix<T: AsRef<str>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SignatureError> {
+        decoded(secrets).map(|secrets| Self::of(Sender::Svix, secrets))
     }
 
     fn of(sender: Sender, secrets: Secrets) -> Self {
@@ -143,7 +148,7 @@ impl Webhook {
         }
     }
 
-    /// The tenant of events that name no account of their own. Default: `stripe`, `github`, `shopify` or `webhooks`.
+    /// The tenant of events that name no account of their own. Default: `stripe`, `github`, `shopify`, `webhooks` or `svix`.
     ///
     /// # Panics
     /// If `name` is not 1 to 255 bytes without control characters.
@@ -267,6 +272,16 @@ impl Webhook {
             );
         }
     }
+}
+
+/// Secrets in Base64, after `whsec_`.
+fn decoded<T: AsRef<str>>(secrets: impl IntoIterator<Item = T>) -> Result<Secrets, SignatureError> {
+    let decoded = secrets.into_iter().map(|secret| {
+        let secret = secret.as_ref().trim();
+        let secret = BASE64_STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret));
+        secret.map_err(|_| SignatureError::SecretNotBase64)
+    });
+    Secrets::new(decoded.collect::<Result<Vec<_>, _>>()?)
 }
 
 /// The text of this member of an event, if it has one.

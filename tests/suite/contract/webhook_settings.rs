@@ -14,7 +14,7 @@ use lambda_idempotency::{
     store::memory::MemoryStore,
     time_budget::{
         GITHUB_PATIENCE, GITHUB_REDELIVERY, SHOPIFY_PATIENCE, SHOPIFY_REDELIVERY, STANDARD_WEBHOOKS_PATIENCE,
-        STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY,
+        STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY, SVIX_PATIENCE, SVIX_REDELIVERY,
     },
 };
 
@@ -43,6 +43,7 @@ fn a_setting_that_would_lose_an_event_is_found_at_start_up() {
             Sender::GitHub => (GITHUB_REDELIVERY, "GITHUB_REDELIVERY"),
             Sender::Shopify => (SHOPIFY_REDELIVERY, "SHOPIFY_REDELIVERY"),
             Sender::Standard => (STANDARD_WEBHOOKS_REDELIVERY, "STANDARD_WEBHOOKS_REDELIVERY"),
+            Sender::Svix => (SVIX_REDELIVERY, "SVIX_REDELIVERY"),
         };
         let refused = |operation, profile| start(sender, operation, profile).expect_err("a panic");
         let waiting = |retain| op(retain).while_in_flight(WhileInFlight::Wait(4 * second));
@@ -89,6 +90,7 @@ fn a_wait_is_shorter_than_its_sender_waits() {
         (Sender::GitHub, GITHUB_PATIENCE),
         (Sender::Shopify, SHOPIFY_PATIENCE),
         (Sender::Standard, STANDARD_WEBHOOKS_PATIENCE),
+        (Sender::Svix, SVIX_PATIENCE),
     ] {
         assert_eq!(waits(sender, patience - millisecond), Ok(()), "{sender:?}");
         let panic = waits(sender, patience).expect_err("a panic");
