@@ -25,8 +25,8 @@ type Outcome<T> = Result<T, RunError>;
 impl Guard {
     /// Runs `function` with this input, if no call of this key did so before; otherwise returns what that one returned.
     ///
-    /// `key` names one intended effect, in one part or several, such as a source and its id: see [`IdempotencyKey::of`]. The same key with
-    /// another input is a [mismatch](RunError::Mismatch).
+    /// `key` names one intended effect, in one part or several, such as a source and its id: see
+    /// [`IdempotencyKey::of`](crate::key::IdempotencyKey::of). The same key with another input is a [mismatch](RunError::Mismatch).
     ///
     /// Two inputs are one if their JSON has the same value. The order of a map's entries does not count, that of a list's does: a set must be a
     /// `BTreeSet`, because a `HashSet` has another order each time. Numbers count by their exact decimal value: `1` and `1.0` are one, two
