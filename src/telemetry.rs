@@ -445,10 +445,10 @@ pub const ALARMED_COUNT: &str = "api.idempotency.alarmed.records";
 /// How many records need an operator: those that are escalated, and those with an alarm. Without label.
 pub const UNKNOWN_ESCALATED: &str = "api.idempotency.unknown.escalated";
 
-/// Requests to a webhook without a signature (401). Without label.
+/// Requests to a webhook without a signature (401), also to a route that receives webhooks. Without label.
 pub const WEBHOOK_UNSIGNED: &str = "api.idempotency.webhook.unsigned.count";
 
-/// Requests to a webhook with a signature that is not valid (401). Without label.
+/// Requests to a webhook with a signature that is not valid (401), also to a route that receives webhooks. Without label.
 pub const WEBHOOK_REFUSED: &str = "api.idempotency.webhook.refused.count";
 
 /// Events of a provider that could not be read (400). Without label.

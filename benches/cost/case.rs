@@ -53,7 +53,8 @@ pub const SMALL: [Case; 9] = [
 
 /// The cases that are measured in memory.
 pub fn in_memory() -> Vec<Case> {
-    SMALL.into_iter().chain([Case::first(Part::Unguarded)]).collect()
+    let others = [Part::LongBody, Part::KeyInBody, Part::Unguarded];
+    SMALL.into_iter().chain(others.map(Case::first)).collect()
 }
 
 /// The cases that are measured beside raw calls. Larger answers are compressed, or kept outside of their records.

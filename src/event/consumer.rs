@@ -171,7 +171,8 @@ impl Consumer {
     /// `function` takes each message's body, which must be JSON of `I`. Another goes to the dead letters. Its result is kept.
     ///
     /// # Panics
-    /// If the messages cannot have such a key: of an envelope that is not opened, or a deduplication id in a standard queue.
+    /// If the messages cannot have such a key: of an envelope that is not opened, or a deduplication id in a standard queue. If the key is a hash, and
+    /// the operation [refuses old keys](crate::Operation::refuse_older_than).
     pub fn sqs<I, T, F, H>(self, guard: Guard, function: F) -> impl SqsFunction
     where
         I: DeserializeOwned + Send + 'static,
@@ -179,6 +180,7 @@ impl Consumer {
         F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
+        guard.operation().assert_dates(&self.key);
         self.function(Arc::new(move |job| Box::pin(run(job, guard.clone(), function.clone()))))
     }
 
@@ -198,6 +200,7 @@ impl Consumer {
         F: Fn(Execution, I) -> H + Clone + Send + Sync + 'static,
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
+        guard.operation().assert_dates(&self.key);
         self.function(Arc::new(move |job| match tenant(&job.message) {
             Some(tenant) => Box::pin(run(job, guard.clone().tenant(tenant), function.clone())),
             None => Box::pin(async { Done::refused("the message names no tenant") }),
@@ -275,7 +278,7 @@ where
     };
     let attempts = Arc::new(AtomicU32::new(0));
     let counted = attempts.clone();
-    let ended = guard.run_body::<T, _, _>(key.key, message.body.as_bytes(), move |execution: Execution| {
+    let ended = guard.run_body::<T, _, _>(key, message.body.as_bytes(), move |execution: Execution| {
         counted.store(execution.attempts(), Ordering::Relaxed);
         function(execution, input)
     });

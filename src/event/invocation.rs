@@ -41,7 +41,8 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// If the key is in what only a message has: an attribute, an envelope, a deduplication id.
+/// If the key is in what only a message has: an attribute, an envelope, a deduplication id. If it is a hash, and the operation
+/// [refuses old keys](crate::Operation::refuse_older_than).
 pub fn invocation<I, T, F, H>(
     guard: Guard,
     key: KeyFrom,
@@ -96,6 +97,7 @@ where
     R: Send + 'static,
 {
     key.assert_found(false, false, false);
+    guard.operation().assert_dates(&key);
     service_fn(move |event: LambdaEvent<Box<RawValue>>| {
         let (guard, key, function, reply) = (guard.clone(), key.clone(), function.clone(), reply.clone());
         async move { run(&guard, &key, &event, function).await.map(reply) }
@@ -123,27 +125,11 @@ where
     })?;
     let guard = guard.clone().until(Timestamp::from_millis(event.context.deadline));
     let guard = guard.origin(&key.origin("invocation"));
-    let ran = guard.run_body(key.key, body.as_bytes(), move |execution| function(execution, input)).await;
+    let ran = guard.run_body(key, body.as_bytes(), move |execution| function(execution, input)).await;
     ran.map_err(|error| diagnostic(&error))
 }
 
 /// The error as Lambda shows it.
 fn diagnostic(error: &RunError) -> Diagnostic {
-    let error_type = match error {
-        RunError::Key(_) | RunError::Input(_) => "Invalid",
-        RunError::Refused(_) => "Refused",
-        RunError::NotExecuted(_) => "NotExecuted",
-        RunError::OverBound { .. } => "OverBound",
-        RunError::Stopped => "Stopped",
-        RunError::Unavailable => "Unavailable",
-        RunError::InFlight { .. } => "InFlight",
-        RunError::Interrupted(_) => "Interrupted",
-        RunError::Unknown { .. } => "Unknown",
-        RunError::Mismatch => "Mismatch",
-        RunError::MayNotBegin(_) => "MayNotBegin",
-        RunError::ResultNotKept(_) => "ResultNotKept",
-        RunError::ResultUnreadable(_) => "ResultUnreadable",
-        RunError::RecordUnreadable => "RecordUnreadable",
-    };
-    Diagnostic { error_type: error_type.to_owned(), error_message: error.to_string() }
+    Diagnostic { error_type: error.name().to_owned(), error_message: error.to_string() }
 }

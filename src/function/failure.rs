@@ -113,6 +113,28 @@ pub enum RunError {
     RecordUnreadable,
 }
 
+impl RunError {
+    /// Its name in one stable word, for callers that get no Rust: [`invocation`](crate::event::invocation) reports it as the type of the error.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Key(_) | Self::Input(_) => "Invalid",
+            Self::Refused(_) => "Refused",
+            Self::NotExecuted(_) => "NotExecuted",
+            Self::OverBound { .. } => "OverBound",
+            Self::Stopped => "Stopped",
+            Self::Unavailable => "Unavailable",
+            Self::InFlight { .. } => "InFlight",
+            Self::Interrupted(_) => "Interrupted",
+            Self::Unknown { .. } => "Unknown",
+            Self::Mismatch => "Mismatch",
+            Self::MayNotBegin(_) => "MayNotBegin",
+            Self::ResultNotKept(_) => "ResultNotKept",
+            Self::ResultUnreadable(_) => "ResultUnreadable",
+            Self::RecordUnreadable => "RecordUnreadable",
+        }
+    }
+}
+
 /// A result that JSON cannot carry, for the caller of the function that returned it. No other caller gets it.
 #[derive(derive_more::Debug, thiserror::Error)]
 #[error("its result, of type {type_name}, cannot be kept: {why}")]

@@ -60,6 +60,12 @@ impl Guard {
         Self { executor: self.executor.bounds(bounds), ..self }
     }
 
+    /// The operation.
+    #[cfg(feature = "lambda")]
+    pub(crate) fn operation(&self) -> &Operation {
+        self.executor.operation()
+    }
+
     /// Takes clocks, randomness and tasks from `world`: for tests.
     pub fn world(self, world: impl World) -> Self {
         Self { executor: self.executor.world(world), ..self }

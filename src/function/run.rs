@@ -14,7 +14,7 @@ use crate::{
     error_chain::json_error,
     fingerprint::{Content, Fingerprints},
     json,
-    key::{IdempotencyKey, RecordKey},
+    key::{FoundKey, RecordKey},
     operation::How,
     record::{Answer, AnswerKind, HANDLER_FAILED, Head, Says, Work},
 };
@@ -25,8 +25,8 @@ type Outcome<T> = Result<T, RunError>;
 impl Guard {
     /// Runs `function` with this input, if no call of this key did so before; otherwise returns what that one returned.
     ///
-    /// `key` names one intended effect, in one part or several, such as a source and its id: see [`IdempotencyKey::of`]. The same key with
-    /// another input is a [mismatch](RunError::Mismatch).
+    /// `key` names one intended effect, in one part or several, such as a source and its id: see
+    /// [`IdempotencyKey::of`](crate::key::IdempotencyKey::of). The same key with another input is a [mismatch](RunError::Mismatch).
     ///
     /// Two inputs are one if their JSON has the same value. The order of a map's entries does not count, that of a list's does: a set must be a
     /// `BTreeSet`, because a `HashSet` has another order each time. Numbers count by their exact decimal value: `1` and `1.0` are one, two
@@ -74,18 +74,13 @@ impl Guard {
         F: FnOnce(Execution, I) -> H + Send + 'static,
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
-        let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
+        let key = FoundKey::unnamed(key).map_err(RunError::Key)?;
         let body = json::to_string(&input).map_err(RunError::Input)?;
         self.run_body(key, body.as_bytes(), |execution| function(execution, input)).await
     }
 
     /// The same for an input that came as text.
-    pub(crate) async fn run_body<T, F, H>(
-        &self,
-        key: IdempotencyKey,
-        body: &[u8],
-        function: F,
-    ) -> Outcome<Ran<T>>
+    pub(crate) async fn run_body<T, F, H>(&self, key: FoundKey, body: &[u8], function: F) -> Outcome<Ran<T>>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
         F: FnOnce(Execution) -> H + Send + 'static,
@@ -131,7 +126,7 @@ impl Guard {
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         self.executor.operation().assert_single_transaction();
-        let key = IdempotencyKey::of(key).map_err(RunError::Key)?;
+        let key = FoundKey::unnamed(key).map_err(RunError::Key)?;
         let body = json::to_string(&input).map_err(RunError::Input)?;
         let request = self.parse(key, body.as_bytes());
         let compute = |transaction| -> BoxFuture<'static, Computed<Option<Outcome<T>>>> {
@@ -168,11 +163,11 @@ impl Guard {
         }
     }
 
-    fn parse(&self, key: IdempotencyKey, body: &[u8]) -> Request {
+    fn parse(&self, key: FoundKey, body: &[u8]) -> Request {
         let operation = self.executor.operation();
         let admission = operation.admission_of(&key, None, self.executor.in_world().now());
         Request {
-            key: RecordKey::new(self.tenant.clone(), operation.name().clone(), key),
+            key: RecordKey::new(self.tenant.clone(), operation.name().clone(), key.key),
             fingerprints: self.fingerprints(body),
             answer_kind: AnswerKind::Function,
             admission,

@@ -110,7 +110,12 @@ impl Idempotency {
     ///   [asynchronous](Operation::asynchronous);
     /// - is of GitHub, which delivers nothing again by itself, and neither asynchronous nor in a [single transaction](Self::single_transaction), nor
     ///   waits for what is in flight;
-    /// - [refuses old keys](Operation::refuse_older_than), because the ids of events have no time.
+    /// - [waits](crate::operation::WhileInFlight::Wait) for what is in flight no shorter than the sender waits for an answer, if its documentation says
+    ///   how long that is: [GitHub](crate::time_budget::GITHUB_PATIENCE), [Shopify](crate::time_budget::SHOPIFY_PATIENCE), [Standard
+    ///   Webhooks](crate::time_budget::STANDARD_WEBHOOKS_PATIENCE), [Svix](crate::time_budget::SVIX_PATIENCE);
+    /// - [refuses old keys](Operation::refuse_older_than) or [short ones](Operation::min_key_length), because the sender chooses its ids, and they have
+    ///   no time;
+    /// - has a [rule of its own](Operation::fingerprint) for fingerprints, because the id says what an event is.
     pub fn webhook(mut self, webhook: Webhook) -> Idempotency<Arc<dyn TenantResolver>> {
         Arc::make_mut(&mut self.settings).receive(webhook);
         // Its signature verifies the sender, and nothing else.
@@ -121,6 +126,10 @@ impl Idempotency {
 
 impl<T> Idempotency<T> {
     /// Sets the contract profile. Default: the IETF draft's.
+    ///
+    /// # Panics
+    /// If the profile's key is a hash, as with [`KeyFrom::all`](crate::KeyFrom::all), and the operation
+    /// [refuses old keys](Operation::refuse_older_than).
     pub fn profile(mut self, profile: Profile) -> Self {
         Arc::make_mut(&mut self.settings).set_profile(profile);
         self

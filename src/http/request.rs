@@ -1,6 +1,11 @@
 //! Parses a request once, before anything is done.
 
-use std::{borrow::Cow, iter, panic::AssertUnwindSafe, time::Duration};
+use std::{
+    borrow::Cow,
+    iter,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, request::Parts};
@@ -39,17 +44,10 @@ impl Guard {
         request: http::Request<B>,
     ) -> Result<(Parts, Parsed<B>), HttpAnswer> {
         let (parts, body) = request.into_parts();
-        // A custom rule or resolver may panic. Nothing is reserved yet.
+        // A body of your own may panic too. Nothing is reserved yet.
         let parsed = AssertUnwindSafe(parse(self, &parts, body)).catch_unwind().await;
-        let parsed = match parsed {
-            Ok(Ok(parsed)) => parsed,
-            Ok(Err(problem)) => return Err(self.retry_later(problem, Duration::ZERO)),
-            Err(_) => {
-                let operation = self.operation().name();
-                tracing::error!(%operation, "the tenant resolver or the fingerprint rule panicked: this request did nothing");
-                return Err(self.problem(ProblemType::NotGuarded));
-            }
-        };
+        let parsed = parsed.unwrap_or_else(|_| Err(self.panicked("what reads the request")));
+        let parsed = parsed.map_err(|problem| self.retry_later(problem, Duration::ZERO))?;
         let key = &parsed.request.key;
         let of_this = |outer: &RecordKey| outer == key;
         if parts.extensions.get::<Execution>().is_some_and(|outer| of_this(outer.record_key()))
@@ -60,6 +58,23 @@ impl Guard {
             return Err(self.problem(ProblemType::NotGuarded));
         }
         Ok((parts, parsed))
+    }
+
+    /// What this function of the program returns. If it panics, nothing is reserved yet.
+    fn call<T>(&self, what: &str, function: impl FnOnce() -> T) -> Result<T, Problem> {
+        catch_unwind(AssertUnwindSafe(function)).map_err(|_| self.panicked(what))
+    }
+
+    fn panicked(&self, what: &str) -> Problem {
+        let operation = self.operation().name();
+        tracing::error!(%operation, "{what} panicked: this request did nothing");
+        Problem::new(ProblemType::NotGuarded)
+    }
+
+    /// The key of a request with this body.
+    fn key(&self, parts: &Parts, body: &[u8]) -> Result<FoundKey, Problem> {
+        let key = self.call("the function of the key", || self.settings.profile.key(parts, body))?;
+        key.map_err(Problem::refused)
     }
 }
 
@@ -92,13 +107,14 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
         Some(webhook) => of_sender(guard, webhook, parts, body, asked_at).await?,
         None => of_client(guard, parts, body).await?,
     };
-    let Known { tenant, key: FoundKey { key, parts: key_parts }, body } = known;
+    let Known { tenant, key: found, body } = known;
     guard.sees_stage(parts, &tenant);
     guard.sees_host(parts, &tenant);
     let (path, query) = (target::path(parts), target::query(parts));
     let raw_query = target::raw_query(parts, &query);
     let timestamp = key_header::timestamp(&parts.headers);
-    let admission = operation.admission_of(&key, timestamp, asked_at);
+    let admission = operation.admission_of(&found, timestamp, asked_at);
+    let FoundKey { key, parts: key_parts, .. } = found;
     let content = Content {
         method: parts.method.as_str(),
         path: &path,
@@ -109,7 +125,9 @@ async fn parse<B: GuardedBody>(guard: &Guard, parts: &Parts, body: B) -> Result<
     };
     let name = operation.name();
     let rule = guard.settings.webhook.as_ref().map_or(&operation.rule, |webhook| &webhook.rule);
-    let fingerprints = content.fingerprints(name.as_str(), rule, &operation.former_rules);
+    let fingerprints = guard.call("the fingerprint rule", || {
+        content.fingerprints(name.as_str(), rule, &operation.former_rules)
+    })?;
     let key = RecordKey::new(tenant, name.clone(), key);
     let key = if guard.settings.profile.keys_by_path { key.within(Scope::of(&path)) } else { key };
     let origin = Some(origin::of(parts, key_parts.as_deref()));
@@ -135,11 +153,14 @@ async fn of_client<B: GuardedBody>(
     parts: &Parts,
     body: B,
 ) -> Result<Known<B::Whole>, Problem> {
-    let tenant = guard.tenant.tenant(parts).ok_or_else(|| {
+    let tenant = guard.call("the tenant resolver", || {
+        let tenant = guard.tenant.tenant(parts);
+        tenant.ok_or_else(|| Problem::unverified(&*guard.tenant))
+    })?;
+    let tenant = tenant.inspect_err(|_| {
         if Front::of(&parts.extensions).is_none() {
             guard.no_context();
         }
-        Problem::unverified(&*guard.tenant)
     })?;
     let profile = &guard.settings.profile;
     // A request that is refused by its head alone is refused before its body is read.
@@ -151,7 +172,7 @@ async fn of_client<B: GuardedBody>(
     let body = whole(guard, body, guard.settings.longest.request).await?;
     let key = match found {
         Some(found) => found,
-        None => profile.key(parts, body.as_ref()).map_err(Problem::refused)?,
+        None => guard.key(parts, body.as_ref())?,
     };
     Ok(Known { tenant, key, body })
 }
@@ -168,7 +189,7 @@ async fn of_sender<B: GuardedBody>(
     webhook.assert_signed(&parts.headers).map_err(refused)?;
     let body = whole(guard, body, guard.settings.longest.request).await?;
     webhook.verify(&parts.headers, body.as_ref(), asked_at).map_err(refused)?;
-    let key = guard.settings.profile.key(parts, body.as_ref()).map_err(Problem::refused)?;
+    let key = guard.key(parts, body.as_ref())?;
     let tenant = webhook.tenant_of(body.as_ref()).map_err(Problem::refused)?;
     Ok(Known { tenant, key, body })
 }

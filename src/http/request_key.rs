@@ -103,8 +103,8 @@ impl KeyFrom {
     fn of_request(&self, source: Source<'_>) -> Result<FoundKey, KeyRefusal> {
         if !matches!(self.0, Place::First(_) | Place::All(_)) {
             // Without a list: it is on each request's way.
-            let key = self.text(source).and_then(|text| valid(&text));
-            return Ok(FoundKey { key: key.map_err(|fault| fault.at(&self.0))?, parts: None });
+            let key = self.text(source).and_then(|text| valid(&text)).map_err(|fault| fault.at(&self.0))?;
+            return Ok(FoundKey { shortest: key.as_str().chars().count(), key, parts: None });
         }
         let mut texts = Vec::new();
         self.collect_from_request(source, &mut texts)?;

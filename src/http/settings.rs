@@ -89,6 +89,7 @@ impl Settings {
             None => profile,
         };
         self.assert_loses_no_event();
+        self.executor.operation().assert_dates(&self.profile.key_from);
     }
 
     /// Sets the sender of webhooks.
@@ -101,6 +102,7 @@ impl Settings {
     fn assert_loses_no_event(&self) {
         let Some(webhook) = &self.webhook else { return };
         let operation = self.executor.operation();
+        webhook.assert_for_events(operation);
         webhook.assert_remembered(operation);
         webhook.assert_no_failure_kept(operation, self.profile.server_errors);
         // In a single transaction, nothing is in flight.

@@ -140,13 +140,50 @@ impl KeyFrom {
         Self(Place::First(some(several)))
     }
 
-    /// Several together: all must be there. The key is a hash of them, which has neither a time nor a length of its own: with
-    /// [`refuse_older_than`](crate::Operation::refuse_older_than) every request is refused.
+    /// Several together: all must be there. The key is a hash of them, which has no time: a guard whose operation
+    /// [refuses old keys](crate::Operation::refuse_older_than) panics at start-up. [`min_key_length`](crate::Operation::min_key_length) is that of
+    /// each part.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there are none. If one of them is in several places with different numbers of parts: then keys of different parts could be the same.
     pub fn all(several: impl IntoIterator<Item = Self>) -> Self {
-        Self(Place::All(some(several)))
+        let several = some(several);
+        for from in &several {
+            assert!(
+                from.count().is_some(),
+                "KeyFrom::all: the places of {from:?} have different numbers of parts, so two keys could look the same"
+            );
+        }
+        Self(Place::All(several))
+    }
+
+    /// How many parts it has, and how many ids of envelopes, each of which may have several; `None` if that differs between its places.
+    fn count(&self) -> Option<[usize; 2]> {
+        match &self.0 {
+            Place::All(several) => several.iter().try_fold([0, 0], |[parts, ids], from| {
+                let [more_parts, more_ids] = from.count()?;
+                Some([parts + more_parts, ids + more_ids])
+            }),
+            Place::First(several) => {
+                let mut counts = several.iter().map(Self::count);
+                let first = counts.next()?;
+                first.filter(|_| counts.all(|count| count == first))
+            }
+            #[cfg(feature = "lambda")]
+            Place::Envelope => Some([0, 1]),
+            _ => Some([1, 0]),
+        }
+    }
+
+    /// Whether it is a hash in some place.
+    pub(crate) fn may_be_hash(&self) -> bool {
+        match &self.0 {
+            Place::All(several) => several.len() > 1 || several.iter().any(Self::may_be_hash),
+            Place::First(several) => several.iter().any(Self::may_be_hash),
+            #[cfg(feature = "lambda")]
+            Place::Content => true,
+            _ => false,
+        }
     }
 }
 
@@ -232,6 +269,8 @@ impl KeyFrom {
 #[derive(Clone, derive_more::Debug)]
 pub(crate) struct FoundKey {
     pub(crate) key: IdempotencyKey,
+    /// The characters of its shortest part.
+    pub(crate) shortest: usize,
     /// What it is made of, as a JSON array, if it is a hash, which tells operators nothing.
     #[debug(skip)]
     pub(crate) parts: Option<String>,
@@ -240,9 +279,15 @@ pub(crate) struct FoundKey {
 impl FoundKey {
     /// The key of these parts.
     pub(crate) fn of(parts: &[&str]) -> Result<Self, KeyError> {
-        let key = IdempotencyKey::of(parts)?;
-        let parts = is_hash(key.as_str()).then(|| escaped(&json!(parts).to_string()));
-        Ok(Self { key, parts })
+        let found = Self::unnamed(parts)?;
+        let parts = is_hash(found.key.as_str()).then(|| escaped(&json!(parts).to_string()));
+        Ok(Self { parts, ..found })
+    }
+
+    /// The same without what it is made of.
+    pub(crate) fn unnamed(parts: &[&str]) -> Result<Self, KeyError> {
+        let shortest = parts.iter().map(|part| part.chars().count()).min().unwrap_or_default();
+        Ok(Self { key: IdempotencyKey::of(parts)?, shortest, parts: None })
     }
 }
 

@@ -38,8 +38,9 @@ impl KeyRefusal {
     pub(crate) const TOO_OLD: Self =
         refusal("too-old", "The Idempotency-Key is older than this operation accepts");
 
-    pub(crate) fn too_short(limit: usize) -> Self {
-        let detail = format!("The Idempotency-Key is shorter than {limit} characters").into();
+    pub(crate) fn too_short(limit: usize, is_hash: bool) -> Self {
+        let what = if is_hash { "A part of the idempotency key" } else { "The Idempotency-Key" };
+        let detail = format!("{what} is shorter than {limit} characters").into();
         Self { detail, ..refusal("too-short", "") }
     }
 }

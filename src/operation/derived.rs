@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{OnLeaseExpiry, Operation};
 use crate::{
-    key::{IdempotencyKey, OperationName, age::KeyTime, refusal::KeyRefusal},
+    key::{FoundKey, KeyFrom, OperationName, age::KeyTime, is_hash, refusal::KeyRefusal},
     record::{Admission, Effects, Resumes},
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
@@ -15,18 +15,28 @@ impl Operation {
         &self.name
     }
 
-    /// Whether this key may begin an execution: not if it is too short, too old, or its age is unknown. `timestamp` is the header that
-    /// dates a key of [`KeyTime::Signed`](crate::key::age::KeyTime::Signed).
+    /// Whether this key may begin an execution: not if a part of it is too short, if it is too old, or if its age is unknown. `timestamp` is the
+    /// header that dates a key of [`KeyTime::Signed`](crate::key::age::KeyTime::Signed).
     pub(crate) fn admission_of(
         &self,
-        key: &IdempotencyKey,
+        found: &FoundKey,
         timestamp: Option<&str>,
         now: Timestamp,
     ) -> Admission {
-        if key.as_str().chars().count() < self.min_key_length {
-            return KeyRefusal::too_short(self.min_key_length).admission(false);
+        if found.shortest < self.min_key_length {
+            let is_hash = is_hash(found.key.as_str());
+            return KeyRefusal::too_short(self.min_key_length, is_hash).admission(false);
         }
-        self.oldest_key.as_ref().map_or(Admission::ALWAYS, |oldest| oldest.admit(key, timestamp, now))
+        self.oldest_key.as_ref().map_or(Admission::ALWAYS, |oldest| oldest.admit(&found.key, timestamp, now))
+    }
+
+    /// Panics if no key from there has the time by which it would be admitted.
+    pub(crate) fn assert_dates(&self, from: &KeyFrom) {
+        assert!(
+            self.oldest_key.is_none() || !from.may_be_hash(),
+            "operation {:?}: refuse_older_than() needs keys that have a time, and a hash has none: {from:?}",
+            self.name.as_str()
+        );
     }
 
     /// Until when an execution that begins now owns its record: its plausible deadline, or the lease, plus the grace. An expired lease

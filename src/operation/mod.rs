@@ -356,7 +356,8 @@ impl Operation {
         self
     }
 
-    /// The shortest idempotency key accepted, in characters: 16 is advised for payments.
+    /// The shortest idempotency key accepted, in characters: 16 is advised for payments. Of a key that is made of several parts, each part is at
+    /// least as long, because its hash always is.
     pub fn min_key_length(mut self, characters: usize) -> Self {
         self.min_key_length = characters;
         self
@@ -366,7 +367,8 @@ impl Operation {
     /// has lost it. If there still is a record, the retry gets that record's answer, as usual. This costs a request with an old key
     /// one read, and a request with a fresh key none.
     ///
-    /// A key without a time begins nothing either. So set this only when all clients send keys that have a time.
+    /// A key without a time begins nothing either. So set this only when all clients send keys that have a time. The hash of a key that is made of
+    /// several parts has none: a guard of [`KeyFrom::all`](crate::KeyFrom::all) panics.
     ///
     /// Answers must be kept for at least `bound` plus twice [`CLOCK_SKEW`] ([`key::age`](crate::key::age) says why);
     /// [`Idempotency::new`](crate::http::Idempotency::new) panics otherwise.

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::*;
 use crate::{
-    key::{IdempotencyKey, refusal::KeyRefusal},
+    key::{FoundKey, refusal::KeyRefusal},
     record::Admission,
     time::Timestamp,
 };
@@ -108,13 +108,16 @@ fn each_setting_is_the_one_that_was_chosen() {
 
 #[test]
 fn a_key_shorter_than_the_operations_minimum_begins_nothing() {
-    let admission = |text, shortest| {
-        let key = IdempotencyKey::parse(text).unwrap();
+    let admission = |parts: &[&str], shortest| {
+        let key = FoundKey::of(parts).unwrap();
         Operation::new("pay").min_key_length(shortest).admission_of(&key, None, Timestamp::default())
     };
-    assert_eq!(admission("ab", 3), KeyRefusal::too_short(3).admission(false));
-    assert_eq!(KeyRefusal::too_short(3).reason, "too-short");
-    assert_eq!((admission("abc", 3), admission("a", 1)), (Admission::ALWAYS, Admission::ALWAYS));
+    assert_eq!(admission(&["ab"], 3), KeyRefusal::too_short(3, false).admission(false));
+    assert_eq!(KeyRefusal::too_short(3, false).reason, "too-short");
+    assert_eq!((admission(&["äbc"], 3), admission(&["a"], 1)), (Admission::ALWAYS, Admission::ALWAYS));
+    // Its hash is longer.
+    assert_eq!(admission(&["abc", "ab"], 3), KeyRefusal::too_short(3, true).admission(false));
+    assert_eq!(admission(&["abc", "abc"], 3), Admission::ALWAYS);
 }
 
 // T61

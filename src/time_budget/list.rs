@@ -194,6 +194,25 @@ list! {
     /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md) ends after 75.6 hours.
     pub const STANDARD_WEBHOOKS_REDELIVERY: Duration = hours(76);
 
+    /// Svix delivers an event again for this long: eight times in 27.6 hours ([retries](https://docs.svix.com/retries)). A person can have it
+    /// sent again later.
+    pub const SVIX_REDELIVERY: Duration = hours(28);
+
+    /// GitHub waits for an answer for this long
+    /// ([best practices](https://docs.github.com/en/webhooks/using-webhooks/best-practices-for-using-webhooks)).
+    pub const GITHUB_PATIENCE: Duration = seconds(10);
+
+    /// Shopify waits for an answer for this long
+    /// ([HTTPS webhooks](https://shopify.dev/docs/apps/build/webhooks/subscribe/https)).
+    pub const SHOPIFY_PATIENCE: Duration = seconds(5);
+
+    /// A sender by Standard Webhooks waits for an answer for at most this long: the
+    /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md) asks for 15 to 30 s.
+    pub const STANDARD_WEBHOOKS_PATIENCE: Duration = seconds(30);
+
+    /// Svix waits for an answer for this long ([retries](https://docs.svix.com/retries)).
+    pub const SVIX_PATIENCE: Duration = seconds(15);
+
     /// Clocks may differ by this much. If one is further ahead, a kept answer counts as expired too early, and the operation runs
     /// again.
     pub const CLOCK_SKEW: Duration = time::CLOCK_SKEW;

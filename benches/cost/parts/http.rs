@@ -13,12 +13,12 @@ use lambda_http::{
     http::{Request, Response, StatusCode, header::CONTENT_TYPE},
 };
 use lambda_idempotency::{
-    JwtClaim, Operation,
-    http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, SingleTenant},
+    JwtClaim, KeyFrom, Operation,
+    http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, Profile, SingleTenant},
     lambda::{Event, http_event},
     store::Store,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::{Guarded, OPERATION, ORDER, Order, Payment, Ran, TENANT, context, key};
@@ -31,7 +31,48 @@ const KEY: &str = "order-1";
 const JSON: &str = "application/json";
 
 pub fn layer(store: impl Store, body: Bytes) -> Guarded {
+    call(store, body, Profile::default(), |number| in_header(number, ORDER.to_owned()))
+}
+
+pub fn long_body(store: impl Store, body: Bytes) -> Guarded {
+    call(store, body, Profile::default(), |number| in_header(number, long_order(number)))
+}
+
+pub fn key_in_body(store: impl Store, body: Bytes) -> Guarded {
+    let profile = Profile::default().key_from(KeyFrom::body("/idempotency_key"));
+    call(store, body, profile, |number| {
+        let request = Request::post("/payments").header(CONTENT_TYPE, JSON);
+        request.body(Body::from(long_order(number))).expect("a request")
+    })
+}
+
+fn in_header(number: u64, body: String) -> Request<Body> {
+    let request = Request::post("/payments").header(CONTENT_TYPE, JSON).header(IDEMPOTENCY_KEY, key(number));
+    request.body(Body::from(body)).expect("a request")
+}
+
+/// An order of 1 KB, with the key between its members.
+fn long_order(number: u64) -> String {
+    let items = |from: u64| {
+        let item = |sku| json!({ "sku": format!("A-{sku}"), "quantity": 2, "note": "gift wrap" });
+        (from..from + 9).map(item).collect::<Value>()
+    };
+    let order = json!({
+        "customerId": "c-20391", "amountCents": 1999, "currency": "EUR", "source": "tok_ok",
+        "idempotency_key": key(number), "items": items(1001), "next": items(2001),
+    });
+    order.to_string()
+}
+
+/// Calls the layer with the requests that `request` makes.
+fn call(
+    store: impl Store,
+    body: Bytes,
+    profile: Profile,
+    request: impl Fn(u64) -> Request<Body> + 'static,
+) -> Guarded {
     let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
+    let guard = guard.profile(profile);
     let service = guard.layer(service_fn(move |_: Request<Body>| {
         let mut response = Response::new(Full::new(body.clone()));
         *response.status_mut() = StatusCode::CREATED;
@@ -39,12 +80,7 @@ pub fn layer(store: impl Store, body: Bytes) -> Guarded {
         async { Ok::<_, Infallible>(response) }
     }));
     Box::new(move |number| {
-        let service = service.clone();
-        let request = Request::post("/payments")
-            .header(CONTENT_TYPE, JSON)
-            .header(IDEMPOTENCY_KEY, key(number))
-            .body(Body::from(ORDER))
-            .expect("a request");
+        let (service, request) = (service.clone(), request(number));
         Box::pin(async move {
             let (response, spent) = spent(service.oneshot(request)).await;
             let response = response.expect("an answer");

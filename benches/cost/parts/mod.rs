@@ -50,6 +50,10 @@ pub enum Part {
     Function,
     /// The `tower` layer around a handler for `lambda_http`, whose answer has the given body.
     Layer,
+    /// The same with a body of 1 KB.
+    LongBody,
+    /// The same with its key in that body.
+    KeyInBody,
     /// The event of an HTTP API, a router of axum, the answer's text.
     Event,
     /// The same without a guard.
@@ -68,6 +72,8 @@ impl Part {
             Self::Executor => "executor",
             Self::Function => "function",
             Self::Layer => "HTTP layer",
+            Self::LongBody => "HTTP layer, 1 KB sent",
+            Self::KeyInBody => "HTTP layer, key in 1 KB",
             Self::Event => "HTTP event",
             Self::Unguarded => "HTTP event, no guard",
             Self::Batch => "batch of ten",
@@ -86,6 +92,8 @@ impl Part {
             Self::Executor => executor::reserve_and_finish(store, body.clone()),
             Self::Function => function::run(store),
             Self::Layer => http::layer(store, body.clone()),
+            Self::LongBody => http::long_body(store, body.clone()),
+            Self::KeyInBody => http::key_in_body(store, body.clone()),
             Self::Event => http::event(store),
             Self::Unguarded => http::event_unguarded(),
             Self::Batch => batch::deliver(store),

@@ -1,7 +1,7 @@
 //! JSON Pointers (RFC 6901): to values that are left out of a fingerprint, and to the key in a message.
 
 #[cfg(any(feature = "http", feature = "lambda"))]
-use std::{borrow::Cow, fmt};
+use std::fmt;
 
 #[cfg(any(feature = "http", feature = "lambda"))]
 use serde::{
@@ -84,8 +84,8 @@ impl<'de> Visitor<'de> for Find<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
         let (step, rest) = self.0.split_first().ok_or_else(|| A::Error::custom("no step is left"))?;
         let mut found = None;
-        while let Some(name) = members.next_key::<Cow<'de, str>>()? {
-            if *name != *step.name {
+        while let Some(is_step) = members.next_key_seed(Named(&step.name))? {
+            if !is_step {
                 members.next_value::<IgnoredAny>()?;
             } else if found.is_some() {
                 return Err(A::Error::custom("two members of one name"));
@@ -137,6 +137,32 @@ impl<'de> Visitor<'de> for Find<'_> {
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
         Ok(None)
+    }
+}
+
+/// Whether a member has this name, which is compared where it lies.
+#[cfg(any(feature = "http", feature = "lambda"))]
+struct Named<'a>(&'a str);
+
+#[cfg(any(feature = "http", feature = "lambda"))]
+impl<'de> DeserializeSeed<'de> for Named<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, name: D) -> Result<bool, D::Error> {
+        name.deserialize_str(self)
+    }
+}
+
+#[cfg(any(feature = "http", feature = "lambda"))]
+impl Visitor<'_> for Named<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the name of a member")
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<bool, E> {
+        Ok(name == self.0)
     }
 }
 

@@ -3,6 +3,11 @@
 mod sender;
 mod signed;
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, HeaderName};
 use serde_json::Value;
@@ -20,12 +25,16 @@ use crate::{
         signature::{Secrets, SignatureError},
     },
     operation::{Operation, ServerErrors, WhileInFlight},
+    telemetry::{self, WEBHOOK_REFUSED, WEBHOOK_UNSIGNED},
     time::Timestamp,
 };
 
 /// The number of the rule by which the id, which is in the key, says what an event is, and not its body. The path counts: two endpoints whose
 /// operations have one name would otherwise take an event from each other.
 const BY_ID: u32 = u32::from_be_bytes(*b"hook");
+
+/// The `object` of Stripe's thin events.
+const THIN: &str = "v2.core.event";
 
 /// The challenge of the 401. What signs a webhook has no registered scheme.
 const SIGNATURE: &str = "Signature";
@@ -48,6 +57,7 @@ const SIGNATURE: &str = "Signature";
 /// | [`github`](Self::github) | `X-GitHub-Delivery` | body | [3 days](crate::time_budget::GITHUB_REDELIVERY) |
 /// | [`shopify`](Self::shopify) | `X-Shopify-Event-Id` with `X-Shopify-Topic` | body | [4 hours](crate::time_budget::SHOPIFY_REDELIVERY) |
 /// | [`standard`](Self::standard) | `webhook-id` | id, body, time | [76 hours](crate::time_budget::STANDARD_WEBHOOKS_REDELIVERY) |
+/// | [`svix`](Self::svix) | `svix-id` | id, body, time | [28 hours](crate::time_budget::SVIX_REDELIVERY) |
 ///
 /// **The ids of GitHub and Shopify are not signed**, nor is a time. If an attacker has a body with its signature, both can be sent again under
 /// another id, at any time, and the handler runs again. So keep both out of logs, and change the secret if they may have leaked.
@@ -75,12 +85,15 @@ pub struct Webhook {
     tenant: Tenant,
     /// By which a delivery is the same event as a former one.
     pub(super) rule: FingerprintRule,
+    /// Whether a signature was refused already, and the log says so.
+    has_refused: Arc<AtomicBool>,
 }
 
 /// While secrets are changed, an event may be signed by any of them.
 impl Webhook {
-    /// [Stripe](https://docs.stripe.com/webhooks): the secrets are those of its endpoints, with their `whsec_`. The tenant is the connected account
-    /// that an event names.
+    /// [Stripe](https://docs.stripe.com/webhooks), snapshot events and thin ones: the secrets are those of its endpoints, with their `whsec_`. The
+    /// tenant is the account that an event names: a snapshot the connected account in `account`, a thin event any account in `context`. The snapshot and
+    /// the thin event of one fact are two events, with two ids: act on one of them.
     ///
     /// # Errors
     /// If there is no secret, or one is too short.
@@ -111,13 +124,17 @@ impl Webhook {
     /// # Errors
     /// If there is no secret, or one is too short, not Base64, or the key of an asymmetric signature.
     pub fn standard<T: AsRef<str>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SignatureError> {
-        let decoded = secrets.into_iter().map(|secret| {
-            let secret = secret.as_ref().trim();
-            let secret = BASE64_STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret));
-            secret.map_err(|_| SignatureError::SecretNotBase64)
-        });
-        let decoded: Vec<_> = decoded.collect::<Result<_, _>>()?;
-        Secrets::new(decoded).map(|secrets| Self::of(Sender::Standard, secrets))
+        decoded(secrets).map(|secrets| Self::of(Sender::Standard, secrets))
+    }
+
+    /// [Svix](https://docs.svix.com/receiving/verifying-payloads/how-manual), by which services such as Clerk and Resend send: Standard Webhooks in
+    /// headers of its own, `svix-id`, `svix-timestamp` and `svix-signature`. If a service has it send `webhook-id`, that is
+    /// [`standard`](Self::standard).
+    ///
+    /// # Errors
+    /// As of [`standard`](Self::standard).
+    pub fn svix<T: AsRef<str>>(secrets: impl IntoIterator<Item = T>) -> Result<Self, SignatureError> {
+        decoded(secrets).map(|secrets| Self::of(Sender::Svix, secrets))
     }
 
     fn of(sender: Sender, secrets: Secrets) -> Self {
@@ -127,10 +144,11 @@ impl Webhook {
             secrets,
             tenant,
             rule: FingerprintRule::custom(BY_ID, |content| content.path.to_vec()),
+            has_refused: Arc::default(),
         }
     }
 
-    /// The tenant of events that name no account of their own. Default: `stripe`, `github`, `shopify` or `webhooks`.
+    /// The tenant of events that name no account of their own. Default: `stripe`, `github`, `shopify`, `webhooks` or `svix`.
     ///
     /// # Panics
     /// If `name` is not 1 to 255 bytes without control characters.
@@ -164,29 +182,50 @@ impl Webhook {
         if self.sender != Sender::Stripe {
             return Ok(self.tenant.clone());
         }
-        let refused = || KeyRefusal {
-            reason: "not-a-string",
-            detail: "The account at /account in the body is not one name".into(),
+        let account = match member(body, "/account")? {
+            // Snapshots may have a `context` too, by the version of their endpoint: if it counted, an event that is delivered again by another version
+            // would be another tenant's, and run again.
+            None if member(body, "/object")?.as_deref() == Some(THIN) => member(body, "/context")?,
+            account => account,
         };
-        let account = JsonPointer::parse("/account").map_err(|_| refused())?;
-        let body = std::str::from_utf8(body).map_err(|_| refused())?;
-        match account.find(body) {
-            Ok(Some(Value::String(account))) => Tenant::parse(&account).map_err(|_| refused()),
-            Ok(None | Some(Value::Null)) => Ok(self.tenant.clone()),
-            _ => Err(refused()),
-        }
+        let Some(account) = account else { return Ok(self.tenant.clone()) };
+        Tenant::parse(&account).map_err(|_| not_one("/account"))
     }
 
-    /// That this signature is not accepted: 401, and a line in the log, because a wrong secret refuses each event.
+    /// That this signature is not accepted: 401, and it is counted. The log has no line for each, because anyone can send them.
     pub(super) fn problem(&self, operation: &OperationName, refusal: Refusal) -> Problem {
-        let Refusal { reason, says } = refusal;
-        tracing::warn!(%operation, sender = self.sender.name(), reason, "a webhook is refused: {says}");
+        let (Refusal { reason, says }, sender) = (refusal, self.sender.name());
+        let is_signed = refusal != Refusal::MISSING;
+        telemetry::count(if is_signed { WEBHOOK_REFUSED } else { WEBHOOK_UNSIGNED });
+        if is_signed && !self.has_refused.swap(true, Ordering::Relaxed) {
+            // A wrong secret refuses each event.
+            tracing::warn!(%operation, sender, reason, "a webhook is refused: {says}. Others are logged at the level DEBUG");
+        } else {
+            tracing::debug!(%operation, sender, reason, "a webhook is refused: {says}");
+        }
         Problem {
             detail: Some(says.into()),
             reason: Some(reason),
             challenge: SIGNATURE,
             ..Problem::new(ProblemType::SignatureRefused)
         }
+    }
+
+    /// Panics if a setting is for requests of clients, and would refuse events, or do nothing.
+    pub(super) fn assert_for_events(&self, operation: &Operation) {
+        let (sender, name) = (self.sender.name(), operation.name().as_str());
+        assert!(
+            operation.oldest_key.is_none(),
+            "operation {name:?}: refuse_older_than() refuses every event, because the ids of {sender} have no time"
+        );
+        assert!(
+            operation.min_key_length <= 1,
+            "operation {name:?}: min_key_length() refuses events, because {sender} chooses their ids: leave it out"
+        );
+        assert!(
+            operation.rule.id() == FingerprintRule::new().id(),
+            "operation {name:?}: fingerprint() does nothing, because the id of an event of {sender} says which one it is: leave it out"
+        );
     }
 
     /// Panics if a delivery could come once its event is forgotten.
@@ -196,10 +235,6 @@ impl Webhook {
         assert!(
             retain >= least,
             "operation {name:?}: retain({retain:?}) is shorter than {sender} delivers an event again ({least:?}): retain(time_budget::{constant})"
-        );
-        assert!(
-            operation.oldest_key.is_none(),
-            "operation {name:?}: refuse_older_than() refuses every event, because the ids of {sender} have no time"
         );
     }
 
@@ -229,5 +264,40 @@ impl Webhook {
             "operation {name:?}: {sender} delivers no event again by itself, so one that is in flight must not be refused. Wait for it by \
              WhileInFlight::Wait, for less than the 10 s that {sender} waits, or execute events later by Operation::asynchronous"
         );
+        if let (WhileInFlight::Wait(wait), Some(patience)) = (choice, self.sender.patience()) {
+            assert!(
+                wait < patience,
+                "operation {name:?}: WhileInFlight::Wait({wait:?}) is no shorter than {sender} waits for an answer ({patience:?}): it would be gone \
+                 before the answer comes"
+            );
+        }
+    }
+}
+
+/// Secrets in Base64, after `whsec_`.
+fn decoded<T: AsRef<str>>(secrets: impl IntoIterator<Item = T>) -> Result<Secrets, SignatureError> {
+    let decoded = secrets.into_iter().map(|secret| {
+        let secret = secret.as_ref().trim();
+        let secret = BASE64_STANDARD.decode(secret.strip_prefix("whsec_").unwrap_or(secret));
+        secret.map_err(|_| SignatureError::SecretNotBase64)
+    });
+    Secrets::new(decoded.collect::<Result<Vec<_>, _>>()?)
+}
+
+/// The text of this member of an event, if it has one.
+fn member(body: &[u8], at: &'static str) -> Result<Option<String>, KeyRefusal> {
+    let pointer = JsonPointer::parse(at).map_err(|_| not_one(at))?;
+    let body = std::str::from_utf8(body).map_err(|_| not_one(at))?;
+    match pointer.find(body) {
+        Ok(Some(Value::String(text))) => Ok(Some(text)),
+        Ok(None | Some(Value::Null)) => Ok(None),
+        _ => Err(not_one(at)),
+    }
+}
+
+fn not_one(at: &str) -> KeyRefusal {
+    KeyRefusal {
+        reason: "not-a-string",
+        detail: format!("The member of the event at {at} is not one text that it could be").into(),
     }
 }

@@ -4,15 +4,19 @@ use std::time::Duration;
 
 use crate::{
     key::KeyFrom,
-    time_budget::{GITHUB_REDELIVERY, SHOPIFY_REDELIVERY, STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY},
+    time_budget::{
+        GITHUB_PATIENCE, GITHUB_REDELIVERY, SHOPIFY_PATIENCE, SHOPIFY_REDELIVERY, STANDARD_WEBHOOKS_PATIENCE,
+        STANDARD_WEBHOOKS_REDELIVERY, STRIPE_REDELIVERY, SVIX_PATIENCE, SVIX_REDELIVERY,
+    },
 };
 
 pub(super) const STRIPE_SIGNATURE: &str = "stripe-signature";
 pub(super) const GITHUB_SIGNATURE: &str = "x-hub-signature-256";
 pub(super) const SHOPIFY_SIGNATURE: &str = "x-shopify-hmac-sha256";
-pub(super) const STANDARD_ID: &str = "webhook-id";
-pub(super) const STANDARD_TIME: &str = "webhook-timestamp";
-pub(super) const STANDARD_SIGNATURE: &str = "webhook-signature";
+
+/// The headers of signature, time and id by Standard Webhooks, and as Svix names them.
+pub(super) const STANDARD: [&str; 3] = ["webhook-signature", "webhook-timestamp", "webhook-id"];
+pub(super) const SVIX: [&str; 3] = ["svix-signature", "svix-timestamp", "svix-id"];
 
 /// A sender of webhooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,7 @@ pub(super) enum Sender {
     GitHub,
     Shopify,
     Standard,
+    Svix,
 }
 
 impl Sender {
@@ -30,6 +35,7 @@ impl Sender {
             Self::GitHub => "GitHub",
             Self::Shopify => "Shopify",
             Self::Standard => "Standard Webhooks",
+            Self::Svix => "Svix",
         }
     }
 
@@ -40,6 +46,7 @@ impl Sender {
             Self::GitHub => "github",
             Self::Shopify => "shopify",
             Self::Standard => "webhooks",
+            Self::Svix => "svix",
         }
     }
 
@@ -52,7 +59,8 @@ impl Sender {
             Self::Shopify => {
                 KeyFrom::all([KeyFrom::header("X-Shopify-Event-Id"), KeyFrom::header("X-Shopify-Topic")])
             }
-            Self::Standard => KeyFrom::header(STANDARD_ID),
+            Self::Standard => KeyFrom::header(STANDARD[2]),
+            Self::Svix => KeyFrom::header(SVIX[2]),
         }
     }
 
@@ -62,7 +70,8 @@ impl Sender {
             Self::Stripe => false,
             Self::GitHub => name.starts_with("x-github-"),
             Self::Shopify => name.starts_with("x-shopify-") && name != SHOPIFY_SIGNATURE,
-            Self::Standard => [STANDARD_ID, STANDARD_TIME].contains(&name),
+            Self::Standard => STANDARD[1..].contains(&name),
+            Self::Svix => SVIX[1..].contains(&name),
         }
     }
 
@@ -72,7 +81,8 @@ impl Sender {
             Self::Stripe => &[STRIPE_SIGNATURE],
             Self::GitHub => &[GITHUB_SIGNATURE],
             Self::Shopify => &[SHOPIFY_SIGNATURE],
-            Self::Standard => &[STANDARD_SIGNATURE, STANDARD_TIME, STANDARD_ID],
+            Self::Standard => &STANDARD,
+            Self::Svix => &SVIX,
         }
     }
 
@@ -83,6 +93,18 @@ impl Sender {
             Self::GitHub => (GITHUB_REDELIVERY, "GITHUB_REDELIVERY"),
             Self::Shopify => (SHOPIFY_REDELIVERY, "SHOPIFY_REDELIVERY"),
             Self::Standard => (STANDARD_WEBHOOKS_REDELIVERY, "STANDARD_WEBHOOKS_REDELIVERY"),
+            Self::Svix => (SVIX_REDELIVERY, "SVIX_REDELIVERY"),
+        }
+    }
+
+    /// For how long it waits for an answer, if that is documented.
+    pub(super) const fn patience(self) -> Option<Duration> {
+        match self {
+            Self::Stripe => None,
+            Self::GitHub => Some(GITHUB_PATIENCE),
+            Self::Shopify => Some(SHOPIFY_PATIENCE),
+            Self::Standard => Some(STANDARD_WEBHOOKS_PATIENCE),
+            Self::Svix => Some(SVIX_PATIENCE),
         }
     }
 

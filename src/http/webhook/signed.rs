@@ -9,10 +9,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::HeaderMap;
 
-use super::sender::{
-    GITHUB_SIGNATURE, SHOPIFY_SIGNATURE, STANDARD_ID, STANDARD_SIGNATURE, STANDARD_TIME, STRIPE_SIGNATURE,
-    Sender,
-};
+use super::sender::{GITHUB_SIGNATURE, SHOPIFY_SIGNATURE, STANDARD, STRIPE_SIGNATURE, SVIX, Sender};
 use crate::{
     key::signature::{MAX_DIGESTS, Secrets, SignatureError, is_fresh},
     time::Timestamp,
@@ -31,7 +28,7 @@ const fn refusal(reason: &'static str, says: &'static str) -> Refusal {
 }
 
 impl Refusal {
-    const MISSING: Self = refusal("missing", "The event is not signed");
+    pub(super) const MISSING: Self = refusal("missing", "The event is not signed");
     const REPEATED: Self = refusal("repeated", "A header of the signature is there more than once");
     const MALFORMED: Self = refusal("malformed", "The signature is malformed");
     const MISMATCH: Self = refusal("mismatch", "The signature does not match the body");
@@ -85,21 +82,28 @@ pub(super) fn verify(
             let digest = digest(one(headers, SHOPIFY_SIGNATURE)?).ok_or(Refusal::MALFORMED)?;
             made(secrets, &[digest], &[body])
         }
-        Sender::Standard => standard(secrets, headers, body, now),
+        Sender::Standard => standard(STANDARD, secrets, headers, body, now),
+        Sender::Svix => standard(SVIX, secrets, headers, body, now),
     }
 }
 
 /// Verifies a signature of [Standard Webhooks](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md):
 /// of `<id>.<time>.<body>`.
-fn standard(secrets: &Secrets, headers: &HeaderMap, body: &[u8], now: Timestamp) -> Result<(), Refusal> {
-    let (id, time) = (one(headers, STANDARD_ID)?, one(headers, STANDARD_TIME)?);
+fn standard(
+    [signature, time, id]: [&str; 3],
+    secrets: &Secrets,
+    headers: &HeaderMap,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<(), Refusal> {
+    let (id, time) = (one(headers, id)?, one(headers, time)?);
     // With a dot in it, the id could take in the time of another event, and that event's body lend its beginning as the time.
     if id.contains('.') || !time.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Refusal::MALFORMED);
     }
     let made_at = Timestamp::from_secs(time.parse().map_err(|_| Refusal::MALFORMED)?);
     // Others, such as `v1a`, are of schemes that are not ours.
-    let texts = one(headers, STANDARD_SIGNATURE)?.split(' ').filter_map(|text| text.strip_prefix("v1,"));
+    let texts = one(headers, signature)?.split(' ').filter_map(|text| text.strip_prefix("v1,"));
     let digests: Vec<_> = texts.take(MAX_DIGESTS + 1).collect();
     if digests.is_empty() || digests.len() > MAX_DIGESTS {
         return Err(Refusal::MALFORMED);

@@ -3,6 +3,7 @@
 mod accepted;
 mod bounds;
 mod executed;
+mod key_elsewhere;
 mod pages;
 mod requests;
 mod swept;

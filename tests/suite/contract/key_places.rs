@@ -3,8 +3,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use axum::{Router, body::Body, http::Request, routing::any};
+use lambda_http::service_fn;
 use lambda_idempotency::{
-    Idempotency, KeyFrom, Operation,
+    Execution, Idempotency, JwtClaim, KeyFrom, Operation,
     fingerprint::FingerprintRule,
     http::Profile,
     key::IdempotencyKey,
@@ -12,10 +13,12 @@ use lambda_idempotency::{
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
+use tower::Layer;
 
 use crate::support::{
     guarded::Guarded,
     http::{Answer, Counter, PAY, Resolver, TENANT, caller, clock, execution, record_key, send, tenant},
+    lambda::{deliver, function},
     on_each_store,
 };
 
@@ -292,6 +295,44 @@ async fn a_bad_key_is_refused_with_its_place_and_reason() {
         assert!(!problem.to_string().contains("secret"), "{problem}");
     }
     assert_eq!(runs.count(), 0);
+}
+
+// As the authorizers of API Gateway pass it on.
+#[tokio::test]
+async fn a_claim_that_was_verified_is_the_key_of_a_request() {
+    for (event, claims) in [
+        (include_str!("../fixtures/http_api_jwt.json"), "/requestContext/authorizer/jwt/claims"),
+        (include_str!("../fixtures/rest_api_cognito.json"), "/requestContext/authorizer/claims"),
+    ] {
+        let runs = Counter::default();
+        let guard = Idempotency::new(MemoryStore::new(), Operation::new(PAY)).tenant(JwtClaim("sub"));
+        let guard = guard.world(clock()).profile(Profile::ietf_draft().key_from(KeyFrom::claim("jti")));
+        let counted = runs.clone();
+        let pay = move |request: lambda_http::Request| {
+            let execution: &Execution = request.extensions().get().expect("it is guarded");
+            let answer = format!("{} {}", counted.add(), execution.idempotency_key().as_str());
+            async { Ok::<_, lambda_http::Error>(lambda_http::Response::new(lambda_http::Body::from(answer))) }
+        };
+        let function = function(guard.layer(service_fn(pay)));
+        let with = |jti: Value| {
+            let mut event: Value = serde_json::from_str(event).expect("a fixture is JSON");
+            event.pointer_mut(claims).expect("claims")["jti"] = jti;
+            event
+        };
+        for (jti, answer) in [("t-1", "1 t-1"), ("t-2", "2 t-2"), ("t-1", "1 t-1")] {
+            assert_eq!(deliver(&function, &with(jti.into())).await.text(), answer);
+        }
+        // The fixture's header says `order-1`, and any client can set it.
+        for (jti, status, reason) in [
+            (Value::Null, 400, "missing"),
+            (json!(""), 400, "empty"),
+            (json!("x".repeat(256)), 400, "too-long"),
+        ] {
+            let refused = deliver(&function, &with(jti)).await;
+            assert_eq!((refused.status(), &refused.json()["reason"]), (status, &json!(reason)));
+        }
+        assert_eq!(runs.count(), 2);
+    }
 }
 
 // The body of a request that its head refuses is not waited for.

@@ -6,14 +6,16 @@ use axum::{
     Extension, Json, Router,
     body::Body,
     extract::{Path, Query},
-    http::{HeaderValue, Method, Request, StatusCode},
+    http::{HeaderValue, Method, Request, StatusCode, request::Parts},
     response::IntoResponse,
     routing::post,
 };
 use lambda_idempotency::{
+    Idempotency, KeyFrom,
     engine::Execution,
+    fingerprint::FingerprintRule,
     http::{NotBegun, OrNotBegun, Outcome, Profile, operation_status},
-    key::age::KeyTime,
+    key::{Tenant, age::KeyTime},
     operation::{Operation, ServerErrors},
     record::{State, UnknownCause},
     store::{Store, memory::MemoryStore},
@@ -389,4 +391,32 @@ async fn a_rule_that_panics_is_reported_and_reserves_nothing() {
     retry.assert_problem(500, "not-guarded");
     let advice = retry.json()["detail"].as_str().expect("an advice").to_owned();
     assert!(!advice.contains("Nothing was done") && advice.contains("Do not use a new key"), "{advice}");
+}
+
+// Who reads the log looks into that function first.
+#[tokio::test]
+async fn the_log_names_the_function_that_panicked_over_a_request() {
+    let logs = Logs::capture();
+    let panics = |_: &Parts| -> Option<Tenant> { panic!("while the caller is verified") };
+    let of_tenant = |operation| Idempotency::new(MemoryStore::new(), operation).tenant(panics).world(clock());
+    let of_rule = |operation: Operation| {
+        let rule = FingerprintRule::custom(1, |_| panic!("while the request is compared"));
+        guard_of(MemoryStore::new(), operation.fingerprint(rule))
+    };
+    let of_key = |operation| {
+        let key = KeyFrom::function(|_, _| panic!("while the key is looked for"));
+        guard_of(MemoryStore::new(), operation).profile(Profile::ietf_draft().key_from(key))
+    };
+    for (what, name, guard) in [
+        ("the tenant resolver", "panics-by-tenant", &of_tenant as &dyn Fn(Operation) -> Guard),
+        ("the fingerprint rule", "panics-by-rule", &of_rule),
+        ("the function of the key", "panics-by-key", &of_key),
+    ] {
+        let app = api(guard(Operation::new(name)), |_, _| async {});
+        send(&app, pay("order-1")).await.assert_problem(500, "not-guarded");
+        let mut lines = logs.lines_with(name);
+        lines.retain(|line| line.level() == "ERROR");
+        let says = format!("{what} panicked: this request did nothing");
+        assert!(lines.len() == 1 && lines[0].text.contains(&says), "{lines:?}");
+    }
 }

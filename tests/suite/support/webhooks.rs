@@ -21,9 +21,11 @@ pub enum Sender {
     GitHub,
     Shopify,
     Standard,
+    Svix,
 }
 
-pub const SENDERS: [Sender; 4] = [Sender::Stripe, Sender::GitHub, Sender::Shopify, Sender::Standard];
+pub const SENDERS: [Sender; 5] =
+    [Sender::Stripe, Sender::GitHub, Sender::Shopify, Sender::Standard, Sender::Svix];
 
 pub type Headers = Vec<(&'static str, String)>;
 
@@ -34,6 +36,7 @@ impl Sender {
             Self::GitHub => Webhook::github(secrets),
             Self::Shopify => Webhook::shopify(secrets),
             Self::Standard => Webhook::standard(secrets),
+            Self::Svix => Webhook::svix(secrets),
         }
     }
 
@@ -44,7 +47,13 @@ impl Sender {
             Self::GitHub => "github",
             Self::Shopify => "shopify",
             Self::Standard => "webhooks",
+            Self::Svix => "svix",
         }
+    }
+
+    /// Whether it signs by Standard Webhooks.
+    pub fn is_standard(self) -> bool {
+        [Self::Standard, Self::Svix].contains(&self)
     }
 
     /// The parts of the key of an event with this id.
@@ -85,13 +94,17 @@ impl Sender {
                     ("x-shopify-topic", "orders/create".to_owned()),
                 ]
             }
-            Self::Standard => {
+            Self::Standard | Self::Svix => {
+                let [signature, time, of_event] = match self {
+                    Self::Svix => ["svix-signature", "svix-timestamp", "svix-id"],
+                    _ => ["webhook-signature", "webhook-timestamp", "webhook-id"],
+                };
                 let secret = BASE64_STANDARD.decode(secret.trim_start_matches("whsec_")).expect("Base64");
                 let digest = signed(&secret, &[id.as_bytes(), b".", seconds.as_bytes(), b".", body]);
                 vec![
-                    ("webhook-signature", format!("v1a,AAAA v1,{}", BASE64_STANDARD.encode(digest))),
-                    ("webhook-timestamp", seconds),
-                    ("webhook-id", id.to_owned()),
+                    (signature, format!("v1a,AAAA v1,{}", BASE64_STANDARD.encode(digest))),
+                    (time, seconds),
+                    (of_event, id.to_owned()),
                 ]
             }
         }

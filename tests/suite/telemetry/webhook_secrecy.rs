@@ -1,18 +1,24 @@
 //! No data of a webhook is logged: neither of one that is accepted, nor of one that is refused.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::{Router, body::Bytes, http::StatusCode, routing::post};
-use lambda_idempotency::{Idempotency, Operation, operation::WhileInFlight, world::World};
+use lambda_idempotency::{
+    Idempotency, Operation,
+    operation::WhileInFlight,
+    telemetry::{WEBHOOK_REFUSED, WEBHOOK_UNSIGNED},
+    world::World,
+};
 use macro_rules_attribute::apply;
 use serde_json::json;
 
 use super::secrecy::Secrets;
 use crate::support::{
+    counts::counting,
     faults::Fault,
     guarded::Guarded,
     http::{clock, record_key},
-    logs::Logs,
+    logs::{Line, Logs},
     on_each_store,
     webhooks::{Headers, RECEIVE, SENDERS, Sender, deliver},
 };
@@ -65,7 +71,7 @@ async fn no_event_its_id_or_its_secret_is_logged(endpoint: &str) {
 }
 
 #[tokio::test]
-async fn a_refused_webhook_is_logged_with_its_reason() {
+async fn refused_webhooks_are_counted_and_the_first_is_logged() {
     let (logs, clock) = (Logs::capture(), clock());
     let name = format!("receive-{}", Secrets::new().marker);
     let operation = Operation::new(&name).retain(Duration::from_secs(400_000));
@@ -74,9 +80,18 @@ async fn a_refused_webhook_is_logged_with_its_reason() {
     let guard = Idempotency::new(store, operation).webhook(webhook).world(clock.clone());
     let app = Router::new().route("/hook", post(async || "").route_layer(guard));
     let headers = Sender::Stripe.headers("whsec_of_another_endpoint", "", b"{}", clock.now());
-    assert_eq!(deliver(&app, &headers, "{}").await.status, 401);
+    let ((), counts) = counting(async {
+        for headers in [&Headers::new(), &headers, &headers, &Headers::new()] {
+            assert_eq!(deliver(&app, headers, "{}").await.status, 401);
+        }
+    })
+    .await;
+    assert_eq!(counts, BTreeMap::from([(WEBHOOK_UNSIGNED.to_owned(), 2), (WEBHOOK_REFUSED.to_owned(), 2)]));
     let lines = logs.lines_with(&name);
-    let [line] = &lines[..] else { panic!("{lines:?}") };
-    assert_eq!(line.level(), "WARN");
-    assert!(line.text.contains("\"mismatch\"") && line.text.contains("\"Stripe\""), "{line:?}");
+    let levels: Vec<_> = lines.iter().map(Line::level).collect();
+    // Anyone can send them: a flood does not fill the log.
+    assert_eq!(levels, ["DEBUG", "WARN", "DEBUG", "DEBUG"], "{lines:?}");
+    for line in &lines[1..3] {
+        assert!(line.text.contains("\"mismatch\"") && line.text.contains("\"Stripe\""), "{line:?}");
+    }
 }
