@@ -1,19 +1,24 @@
 //! The command line's arguments.
 
+mod change;
+mod tenant;
+
 use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use clap_complete::Shell;
 use lambda_idempotency::{
-    bounds::Rate,
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     operator::MessageSummary,
     record::SettledBy,
 };
 
+pub use change::ChangeArgs;
+pub use tenant::{Limit, TenantArgs, TenantCommand};
+
 use crate::{
     failure::Failure,
-    values::{Moment, bound, count, moment, operation, rate, released_by, span, url, words},
+    values::{Moment, count, moment, operation, rate, released_by, span, tenant, url, words},
 };
 
 const EXIT_CODES: &str = "\
@@ -193,20 +198,6 @@ impl RecordArgs {
             }),
         }
     }
-}
-
-/// The options of every change.
-#[derive(Args)]
-pub struct ChangeArgs {
-    /// Why the change is made, for the audit line
-    #[arg(long, value_name = "TEXT", value_parser = words)]
-    pub reason: String,
-    /// Do not ask for confirmation
-    #[arg(short, long)]
-    pub yes: bool,
-    /// Who makes the change, for the audit line [default: $USER, or $LOGNAME, and the host, unless that is a shared user, such as root]
-    #[arg(long = "as", value_name = "WHO", value_parser = words)]
-    pub who: Option<String>,
 }
 
 #[derive(Args)]
@@ -429,64 +420,6 @@ pub enum SwitchTo {
 }
 
 #[derive(Args)]
-pub struct TenantArgs {
-    #[command(subcommand)]
-    pub what: TenantCommand,
-}
-
-#[derive(Subcommand)]
-pub enum TenantCommand {
-    /// Show what operators have set for a tenant, and how many of its records are open; or for all tenants
-    Show {
-        /// The tenant
-        #[arg(value_parser = tenant)]
-        tenant: Option<Tenant>,
-    },
-    /// Set the limits of a tenant for an operation, in place of the program's; without any, the program's apply again
-    Limit(Limit),
-    /// Let nothing new begin for a tenant: known everywhere within ten seconds. What is open is settled
-    Stop {
-        /// The tenant
-        #[arg(value_parser = tenant)]
-        tenant: Tenant,
-        /// Let its accepted work wait too
-        #[arg(long)]
-        work: bool,
-        #[command(flatten)]
-        change: ChangeArgs,
-    },
-    /// Let a stopped tenant go on
-    Resume {
-        /// The tenant
-        #[arg(value_parser = tenant)]
-        tenant: Tenant,
-        #[command(flatten)]
-        change: ChangeArgs,
-    },
-}
-
-#[derive(Args)]
-pub struct Limit {
-    /// The tenant
-    #[arg(value_parser = tenant)]
-    pub tenant: Tenant,
-    /// The operation's name
-    #[arg(value_parser = operation)]
-    pub operation: OperationName,
-    /// New keys: 10/s or 100/min, and with a burst 10/s+1200
-    #[arg(long, value_name = "RATE", value_parser = bound)]
-    pub new_keys: Option<Rate>,
-    /// Bytes of requests that are accepted, to be executed later: 100000/s
-    #[arg(long, value_name = "RATE", value_parser = bound)]
-    pub accepted_bytes: Option<Rate>,
-    /// Records whose outcome is unknown or that are between workers, of all operations: from 1 to 100000
-    #[arg(long, value_name = "NUMBER")]
-    pub open_records: Option<usize>,
-    #[command(flatten)]
-    pub change: ChangeArgs,
-}
-
-#[derive(Args)]
 #[group(id = "resumed", required = true, multiple = false, args = ["name", "escalated"])]
 pub struct Resume {
     /// The record, as `list` prints it
@@ -551,10 +484,6 @@ pub struct DeadLetters {
     /// SQS's address, in place of the Region's
     #[arg(long, value_name = "URL", value_parser = url)]
     pub sqs_endpoint_url: Option<String>,
-}
-
-fn tenant(text: &str) -> Result<Tenant, String> {
-    Tenant::parse(text).map_err(|error| error.to_string())
 }
 
 fn record(text: &str) -> Result<RecordKey, String> {

@@ -77,14 +77,20 @@ async fn show(context: &Context, tenant: &Tenant) -> Result<(), Failure> {
 }
 
 async fn limit(global: &Global, args: &Limit) -> Result<(), Failure> {
-    let Limit { tenant, operation, new_keys, accepted_bytes, open_records, change } = args;
+    let Limit { tenant, operation, new_keys, accepted_bytes, open_records, none, change } = args;
     let limits = Limits { new_keys: *new_keys, accepted_bytes: *accepted_bytes, open_records: *open_records };
     limits.check().map_err(|error| Failure::Usage(error.to_owned()))?;
+    // Those that are not named stay as they are.
     let set = |mut rule: TenantRule| {
-        match limits == Limits::default() {
-            true => rule.limits.remove(operation.as_str()),
-            false => rule.limits.insert(operation.as_str().to_owned(), limits),
+        let before = rule.limits.remove(operation.as_str()).unwrap_or_default();
+        let after = Limits {
+            new_keys: new_keys.or(before.new_keys),
+            accepted_bytes: accepted_bytes.or(before.accepted_bytes),
+            open_records: open_records.or(before.open_records),
         };
+        if !none {
+            rule.limits.insert(operation.as_str().to_owned(), after);
+        }
         rule
     };
     let what = format!("limit {} {operation} {}", quoted(tenant), limits_text(&limits));
@@ -102,7 +108,11 @@ async fn set_stop(
         Some(Stop::NewAndWork) => "stop --work",
         None => "resume",
     };
-    let set = |rule| TenantRule { stop, ..rule };
+    // Only `resume` lets go of anything.
+    let set = |rule: TenantRule| match (rule.stop, stop) {
+        (Some(Stop::NewAndWork), Some(Stop::New)) => rule,
+        _ => TenantRule { stop, ..rule },
+    };
     write(global, tenant, set, &format!("{what} {}", quoted(tenant)), args).await
 }
 

@@ -4,7 +4,12 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use http::Uri;
 use jiff::{SpanRelativeTo, fmt::friendly::SpanParser};
-use lambda_idempotency::{bounds::Rate, key::OperationName, record::SettledBy, time::Timestamp};
+use lambda_idempotency::{
+    bounds::Rate,
+    key::{OperationName, Tenant},
+    record::SettledBy,
+    time::Timestamp,
+};
 use serde::Deserialize;
 
 /// Text for an audit line: one line, not empty.
@@ -62,6 +67,10 @@ pub fn released_by(name: &str) -> Result<SettledBy, String> {
 /// The name of an operation.
 pub fn operation(name: &str) -> Result<OperationName, String> {
     OperationName::parse(name).map_err(|error| error.to_string())
+}
+
+pub fn tenant(name: &str) -> Result<Tenant, String> {
+    Tenant::parse(name).map_err(|error| error.to_string())
 }
 
 /// So many in a time, and so many at once.

@@ -21,15 +21,25 @@ struct Broken {
 pub enum TableFault {
     /// Each call fails.
     Away,
+    /// Each transaction fails.
+    NoTransactions,
     /// Each call is throttled.
     Throttled,
 }
 
 impl TableFault {
+    /// Whether a call of this operation fails.
+    pub fn hits(self, operation: Option<&str>) -> bool {
+        !matches!(self, Self::NoTransactions)
+            || operation.is_some_and(|it| it.ends_with(".TransactWriteItems"))
+    }
+
     /// The status and the type of DynamoDB's answer.
     pub const fn answer(self) -> (u16, &'static str) {
         match self {
-            Self::Away => (500, "com.amazonaws.dynamodb.v20120810#InternalServerError"),
+            Self::Away | Self::NoTransactions => {
+                (500, "com.amazonaws.dynamodb.v20120810#InternalServerError")
+            }
             Self::Throttled => {
                 (400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException")
             }

@@ -43,7 +43,8 @@ pub async fn start(endpoint: &str, journal: Shared, faults: Arc<Faults>) -> io::
 }
 
 async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Response {
-    if let Some(fault) = recorder.faults.table() {
+    let target = text(request.headers(), "x-amz-target");
+    if let Some(fault) = recorder.faults.table().filter(|fault| fault.hits(target)) {
         return failed(fault);
     }
     let (parts, body) = request.into_parts();

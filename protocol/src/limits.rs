@@ -128,10 +128,10 @@ impl Rate {
         (level.0 < lowest).then_some(empty)
     }
 
-    /// When a bucket that was filled now has certainly become empty, and may be deleted.
-    pub fn forgotten(&self, now: Timestamp) -> Timestamp {
-        let burst = Duration::from_micros(self.cost(self.burst).0).min(MAX_MEMORY);
-        now.plus(burst * 2).plus(MIN_MEMORY)
+    /// When a bucket into which so many were put now may be deleted.
+    pub fn forgotten(&self, number: u64, now: Timestamp) -> Timestamp {
+        let until_empty = self.cost(self.burst).0.saturating_mul(2).saturating_add(self.cost(number).0);
+        now.plus(Duration::from_micros(until_empty).min(MAX_MEMORY)).plus(MIN_MEMORY)
     }
 }
 
@@ -195,7 +195,8 @@ impl Limits {
 
     /// How many keys each count stands for.
     pub fn weight(&self) -> u64 {
-        self.new_keys.map_or(1, |rate| rate.weight())
+        // The bytes of one request are no measure of ten.
+        self.new_keys.filter(|_| self.accepted_bytes.is_none()).map_or(1, |rate| rate.weight())
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::{collections::HashMap, mem};
 
-use super::{Level, Limits, Rate};
+use protocol::limits::{Level, Limits, Rate};
+
 use crate::{
     key::{OperationName, RecordKey, Tenant},
     record::Standing,
-    store::{TenantRule, TenantRules},
+    store::{StoreErrorKind, TenantRule, TenantRules},
     time::Timestamp,
     time_budget::OPEN_LOOK,
     world::{Term, World},
@@ -21,6 +22,10 @@ pub(super) struct Known {
     rules: Option<TenantRules>,
     /// Until when the rules are fresh; `None` if they were never read.
     fresh_until: Option<Term>,
+    /// Until when they may be used, if they cannot be read.
+    usable_until: Option<Term>,
+    /// How the last read failed, and when the next may be tried.
+    failed: Option<(StoreErrorKind, Term)>,
     tallies: HashMap<(Tenant, OperationName), Tally>,
 }
 
@@ -62,22 +67,38 @@ impl Known {
     }
 
     pub(super) fn are_fresh(&self, world: &dyn World) -> bool {
-        self.fresh_until.is_some_and(|until| !world.left(until).is_zero())
+        is_ahead(self.fresh_until, world) || self.failed(world).is_some() && self.are_usable(world)
+    }
+
+    /// Whether they may be used although they could not be read.
+    pub(super) fn are_usable(&self, world: &dyn World) -> bool {
+        is_ahead(self.usable_until, world)
+    }
+
+    /// How the last read failed, if it is too soon for another.
+    pub(super) fn failed(&self, world: &dyn World) -> Option<StoreErrorKind> {
+        self.failed.filter(|(_, again_at)| is_ahead(Some(*again_at), world)).map(|(kind, _)| kind)
+    }
+
+    pub(super) fn fail(&mut self, kind: StoreErrorKind, again_at: Term) {
+        self.failed = Some((kind, again_at));
     }
 
     /// Takes the rules that were read.
-    pub(super) fn learn(&mut self, rules: Option<TenantRules>, until: Term) {
-        let revision = |rules: &Option<TenantRules>| rules.as_ref().map(|rules| rules.revision);
-        if revision(&self.rules) != revision(&rules) {
-            // Who was over a bound may not be over the new one.
-            self.tallies.clear();
-        }
-        (self.rules, self.fresh_until) = (rules, Some(until));
+    pub(super) fn learn(&mut self, rules: Option<TenantRules>, fresh_until: Term, usable_until: Term) {
+        let before = self.rules.take();
+        let of = |rules: &Option<TenantRules>, tenant: &Tenant| {
+            rules.as_ref().and_then(|rules| rules.of(tenant)).cloned()
+        };
+        // Who was over a bound may not be over the new one.
+        self.tallies.retain(|(tenant, _), _| of(&before, tenant) == of(&rules, tenant));
+        self.rules = rules;
+        self.keep(fresh_until, usable_until);
     }
 
     /// Keeps the rules until then.
-    pub(super) fn keep(&mut self, until: Term) {
-        self.fresh_until = Some(until);
+    pub(super) fn keep(&mut self, fresh_until: Term, usable_until: Term) {
+        (self.fresh_until, self.usable_until, self.failed) = (Some(fresh_until), Some(usable_until), None);
     }
 
     /// Whether, and for how many, this new key is counted. Each process begins at a random place, and counts each nth from there: so the mean is
@@ -122,4 +143,8 @@ impl Known {
             tally.counts_next = true;
         }
     }
+}
+
+fn is_ahead(term: Option<Term>, world: &dyn World) -> bool {
+    term.is_some_and(|term| !world.left(term).is_zero())
 }

@@ -13,7 +13,10 @@ mod known;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use tokio::sync;
 
@@ -25,7 +28,7 @@ use crate::{
     key::{OperationName, RecordKey, Tenant},
     record::Standing,
     store::{Fill, StoreError, StoreErrorKind, Tenants},
-    time_budget::{COUNT_TIME, RULES_FOR, STORE_TIMEOUT},
+    time_budget::{RULES_AGAIN, RULES_FOR, STORE_TIMEOUT},
     world::World,
 };
 
@@ -55,8 +58,10 @@ use crate::{
 /// - *Clocks* that are apart by less than a burst lasts change nothing.
 ///
 /// If the store cannot be asked how much a tenant uses, the tenant counts as it did before: a fault of the store is not the tenant's. If the
-/// rules cannot be read, nothing new begins, because operators may have stopped it; rules that this version cannot read are logged, and
-/// those before them apply.
+/// rules cannot be read for ten seconds, nothing new begins, because operators may have stopped it; rules that this version cannot read are
+/// logged, and those before them apply, in a process that has read none no rules.
+///
+/// Needs `dynamodb:UpdateItem` on the table, and for open records `dynamodb:Query` on its index. Without, an error is logged once.
 #[derive(Clone, derive_more::Debug)]
 #[debug("Bounds({limits:?})")]
 pub struct Bounds {
@@ -69,16 +74,16 @@ struct Shared {
     known: Mutex<Known>,
     /// Held while the rules are read: one read is enough for all that wait.
     reading: sync::Mutex<()>,
+    /// Whether it was logged that counts are refused.
+    refused: OnceLock<()>,
 }
 
 impl Bounds {
     /// No bounds but those that operators set, and their brake. Add limits for tenants of which they have set none.
     pub fn of(store: impl Tenants) -> Self {
         let (known, reading) = (Mutex::default(), sync::Mutex::default());
-        Self {
-            shared: Arc::new(Shared { store: Arc::new(store), known, reading }),
-            limits: Limits::default(),
-        }
+        let shared = Shared { store: Arc::new(store), known, reading, refused: OnceLock::new() };
+        Self { shared: Arc::new(shared), limits: Limits::default() }
     }
 
     /// The same, with the limits of the environment: `TENANT_NEW_KEYS_PER_SECOND` and `TENANT_OPEN_RECORDS`. What is not set is not bounded.
@@ -150,41 +155,48 @@ impl Bounds {
         if self.are_fresh(world) {
             return Ok(());
         }
-        let until = world.term(RULES_FOR);
+        if let Some(kind) = self.shared.known().failed(world) {
+            return Err(StoreError::new(kind, "the tenants' rules could not be read a moment ago"));
+        }
+        let (fresh_until, usable_until) = (world.term(RULES_FOR), world.term(2 * RULES_FOR));
         let read = world.within(STORE_TIMEOUT, self.shared.store.rules()).await;
         let read = read.unwrap_or_else(|| {
             Err(StoreError::new(StoreErrorKind::Unavailable, "the tenants' rules were not read in time"))
         });
+        let mut known = self.shared.known();
         match read {
-            Ok(rules) => self.shared.known().learn(rules, until),
+            Ok(rules) => known.learn(rules, fresh_until, usable_until),
             // To refuse all tenants for that would be an outage that one wrong item makes.
             Err(error) if error.kind() == StoreErrorKind::Unreadable => {
                 tracing::error!(
                     cause = error.cause(),
-                    "the tenants' rules cannot be read by this version: those before them apply"
+                    "the tenants' rules cannot be read by this version: those before them apply, or none"
                 );
-                self.shared.known().keep(until);
+                known.keep(fresh_until, usable_until);
             }
-            Err(error) => return Err(error),
+            Err(error) => {
+                tracing::warn!(cause = error.cause(), "the tenants' rules could not be read");
+                known.fail(error.kind(), world.term(RULES_AGAIN));
+                return if known.are_usable(world) { Ok(()) } else { Err(error) };
+            }
         }
         Ok(())
     }
 
     /// Counts a new key, with this many bytes of an accepted request. Returns in time whatever the store does: what is not counted is
     /// admitted.
-    pub(crate) async fn count(&self, key: &RecordKey, bytes: usize, world: &dyn World) {
+    pub(crate) async fn count(&self, key: &RecordKey, bytes: usize, time: Duration, world: &dyn World) {
         let limits = self.limits_of(key.tenant(), key.operation());
         if limits == Limits::default() {
             return;
         }
         let Some(counted) = self.shared.known().count(key, &limits, world) else { return };
         let of = (key.tenant(), key.operation());
-        let looked = self.look(key.tenant(), &limits, counted);
-        let used = async { tokio::join!(self.fill(of, &limits, bytes, counted, world), looked) };
-        match world.within(COUNT_TIME, used).await {
-            Some((level, open)) => self.shared.known().see(key, level, open, world.now()),
-            None => tracing::debug!("a new key was not counted in time"),
-        }
+        let fill = world.within(time, self.fill(of, &limits, bytes, counted, world));
+        let look = world.within(time, self.look(key.tenant(), &limits, counted));
+        // Each counts, whatever becomes of the other.
+        let (level, open) = tokio::join!(fill, look);
+        self.shared.known().see(key, level.flatten(), open.flatten(), world.now());
     }
 
     /// Fills the buckets of a tenant. Returns the highest level.
@@ -209,13 +221,13 @@ impl Bounds {
             bucket: format!("{of}:{rate}"),
             by: rate.cost(*number),
             from: rate.empty(now),
-            expires_at: rate.forgotten(now),
+            expires_at: rate.forgotten(*number, now),
         };
         let fills: Vec<_> = filled.iter().map(fill).collect();
         let levels = match self.shared.store.fill(tenant, operation, &fills).await {
             Ok(levels) => levels,
             Err(error) => {
-                tracing::debug!(cause = error.cause(), "a new key was not counted");
+                self.uncounted(&error);
                 return None;
             }
         };
@@ -236,9 +248,24 @@ impl Bounds {
         match self.shared.store.open_records(tenant, most).await {
             Ok(open) => Some(open >= most),
             Err(error) => {
-                tracing::debug!(cause = error.cause(), "the open records were not counted");
+                self.uncounted(&error);
                 None
             }
+        }
+    }
+
+    /// Logs that a tenant's use was not counted; once, if it never will be: a permission is missing.
+    fn uncounted(&self, error: &StoreError) {
+        match error.kind() {
+            StoreErrorKind::Refused => {
+                self.shared.refused.get_or_init(|| {
+                    tracing::error!(
+                        cause = error.cause(),
+                        "what tenants use may not be counted: their bounds bound nothing. See the permissions of Bounds"
+                    );
+                });
+            }
+            _ => tracing::debug!(cause = error.cause(), "what a tenant uses was not counted"),
         }
     }
 

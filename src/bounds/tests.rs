@@ -7,6 +7,7 @@ use crate::{
     key::{IdempotencyKey, OperationName},
     store::{Stop, TenantRule, TenantRules, memory::MemoryStore},
     time::Timestamp,
+    time_budget::COUNT_TIME,
     world::ManualWorld,
 };
 
@@ -69,7 +70,7 @@ impl Fleet {
         let process = &self.processes[self.random.usize(..self.processes.len())];
         let is_admitted = process.standing(&key(), &self.world) == Standing::Within;
         if is_admitted {
-            process.count(&key(), 0, &self.world).await;
+            process.count(&key(), 0, COUNT_TIME, &self.world).await;
         }
         is_admitted
     }
@@ -137,7 +138,7 @@ async fn one_tenant_over_its_bound_leaves_the_others_as_they_were() {
     let world = ManualWorld::at(START);
     let bounds = Bounds::of(store).new_keys(Rate::per_minute(1).burst(1));
     for _ in 0..3 {
-        bounds.count(&key(), 0, &world).await;
+        bounds.count(&key(), 0, COUNT_TIME, &world).await;
     }
     let other = RecordKey::new(
         Tenant::parse("other").unwrap(),
@@ -155,7 +156,7 @@ async fn another_limit_of_operators_counts_at_once_and_from_nothing() {
     let (store, world) = (MemoryStore::new(), ManualWorld::at(START));
     let bounds = Bounds::of(store.clone()).new_keys(Rate::per_minute(1).burst(1));
     for _ in 0..100 {
-        bounds.count(&key(), 0, &world).await;
+        bounds.count(&key(), 0, COUNT_TIME, &world).await;
     }
     bounds.refresh(&world).await.unwrap();
     assert!(matches!(bounds.standing(&key(), &world), Standing::Over(_)));
@@ -166,9 +167,9 @@ async fn another_limit_of_operators_counts_at_once_and_from_nothing() {
     bounds.refresh(&world).await.unwrap();
     for _ in 0..5 {
         assert_eq!(bounds.standing(&key(), &world), Standing::Within);
-        bounds.count(&key(), 0, &world).await;
+        bounds.count(&key(), 0, COUNT_TIME, &world).await;
     }
-    bounds.count(&key(), 0, &world).await;
+    bounds.count(&key(), 0, COUNT_TIME, &world).await;
     assert!(matches!(bounds.standing(&key(), &world), Standing::Over(_)));
 }
 

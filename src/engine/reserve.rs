@@ -1,12 +1,13 @@
 //! Reserves a key, or reports what holds it.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
+use futures_util::future;
 use tokio::sync::Mutex;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
-    phasing::Phasing, standing::Refreshed, take_back::TakeBack,
+    phasing::Phasing, standing::beside, take_back::TakeBack,
 };
 use crate::{
     operation::WhileInFlight,
@@ -62,11 +63,14 @@ pub(super) fn instead<T>(found: Found, current: Option<&Record>) -> Step<Next<T>
     }
 }
 
+/// What became of a request, and the record that it wrote, or found.
+type Reserved = (Result<Begun, Says>, Option<Box<Record>>);
+
 /// What a request begins with.
 struct Begun {
     /// Until when it owns its record.
     until: Term,
-    /// The record that it begins over, if that is asked for.
+    /// The record that it begins over, if its tenant has bounds.
     over: Option<Box<Record>>,
 }
 
@@ -111,17 +115,14 @@ impl Executor {
         let started = world.instant();
         let reserved = if self.shared.breaker.admits(started) {
             let times = self.times(request);
-            let (standing, refreshed) = self.stands(request).await;
-            let found = self.find(request, (times, standing), refreshed.is_some()).await;
+            let unread = self.unread_before(request, times.answer_by).await;
+            let mut reading = pin!(future::maybe_done(self.read_rules()));
+            let found = beside(self.find(request, times, unread.as_ref()), reading.as_mut()).await;
             self.observe_store(found.as_ref().err());
-            match found {
-                Ok((Ok(begun), Some(record))) => self.own(request, record, times, begun, refreshed).await,
-                Ok((Ok(_), None)) => Err(Says::BRIEFLY_IN_FLIGHT),
-                Ok((Err(says), record)) => {
-                    let told = self.told_of(says, record.as_deref(), times).await;
-                    Err(told.unwrap_or_else(|error| self.failed(&error)))
-                }
-                Err(error) => Err(self.failed(&error)),
+            match (found, unread) {
+                (Ok((Ok(begun), Some(record))), _) => self.own(request, record, times, begun, reading).await,
+                (Ok((Err(Says::Stopped), _)), Some(error)) => Err(self.failed(&error)),
+                (found, _) => Err(self.not_begun(found, times).await),
             }
         } else {
             Err(Says::Unavailable)
@@ -133,6 +134,18 @@ impl Executor {
         }
         telemetry::took(RESERVE_LATENCY, self.operation().name(), world.instant().since(started));
         reserved
+    }
+
+    /// What the caller is told of a request that began nothing.
+    async fn not_begun(&self, found: Result<Reserved, StoreError>, times: Times) -> Says<Replay> {
+        match found {
+            Ok((Ok(_), _)) => Says::BRIEFLY_IN_FLIGHT,
+            Ok((Err(says), record)) => {
+                let told = self.told_of(says, record.as_deref(), times).await;
+                told.unwrap_or_else(|error| self.failed(&error))
+            }
+            Err(error) => self.failed(&error),
+        }
     }
 
     /// Reports to the breaker how the store answered.
@@ -182,13 +195,13 @@ impl Executor {
     }
 
     /// Writes or decides until an execution begins, or the caller is told something: first as if there is no record, then for the
-    /// current one. `keeps_over` asks for the record that it begins over.
+    /// current one.
     async fn find(
         &self,
         request: &Request,
-        (times, standing): (Times, Standing),
-        keeps_over: bool,
-    ) -> Result<(Result<Begun, Says>, Option<Box<Record>>), StoreError> {
+        times: Times,
+        unread: Option<&StoreError>,
+    ) -> Result<Reserved, StoreError> {
         let world = &self.engine.world;
         let operation = self.operation();
         let attempt: AttemptId = world.nonce().into();
@@ -202,13 +215,14 @@ impl Executor {
         let step = |current: Option<&Record>, moment: Moment| match self.begins(
             request,
             attempt,
-            (times, standing),
+            // By what is known now, because it may have waited.
+            (times, self.standing(request, unread)),
             current,
             moment,
         ) {
             Ok(next) => {
                 let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
-                let over = current.filter(|_| keeps_over).cloned().map(Box::new);
+                let over = current.filter(|_| self.has_bounds()).cloned().map(Box::new);
                 match world.left(until) {
                     left if left < times.min_time => Step::Stop(Next::Says(Says::TooLate)),
                     _ => Step::Write(next.into(), Next::Begins(Begun { until, over })),
@@ -228,7 +242,7 @@ impl Executor {
         let effort = Effort { until: times.answer_by, backoff: POLL_BACKOFF, retries };
         // Inserts without a read, because most keys are fresh. A request that may not begin, or has no time to, inserts nothing.
         let begins = request.admission.begins(world.now()).is_ok()
-            && standing.begins().is_ok()
+            && self.standing(request, unread).begins().is_ok()
             && !matches!(request.work, Work::Claimed(_));
         let start =
             if begins && !times.is_too_late(&**world) { Start::Absent } else { Start::Unread(&request.key) };
@@ -367,14 +381,21 @@ impl Executor {
         record: Box<Record>,
         times: Times,
         Begun { until, over }: Begun,
-        refreshed: Option<Refreshed>,
+        reading: impl Future<Output = ()>,
     ) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
-        if let Some(refreshed) = refreshed
-            && let Err(says) = self.still_stands(request, times, over.as_deref(), &record, refreshed).await
+        let unread = self.unread_rules(reading, times.answer_by).await;
+        let standing = self.standing(request, unread.as_ref());
+        let moment = Moment { revision: record.revision, now: world.now() };
+        // It was asked so before, but perhaps by older rules, and some time ago.
+        if standing.begins_again().is_err()
+            && self.begins(request, record.attempt, (times, standing), over.as_deref(), moment).is_err()
         {
+            tracing::warn!(
+                "its tenant is stopped, or the rules of tenants cannot be read: the reservation is taken back"
+            );
             self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
-            return Err(says);
+            return Err(unread.map_or(Says::Stopped, |error| self.failed(&error)));
         }
         if world.left(until) < times.min_time || request.admission.is_over(world.now()) {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");

@@ -93,6 +93,7 @@ impl Executor {
                 }
             };
             let attempts = Some(owned.execution().attempts());
+            let answer_by = self.times(request).answer_by;
             let is_new = owned.execution().attempts() == 1 && request.work == Work::Now;
             let worked = async {
                 let output = while_owned(owned.execution(), handler(owned.execution().clone())).await;
@@ -103,7 +104,7 @@ impl Executor {
             };
             // Meanwhile, and before the answer: after that, this process may be frozen.
             let ((replied, is_answer), ()) = match is_new && self.bounds.is_some() {
-                true => future::join(worked, self.count_new(request, 0)).await,
+                true => future::join(worked, self.count_new(request, 0, answer_by)).await,
                 false => (worked.await, ()),
             };
             self.observe(request, &replied, is_answer, attempts, started);

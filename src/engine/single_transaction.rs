@@ -7,10 +7,13 @@
 //! 4. There is never a record with an unknown outcome: it is completed, or nothing happened. A client that got no answer sends
 //!    the request again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
+use futures_util::future::{self, BoxFuture};
 use serde::Serialize;
 
 use super::{
@@ -19,7 +22,7 @@ use super::{
     commit,
     reserve::{Next, Times, instead},
     run::Replied,
-    standing::Refreshed,
+    standing::beside,
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
@@ -123,6 +126,8 @@ struct Served<'a> {
     request: &'a Request,
     times: Times,
     standing: Standing,
+    /// Whether the rules of tenants are too old, and could not be read.
+    unread: bool,
     /// Until when its transaction may be sent, each time, by the wall clock. A client may retry until the answer expires, and the
     /// record counts as absent [`CLOCK_SKEW`] after that: a process that resumes later would repeat a completed operation (T39).
     ///
@@ -166,8 +171,10 @@ impl Executor {
         }
         let send_until = now.plus(MAX_SENDING_TIME);
         let send_until = request.admission.begin_by().map_or(send_until, |begin_by| begin_by.min(send_until));
-        let (standing, mut refreshed) = self.stands(request).await;
-        let mut served = Served { request, times, standing, send_until };
+        let unread = self.unread_before(request, times.answer_by).await;
+        let standing = self.standing(request, unread.as_ref());
+        let mut served = Served { request, times, standing, unread: unread.is_some(), send_until };
+        let mut reading = pin!(future::maybe_done(self.read_rules()));
         if request.admission.refusal().is_some() {
             return match self.current(served, false).await {
                 // The client's earlier request was in time, and its transaction may still commit (T43).
@@ -189,13 +196,7 @@ impl Executor {
         let mut run = 0;
         loop {
             let transaction = SingleTransaction::new(request, self.engine.store.records_table());
-            let computed = compute(transaction.clone()).await;
-            // Nothing is done yet.
-            if let Some(refreshed) = refreshed.take()
-                && let Some(instead) = self.stopped_meanwhile(&mut served, refreshed).await
-            {
-                return instead.into();
-            }
+            let computed = beside(compute(transaction.clone()), reading.as_mut()).await;
             let (content, reply) = match computed {
                 Computed::Answer(answer, reply) => (Content::Answer(answer), reply),
                 Computed::Accepted(body, reply) => (Content::Request(body), reply),
@@ -223,6 +224,15 @@ impl Executor {
                     }));
                 }
             };
+            // Nothing is done yet, and the handler may have taken its time.
+            let unread = self.unread_rules(reading.as_mut(), times.answer_by).await;
+            served.standing = self.standing(request, unread.as_ref());
+            served.unread = unread.is_some();
+            if served.standing.begins().is_err()
+                && let Some(current) = self.current(served, run > 0).await
+            {
+                return current.into();
+            }
             match self.transact(served, run > 0, &content, &writes).await {
                 Ok(Sent::Committed(expires_at)) => {
                     return Replied { says: Says::Own { expires_at }, reply: Some(reply) };
@@ -265,7 +275,7 @@ impl Executor {
         content: &Content,
         writes: &[DomainWrite],
     ) -> Result<Sent, Says<Replay>> {
-        let Served { request, times, standing, send_until } = served;
+        let Served { request, times, standing, send_until, .. } = served;
         let world = &self.engine.world;
         let started = world.instant();
         let attempt: AttemptId = world.nonce().into();
@@ -333,7 +343,7 @@ impl Executor {
                         Content::Request(body) => body.len(),
                         Content::Answer(_) => 0,
                     };
-                    self.count_new(request, bytes).await;
+                    self.count_new(request, bytes, times.answer_by).await;
                 }
                 match record.state {
                     State::Pending { .. } => {
@@ -393,6 +403,7 @@ impl Executor {
         self.observe_store(error.filter(|error| error.kind() != StoreErrorKind::Contended));
         let told = match applied {
             Ok((Ok(()), _)) => return None,
+            Ok((Err(Says::Stopped), _)) if served.unread => Ok(Says::Unavailable),
             Ok((Err(says), record)) => self.told_of(says, record.as_deref(), times).await,
             Err(unapplied) => Err(unapplied.error),
         };
@@ -401,16 +412,6 @@ impl Executor {
             Err(error) if sent => self.unsent(&error),
             Err(error) => self.instead(self.failed(&error)),
         })
-    }
-
-    /// What the caller gets if, by the rules that are read now, its tenant may begin nothing.
-    async fn stopped_meanwhile(&self, served: &mut Served<'_>, refreshed: Refreshed) -> Option<Says<Replay>> {
-        if let Err(error) = self.refreshed(refreshed).await {
-            return Some(self.instead(self.failed(&error)));
-        }
-        served.standing = self.standing(served.request);
-        served.standing.begins().err()?;
-        self.current(*served, false).await
     }
 
     /// It is counted.

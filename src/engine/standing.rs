@@ -1,102 +1,109 @@
-//! How the tenant of a request stands, and whether it still does once its record is reserved.
+//! How the tenant of a request stands, and whether it still does when its handler begins.
 
-use tokio::sync::oneshot;
-
-use super::{Executor, Moment, Replay, Request, reserve::Times};
-use crate::{
-    bounds::Bounds,
-    record::{Found, Record, Says, Standing},
-    store::{StoreError, StoreErrorKind},
-    time_budget::STORE_TIMEOUT,
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
 };
 
-/// The rules of tenants, which are being read.
-pub(super) struct Refreshed(oneshot::Receiver<Result<(), StoreError>>);
+use futures_util::future::{self, Either, MaybeDone};
+
+use super::{Executor, Request};
+use crate::{
+    bounds::Bounds,
+    record::Standing,
+    store::{StoreError, StoreErrorKind},
+    time::Instant,
+    time_budget::{COUNT_TIME, STORE_TIMEOUT},
+};
+
+/// What `work` returns. `reading` goes on meanwhile, as far as it gets.
+pub(super) async fn beside<T, R: Future>(
+    work: impl Future<Output = T>,
+    reading: Pin<&mut MaybeDone<R>>,
+) -> T {
+    match future::select(pin!(work), reading).await {
+        Either::Left((done, _)) => done,
+        Either::Right(((), work)) => work.await,
+    }
+}
 
 impl Executor {
-    /// Bounds each tenant, and heeds the operators' brake.
+    /// Bounds each tenant, and heeds the operators' brake. An entrance of your own that calls [`reserve`](Self::reserve) has the brake, and the
+    /// bounds of other entrances of its operation, but counts no new keys.
     #[must_use]
     pub fn bounds(mut self, bounds: Bounds) -> Self {
         self.bounds = Some(bounds);
         self
     }
 
-    /// How its tenant stands, as far as this process knows.
-    pub(super) fn standing(&self, request: &Request) -> Standing {
-        let bounds = self.bounds.as_ref();
-        bounds.map_or(Standing::Within, |bounds| bounds.standing(&request.key, &*self.engine.world))
+    pub(crate) fn has_bounds(&self) -> bool {
+        self.bounds.is_some()
     }
 
-    /// How its tenant stands, and the rules that are being read meanwhile, if those that are known are too old. No tenant is refused by rules that
-    /// are: then it waits for them.
-    pub(super) async fn stands(&self, request: &Request) -> (Standing, Option<Refreshed>) {
-        let (standing, refreshed) = (self.standing(request), self.refresh_rules());
-        match refreshed {
-            Some(refreshed) if standing.begins().is_err() => {
-                let is_fresh = self.refreshed(refreshed).await.is_ok();
-                (if is_fresh { self.standing(request) } else { standing }, None)
-            }
-            refreshed => (standing, refreshed),
+    /// How its tenant stands, as far as this process knows. If the rules are too old, and could not be read (`unread`), operators may have
+    /// stopped it.
+    pub(super) fn standing(&self, request: &Request, unread: Option<&StoreError>) -> Standing {
+        match &self.bounds {
+            Some(_) if unread.is_some() => Standing::WorkStopped,
+            Some(bounds) => bounds.standing(&request.key, &*self.engine.world),
+            None => Standing::Within,
         }
     }
 
-    /// Begins to read the rules, if they are too old. A task of its own, which only an execution that begins waits for.
-    fn refresh_rules(&self) -> Option<Refreshed> {
-        let bounds = self.bounds.as_ref().filter(|bounds| !bounds.are_fresh(&*self.engine.world))?;
-        let (bounds, world) = (bounds.clone(), self.engine.world.clone());
-        let (done, refreshed) = oneshot::channel();
-        self.engine.world.spawn(Box::pin(async move {
-            // Its request may need no rules.
-            let _ = done.send(bounds.refresh(&*world).await);
-        }));
-        Some(Refreshed(refreshed))
-    }
-
-    /// Waits until the rules are fresh.
-    pub(super) async fn refreshed(&self, Refreshed(refreshed): Refreshed) -> Result<(), StoreError> {
-        match self.engine.world.within(STORE_TIMEOUT, refreshed).await {
-            Some(Ok(refreshed)) => refreshed,
-            _ => Err(StoreError::new(
-                StoreErrorKind::Unavailable,
-                "the rules of tenants were not read in time",
-            )),
+    /// Reads the rules, if they are too old.
+    pub(super) async fn read_rules(&self) -> Result<(), StoreError> {
+        match &self.bounds {
+            Some(bounds) => bounds.refresh(&*self.engine.world).await,
+            None => Ok(()),
         }
     }
 
-    /// Whether this execution may begin over the record `over`, now that the rules are fresh. If they could not be read, operators may have
-    /// stopped its tenant.
-    pub(super) async fn still_stands(
+    /// Waits for rules that are not too old: for half of the time that is left until the answer, so that a reservation can still be taken back.
+    /// Returns why there are none. Nothing begins without, and the breaker hears of it.
+    pub(super) async fn unread_rules(
+        &self,
+        reading: impl Future<Output = ()>,
+        answer_by: Option<Instant>,
+    ) -> Option<StoreError> {
+        let bounds = self.bounds.as_ref()?;
+        let world = &self.engine.world;
+        if bounds.are_fresh(&**world) {
+            return None;
+        }
+        let time = self.half_of_what_is_left(answer_by, STORE_TIMEOUT);
+        let read = async {
+            reading.await;
+            bounds.refresh(&**world).await
+        };
+        let read = world.within(time, read).await.unwrap_or_else(|| {
+            let cause = "the rules of tenants were not read in time";
+            Err(StoreError::new(StoreErrorKind::Unavailable, cause))
+        });
+        let error = read.err()?;
+        self.observe_store(Some(&error));
+        Some(error)
+    }
+
+    /// The same, before anything is asked: only if its tenant is refused by what is known. No tenant is refused by rules that are too old.
+    pub(super) async fn unread_before(
         &self,
         request: &Request,
-        times: Times,
-        over: Option<&Record>,
-        record: &Record,
-        refreshed: Refreshed,
-    ) -> Result<(), Says<Replay>> {
-        let refreshed = self.refreshed(refreshed).await;
-        let standing = match &refreshed {
-            Ok(()) => self.standing(request),
-            Err(_) => Standing::WorkStopped,
-        };
-        if matches!(standing, Standing::Within | Standing::Over(_)) {
-            return Ok(());
-        }
-        let moment = Moment { revision: record.revision, now: self.engine.world.now() };
-        match self.begins(request, record.attempt, (times, standing), over, moment) {
-            Err(Found::Says(Says::Stopped)) => {}
-            // It resumes.
-            _ => return Ok(()),
-        }
-        Err(match refreshed {
-            Ok(()) => Says::Stopped,
-            Err(error) => self.failed(&error),
-        })
+        answer_by: Option<Instant>,
+    ) -> Option<StoreError> {
+        self.standing(request, None).begins().err()?;
+        self.unread_rules(future::ready(()), answer_by).await
     }
 
     /// Counts a new key of its tenant, with this many bytes of an accepted request.
-    pub(super) async fn count_new(&self, request: &Request, bytes: usize) {
+    pub(super) async fn count_new(&self, request: &Request, bytes: usize, answer_by: Option<Instant>) {
         if let Some(bounds) = &self.bounds {
-            bounds.count(&request.key, bytes, &*self.engine.world).await;
+            let time = self.half_of_what_is_left(answer_by, COUNT_TIME);
+            bounds.count(&request.key, bytes, time, &*self.engine.world).await;
         }
+    }
+
+    fn half_of_what_is_left(&self, answer_by: Option<Instant>, at_most: Duration) -> Duration {
+        let left = answer_by.map(|answer_by| answer_by.since(self.engine.world.instant()) / 2);
+        left.map_or(at_most, |left| left.min(at_most))
     }
 }

@@ -68,8 +68,9 @@ impl Disposition {
             }
             Err(RunError::Unavailable) => again(),
             // Neither is the message's fault: it counts as no try.
+            // Rarely, so that the queue gives up after weeks, and not in days.
             Err(RunError::OverBound { wait }) => {
-                Self::HandedBack(HANDED_BACK.after(tries.receives, nonce).max((*wait).min(HELD.max)))
+                Self::HandedBack(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))
             }
             Err(RunError::Stopped) => Self::HandedBack(HELD.after(tries.receives, nonce)),
             Err(RunError::NotExecuted(_) | RunError::Interrupted(_)) if !tries.are_over() => again(),

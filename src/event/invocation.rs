@@ -20,7 +20,7 @@ use crate::{
 /// Such an invocation needs an on-failure destination: Lambda gives up after the two retries, about three minutes later. By then, a first
 /// execution that died may still be in flight, and nobody would run it again.
 ///
-/// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `Unavailable`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
+/// An error has one of these as its `errorType`: `Refused`, `NotExecuted`, `OverBound`, `Stopped`, `Unavailable`, `InFlight`, `Interrupted`, `Unknown`, `Mismatch`,
 /// `MayNotBegin`, `ResultNotKept`, `ResultUnreadable`, `RecordUnreadable`, `Invalid`; see [`RunError`]. The function's own error is not shown to the caller; it is in the log.
 ///
 /// ```no_run

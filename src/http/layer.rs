@@ -177,9 +177,13 @@ impl<T> Idempotency<T> {
     }
 
     /// Bounds how much that is new each tenant begins, and heeds the operators' brake: see [`Bounds`]. Without it there is neither.
+    ///
+    /// # Panics
+    /// If it receives [webhooks](Self::webhook) of GitHub, which delivers nothing again by itself: a refused event would be lost.
     pub fn bounds(mut self, bounds: Bounds) -> Self {
         let settings = Arc::make_mut(&mut self.settings);
         settings.executor = settings.executor.clone().bounds(bounds);
+        settings.assert_loses_no_event();
         self
     }
 

@@ -135,7 +135,7 @@ problems! {
     OverBound: "over-bound", TOO_MANY_REQUESTS, "Too many new operations, or too many are open",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
          request with the same key after the time in Retry-After.",
-        retry: true;
+        retry: true, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("rate_limit_exceeded") };
     /// Operators have stopped its tenant; this request did nothing.
     TenantStopped: "tenant-stopped", FORBIDDEN, "New operations of this account are stopped",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: ask the operator of \

@@ -99,11 +99,14 @@ impl Settings {
     }
 
     /// Panics if an event of a webhook could be lost, or have its effect twice: a mistake in the program, found at start-up.
-    fn assert_loses_no_event(&self) {
+    pub(super) fn assert_loses_no_event(&self) {
         let Some(webhook) = &self.webhook else { return };
         let operation = self.executor.operation();
         webhook.assert_for_events(operation);
         webhook.assert_remembered(operation);
+        if self.executor.has_bounds() {
+            webhook.assert_not_bounded(operation);
+        }
         webhook.assert_no_failure_kept(operation, self.profile.server_errors);
         // In a single transaction, nothing is in flight.
         if matches!(self.executes, Executes::Reserved) {

@@ -24,7 +24,7 @@ pub const MAX_RULES: usize = 64 * 1024;
 /// [`MemoryStore`](crate::MemoryStore) do.
 #[async_trait]
 pub trait Tenants: Store {
-    /// The rules that operators have set; `None` if there never were any. They may be a second old.
+    /// The rules that operators have set; `None` if there never were any. Strongly consistent.
     async fn rules(&self) -> Result<Option<TenantRules>>;
 
     /// Writes `rules` with this audit line, if the current ones' revision is still `seen`, or if there are none and `seen` is `None`, in one

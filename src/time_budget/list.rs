@@ -119,6 +119,9 @@ list! {
     /// handler waits for them.
     pub const RULES_FOR: Duration = seconds(5);
 
+    /// After a read of the rules that failed, the next one waits for so long.
+    pub(crate) const RULES_AGAIN: Duration = seconds(1);
+
     /// A count of a new key may take this long. It is made while the handler runs.
     pub(crate) const COUNT_TIME: Duration = seconds(1);
 

@@ -36,7 +36,8 @@ pub const DRILLS: &[Drill] = &[
     drill(Interrupted, &["OperationsWaiting", "OperationsWaitingGrow"]),
     drill(PhaseMismatched, &["PhasesMismatched"]),
     // The table, and its clients.
-    drill(TableAway, &["StoreErrors", "TransactionsUnconfirmed"]),
+    drill(TableAway, &["StoreErrors"]),
+    drill(TransactionsFail, &["TransactionsUnconfirmed"]),
     drill(TableThrottles, &["StoreThrottled"]),
     drill(TimeToLiveOff, &["TableSettingsOff"]),
     drill(KeyMisused, &["KeyMisuse"]),

@@ -250,6 +250,15 @@ impl Webhook {
         );
     }
 
+    /// Panics if bounds, or operators, may turn away an event that does not come again.
+    pub(super) fn assert_not_bounded(&self, operation: &Operation) {
+        let (sender, name) = (self.sender.name(), operation.name().as_str());
+        assert!(
+            self.sender.comes_again(),
+            "operation {name:?}: {sender} delivers no event again by itself, so none may be refused because of Idempotency::bounds"
+        );
+    }
+
     /// Panics if an event could be lost that comes while it is in flight.
     pub(super) fn assert_not_turned_away(&self, operation: &Operation) {
         let (sender, name) = (self.sender.name(), operation.name().as_str());

@@ -56,11 +56,9 @@ fn partition_key(tenant: &Tenant, operation: &OperationName) -> AttributeValue {
 
 #[async_trait]
 impl Tenants for DynamoDbStore {
-    /// Needs `dynamodb:GetItem`. Not strongly consistent, at half the price: many processes read it every few seconds.
+    /// Needs `dynamodb:GetItem`. Strongly consistent: a stop that is known is not forgotten.
     async fn rules(&self) -> Result<Option<TenantRules>> {
-        let request = self.client.get_item().table_name(&*self.table);
-        let item = request.key(PK, text(TENANT_RULES)).key(SK, text(RULES)).send().await?.item;
-        let Some(item) = item else { return Ok(None) };
+        let Some(item) = self.item(TENANT_RULES, RULES).await? else { return Ok(None) };
         let RulesItem { schema, revision, tenants, .. } =
             serde_dynamo::from_item(item).map_err(StoreError::unreadable)?;
         check_version(schema)?;

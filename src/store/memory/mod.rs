@@ -21,15 +21,16 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use protocol::limits::Level;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Checkpoint, Companion, Cursor, Due, NotFoundSwitch, Outbox, OutboxMessage, Page, Result,
-    Store, StoreError, Survey, Turn, Unsettled, WriteOutcome,
+    AuditLine, Checkpoint, Companion, Cursor, Due, Fill, NotFoundSwitch, Outbox, OutboxMessage, Page, Result,
+    Store, StoreError, Survey, TenantRules, Tenants, Turn, Unsettled, WriteOutcome,
 };
 use crate::{
     domain::{DomainWrite, Table},
-    key::{RecordKey, Tenant},
+    key::{OperationName, RecordKey, Tenant},
     record::{BodyId, Place, Record, Reference, Revision, State},
     time::Timestamp,
     time_budget::DELIVERY_GRACE,
@@ -228,6 +229,49 @@ impl Store for MemoryStore {
         let mut lines = self.tables().lines.get(key).cloned().unwrap_or_default();
         lines.sort_by_key(|line| line.at);
         Ok(lines)
+    }
+}
+
+#[async_trait]
+impl Tenants for MemoryStore {
+    async fn rules(&self) -> Result<Option<TenantRules>> {
+        Ok(self.tables().tenants.rules.clone())
+    }
+
+    async fn write_rules(
+        &self,
+        seen: Option<Revision>,
+        rules: &TenantRules,
+        line: &AuditLine,
+    ) -> Result<bool> {
+        Ok(self.tables().tenants.write(seen, rules, line))
+    }
+
+    async fn rules_lines(&self) -> Result<Vec<AuditLine>> {
+        Ok(self.tables().tenants.lines.clone())
+    }
+
+    async fn fill(&self, tenant: &Tenant, operation: &OperationName, fills: &[Fill]) -> Result<Vec<Level>> {
+        Ok(self.tables().tenants.fill(tenant, operation, fills))
+    }
+
+    async fn raise(
+        &self,
+        tenant: &Tenant,
+        operation: &OperationName,
+        bucket: &str,
+        seen: Level,
+        level: Level,
+    ) -> Result<()> {
+        self.tables().tenants.raise((tenant.clone(), operation.clone(), bucket.to_owned()), seen, level);
+        Ok(())
+    }
+
+    async fn open_records(&self, tenant: &Tenant, at_most: usize) -> Result<usize> {
+        let tables = self.tables();
+        let records = tables.records.values().filter(|record| record.key.tenant() == tenant);
+        let is_open = |state: &State| matches!(state, State::Unknown { .. } | State::BetweenWorkers { .. });
+        Ok(records.filter(|record| is_open(&record.state)).take(at_most).count())
     }
 }
 

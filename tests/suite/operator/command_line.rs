@@ -18,6 +18,7 @@ mod recipes;
 mod redrive;
 mod settling;
 mod table;
+mod tenants;
 mod waiting;
 
 use std::fs;

@@ -50,7 +50,7 @@ async fn a_stop_is_known_once_the_rules_are_too_old(endpoint: &str) {
 }
 
 #[apply(on_each_store)]
-async fn a_process_that_has_read_no_rules_begins_nothing_of_a_stopped_tenant(endpoint: &str) {
+async fn a_process_without_rules_begins_nothing_of_a_stopped_tenant(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
     set(&guarded.undisturbed_store(), stopped(Stop::New)).await;
     let app = app(&guarded, Bounds::of(guarded.store()), &runs);

@@ -62,6 +62,7 @@ pub enum Cause {
     TableAway,
     TableThrottles,
     TimeToLiveOff,
+    TransactionsFail,
     Unknown,
     WorkAbandoned,
     WorkFound,
@@ -114,6 +115,7 @@ impl Cause {
             Self::TableAway => table::away(stage).await,
             Self::TableThrottles => table::throttles(stage).await,
             Self::TimeToLiveOff => table::time_to_live_is(stage, false).await,
+            Self::TransactionsFail => table::transactions_fail(stage).await,
             Self::Unknown => outcomes::unknown(stage).await,
             Self::WorkAbandoned => deliveries::abandoned(stage).await,
             Self::WorkFound => deliveries::work_is_found(stage).await,
@@ -165,7 +167,7 @@ impl Cause {
                 table::is_back(stage);
                 stage.empty("failed-runs").await
             }
-            Self::TableAway | Self::TableThrottles => {
+            Self::TableAway | Self::TableThrottles | Self::TransactionsFail => {
                 table::is_back(stage);
                 Ok(())
             }
@@ -234,6 +236,7 @@ impl fmt::Display for Cause {
             Self::TableAway => "the table does not answer",
             Self::TableThrottles => "the table throttles each call",
             Self::TimeToLiveOff => "the table has no time to live any more",
+            Self::TransactionsFail => "the table answers no transaction",
             Self::Unknown => "the provider does not answer for two hours",
             Self::WorkAbandoned => "no worker takes a report for two days, and a sweep finds it",
             Self::WorkFound => "no worker takes a report for an hour, and a sweep finds it",

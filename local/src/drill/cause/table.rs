@@ -21,10 +21,15 @@ const REPLAYS: usize = 120;
 
 /// The table does not answer.
 pub async fn away(stage: &mut Stage) -> Result<(), String> {
-    let unconfirmed = stage.counted(TRANSACTION_UNCONFIRMED);
     stage.table_is_away(true);
+    fail(stage, STORE_ERROR).await
+}
+
+/// The table answers no transaction.
+pub async fn transactions_fail(stage: &mut Stage) -> Result<(), String> {
+    let unconfirmed = stage.counted(TRANSACTION_UNCONFIRMED);
+    stage.cloud.queues.faults.break_table(Some(TableFault::NoTransactions));
     let transfer = json!({ "from": "a-0", "to": "a-1", "amountCents": 1 });
-    fail(stage, STORE_ERROR).await?;
     stage.flood("/transfers", &transfer, UNCONFIRMED).await;
     stage.until_counted(TRANSACTION_UNCONFIRMED, unconfirmed + UNCONFIRMED as f64).await
 }

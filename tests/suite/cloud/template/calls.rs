@@ -143,6 +143,8 @@ pub async fn recorded() -> Calls {
         ("PROVIDER_TIMEOUT_MS", "3000"),
         ("LEASE_GRACE_MS", "200"),
         ("WINDOW_MS", "200"),
+        ("TENANT_NEW_KEYS_PER_SECOND", "1"),
+        ("TENANT_OPEN_RECORDS", "1000"),
         // The jobs are begun below.
         ("POLL_MS", "86400000"),
         ("SWEEP_MS", "86400000"),
@@ -155,6 +157,10 @@ pub async fn recorded() -> Calls {
     // Payments, of which one is settled by the webhook, one by a question, and one was of a process that died.
     let paid = cloud.pay("paid", "tok_ok").await;
     assert_eq!((paid.status, cloud.pay("paid", "tok_ok").await.replayed), (201, true));
+    // Each sixth new key is counted.
+    for number in 0..6 {
+        cloud.pay(&format!("counted-{number}"), "tok_ok").await;
+    }
     recorded.get("/payments").await;
     recorded.get(paid.location.as_deref().expect("where it is")).await;
     recorded.get("/operations/paid?operation=create-payment").await;

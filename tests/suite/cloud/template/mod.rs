@@ -258,7 +258,12 @@ fn the_starters_roles_are_the_samples_without_its_tables() {
     };
     for (of_starter, left_out, of_sample, more) in [
         ("ReconcileRole", &[][..], "ReconcileRole", &["Payments", "Orders"][..]),
-        ("ChargesRole", &["Logs"], "PaymentsRole", &["Payments", "Accounts", "Logs"]),
+        (
+            "ChargesRole",
+            &["Logs"],
+            "PaymentsRole",
+            &["Bounds", "OpenRecords", "Payments", "Accounts", "Logs"],
+        ),
         ("SchedulesRole", &["Polls"], "SchedulesRole", &["PollsAndComparisons"]),
     ] {
         let expected = rights(&sample, of_sample, more);

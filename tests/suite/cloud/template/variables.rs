@@ -19,6 +19,8 @@ const MORE: &[(&str, &str)] = &[
     ("OUTBOX_QUEUE_URL", "http://127.0.0.1:9/outbox.fifo"),
     ("PROVIDER_TIMEOUT_MS", "20000"),
     ("SWEEP_UNITS_PER_SECOND", "50"),
+    ("TENANT_NEW_KEYS_PER_SECOND", "10"),
+    ("TENANT_OPEN_RECORDS", "1000"),
     ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/shipments-dead-letters"),
     ("SHIPMENTS_QUEUE_URL", "http://127.0.0.1:9/shipments"),
     ("WORK_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/work-dead-letters"),

@@ -35,6 +35,13 @@ async fn a_mistake_is_reported_before_the_lack_of_a_terminal() {
         (&["redrive", "--drop"], "--drop needs"),
         (&["redrive"], "DEAD_LETTERS_QUEUE_URL"),
         (&["not-found-releases", "none"], "none"),
+        (&["tenant", "stop", ""], "it is empty"),
+        (&["tenant", "stop", "a\u{7}"], "control"),
+        (&["tenant", "limit", "acme", "create payment", "--none"], "create payment"),
+        (&["tenant", "limit", "acme", "pay", "--new-keys", "0/s"], "a rate of nothing"),
+        (&["tenant", "limit", "acme", "pay", "--new-keys", "-1/s"], "10/s"),
+        (&["tenant", "limit", "acme", "pay", "--accepted-bytes", "1/h"], "10/s"),
+        (&["tenant", "limit", "acme", "pay", "--open-records", "0"], "from 1 to 100,000"),
     ] {
         let ran = cli().run(&[wrong, &["--reason", "x"]].concat()).await;
         assert!(ran.code == Some(2) && ran.stderr.contains(text), "{wrong:?}: {ran:?}");
@@ -61,6 +68,9 @@ async fn without_a_terminal_each_change_needs_its_confirmation_as_an_option() {
         &["sweep"],
         &[&["redrive"][..], &queue].concat(),
         &["not-found-releases", "off"],
+        &["tenant", "stop", "acme"],
+        &["tenant", "resume", "acme"],
+        &["tenant", "limit", "acme", "pay", "--new-keys", "1/s"],
     ] {
         cli().run(&[right, &["--reason", "x"]].concat()).await.assert_refused(2, "give --yes");
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, process::Stdio, time::Duration};
 use lambda_idempotency::{
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     record::{Record, SettledBy},
-    store::Unsettled,
+    store::{Tenants, Unsettled},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -184,6 +184,16 @@ impl Stage {
             self.run(block).await;
             assert!(table.store.not_found_switch().await.unwrap().expect("a switch").releases);
             assert_eq!(self.queues.of(RECONCILE).0.len(), 1);
+        } else if is("idempotency tenant stop acme") {
+            let shown = self.run(block).await;
+            assert!(
+                shown.contains("accepted work is executed") && shown.contains("stop \"acme\" by olga@"),
+                "{shown}"
+            );
+            assert!(table.store.rules().await.unwrap().expect("rules").tenants.is_empty(), "it goes on");
+        } else if is("idempotency tenant limit acme") {
+            let shown = self.run(block).await;
+            assert!(shown.contains("create-payment: new keys 1/s+120, open records 100"), "{shown}");
         } else if is("idempotency hold --restored") {
             table.dead("order-4").await;
             table.returned(own("order-5"), MINUTE).await;
