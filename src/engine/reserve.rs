@@ -386,7 +386,8 @@ impl Executor {
         let world = &self.engine.world;
         let unread = self.unread_rules(reading, times.answer_by).await;
         let standing = self.standing(request, unread.as_ref());
-        let moment = Moment { revision: record.revision, now: world.now() };
+        // By the time of the reservation: what has ended since is the lease's affair.
+        let moment = Moment { revision: record.revision, now: record.began_at };
         // It was asked so before, but perhaps by older rules, and some time ago.
         if standing.begins_again().is_err()
             && self.begins(request, record.attempt, (times, standing), over.as_deref(), moment).is_err()

@@ -39,6 +39,8 @@ const LEFT_OUT: &[(&str, &str)] = &[
     (telemetry::MESSAGE_NOT_BURIED, "the queue is its consumer's"),
     (telemetry::MESSAGE_NOT_HIDDEN, "they come again, and the queue is its consumer's"),
     (telemetry::RECONCILE_SCHEDULED, "what is asked again is still unknown"),
+    (telemetry::RESERVE_OVER_BOUND, "bounds are the user's, and off by default"),
+    (telemetry::RESERVE_STOPPED, "an operator has done it"),
     (telemetry::TTL_PRUNED, "it is settled"),
     (telemetry::WEBHOOK_AGAIN, "the webhook is the user's"),
     (telemetry::WEBHOOK_EARLY, "the webhook is the user's"),

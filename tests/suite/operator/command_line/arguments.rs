@@ -36,7 +36,7 @@ async fn a_mistake_is_reported_before_the_lack_of_a_terminal() {
         (&["redrive"], "DEAD_LETTERS_QUEUE_URL"),
         (&["not-found-releases", "none"], "none"),
         (&["tenant", "stop", ""], "it is empty"),
-        (&["tenant", "stop", "a\u{7}"], "control"),
+        (&["tenant", "stop", "a\u{7}"], "not allowed"),
         (&["tenant", "limit", "acme", "create payment", "--none"], "create payment"),
         (&["tenant", "limit", "acme", "pay", "--new-keys", "0/s"], "a rate of nothing"),
         (&["tenant", "limit", "acme", "pay", "--new-keys", "-1/s"], "10/s"),
