@@ -5,7 +5,7 @@ use tokio::sync::oneshot;
 use super::{Executor, Moment, Replay, Request, reserve::Times};
 use crate::{
     bounds::Bounds,
-    record::{Found, Record, Says, Standing},
+    record::{Record, Says, Standing},
     store::{StoreError, StoreErrorKind},
     time_budget::STORE_TIMEOUT,
 };
@@ -81,11 +81,10 @@ impl Executor {
         if matches!(standing, Standing::Within | Standing::Over(_)) {
             return Ok(());
         }
-        let moment = Moment { revision: record.revision, now: self.engine.world.now() };
-        match self.begins(request, record.attempt, (times, standing), over, moment) {
-            Err(Found::Says(Says::Stopped)) => {}
-            // It resumes.
-            _ => return Ok(()),
+        // The decision that it began by, but for the standing: what resumes goes on. Whatever else is found instead, it does not begin.
+        let moment = Moment { revision: record.revision, now: record.began_at };
+        if self.begins(request, record.attempt, (times, standing), over, moment).is_ok() {
+            return Ok(());
         }
         Err(match refreshed {
             Ok(()) => Says::Stopped,
