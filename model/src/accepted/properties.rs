@@ -67,6 +67,10 @@ impl Kind for Accepted {
         world.question = None;
     }
 
+    fn begins(world: &mut World, worker: u8) {
+        world.worker_mut(worker).own.tried = true;
+    }
+
     fn denies(world: &mut World) {
         world.own.denied = true;
     }
@@ -130,7 +134,7 @@ fn check(setting: &Setting, protocol: &Protocol, before: &World, after: &World) 
     let undenied = !after.own.denied && !after.ruled && !after.meddled;
     let sent = after.present().any(|worker| matches!(worker.sent, Sent::OnItsWay { .. }));
     // Until a claim is taken back, nobody knows that its handler did not begin.
-    let tried = after.present().filter(|worker| worker.own.tried || worker.at == At::Untried).count();
+    let tried = after.present().filter(|worker| worker.own.tried || worker.is_untried()).count();
     let in_time = before.now + setting.skew < was.claim_by;
     let is_left = !after.ruled && !after.meddled;
     match facts.answer {

@@ -1,6 +1,8 @@
 //! From each state, nothing goes wrong any more: what was accepted must come to its answer, or to operators. Once with workers, and
 //! once without.
 
+use protocol::record::Standing;
+
 use super::world::{Accepted, World};
 use crate::kernel::{
     action::Action,
@@ -129,7 +131,9 @@ impl Steps<'_, Accepted> {
         if world.own.queued & 1 << life == 0 || world.worker(LAST).at != At::Idle {
             return;
         }
-        let Next::Begins(mut base) = self.step(world.now, Event::Claim { worker: LAST, life }) else {
+        let Next::Begins(mut base) =
+            self.step(world.now, Event::Claim { worker: LAST, life, standing: Standing::Within })
+        else {
             return;
         };
         let violation = self.begins(base, life, world.now);

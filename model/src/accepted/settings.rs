@@ -14,7 +14,7 @@ const CALLS: Setting = Setting {
 };
 
 /// The environments.
-pub const ALL: [Setting; 12] = [
+pub const ALL: [Setting; 14] = [
     CALLS,
     Setting { name: "one attempt", max_attempts: 1, ..CALLS },
     Setting { name: "commits", handler: Handler::Commits, rows: true, workers: 3, ..CALLS },
@@ -41,6 +41,15 @@ pub const ALL: [Setting; 12] = [
         rows: true,
         meddles: true,
         lives: 2,
+        ..CALLS
+    },
+    Setting { name: "bounds", bounds: true, store_faults: false, ..CALLS },
+    Setting {
+        name: "bounds of what resumes",
+        bounds: true,
+        handler: Handler::Resumes,
+        store_faults: false,
+        losses: false,
         ..CALLS
     },
 ];

@@ -1,5 +1,7 @@
 //! All that can happen next to accepted work, besides what its workers and deliverers do.
 
+use protocol::record::Standing;
+
 use super::{properties::PHASE, world::Accepted};
 use crate::kernel::{
     action::Action,
@@ -22,6 +24,7 @@ impl Steps<'_, Accepted> {
         self.land();
         self.prune();
         self.meddle();
+        self.stand();
         self.tick();
     }
 
@@ -45,8 +48,16 @@ impl Steps<'_, Accepted> {
     /// A client sends its request: for the first time, or again.
     fn accept(&mut self, clock: u8) {
         let (life, now) = (self.world.life + 1, self.world.now + clock);
-        for event in [Event::Accept(life), Event::Now] {
-            let Next::Begins(id) = self.step(now, event) else { continue };
+        let accepts = |standing: &Standing| Event::Accept { life, standing: *standing };
+        for event in self.world.standings().iter().map(accepts).chain([Event::Now]) {
+            let id = match self.step(now, event) {
+                Next::Begins(id) => id,
+                Next::OverBound => {
+                    self.is_over_bound(now, life);
+                    continue;
+                }
+                _ => continue,
+            };
             let is_free = self.facts().is_none_or(|facts| {
                 facts.state == State::Completed && facts.completed_at + self.setting.retention < now
             });

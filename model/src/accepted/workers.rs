@@ -1,6 +1,6 @@
 //! What workers do: claim, run the handler, report; and what becomes of a report that waits in a queue.
 
-use protocol::record::Deferred;
+use protocol::record::{Deferred, Standing};
 
 use super::{
     properties::PHASE,
@@ -24,17 +24,20 @@ impl Steps<'_, Accepted> {
     pub fn work(&mut self) {
         for life in 1..=self.world.life {
             for clock in 0..=self.setting.skew {
-                self.deliver_work(life, clock);
+                for standing in self.world.standings() {
+                    self.deliver_work(life, clock, *standing);
+                }
             }
         }
     }
 
-    fn deliver_work(&mut self, life: u8, clock: u8) {
+    fn deliver_work(&mut self, life: u8, clock: u8, standing: Standing) {
         let (world, now, bit) = (self.world, self.world.now + clock, 1 << life);
         let idle = (0..self.setting.workers).find(|worker| world.worker(*worker).at == At::Idle);
         // A duplicate finds what the last worker would find.
         let worker = idle.unwrap_or(self.setting.workers);
-        match self.step(now, Event::Claim { worker, life }) {
+        let claims = |standing| Event::Claim { worker, life, standing };
+        match self.step(now, claims(standing)) {
             Next::Begins(_) if idle.is_none() => {}
             Next::Begins(id) => {
                 let violation = self.begins(id, life, now);
@@ -46,7 +49,12 @@ impl Steps<'_, Accepted> {
                 let mut after = world;
                 after.write(id);
                 begun(&mut after, At::Running(0));
-                self.push(Action::Begins(worker), after, violation);
+                self.push(Action::Begins(worker), after, violation.or(self.begins_stopped(standing)));
+                if self.setting.bounds {
+                    let resumes = matches!(self.step(now, claims(Standing::WorkStopped)), Next::Begins(_));
+                    begun(&mut after, At::Reserved(resumes));
+                    self.push(Action::Reserves(worker), after, violation);
+                }
                 self.land_later(Action::BeginsLate(worker), id, With::Nothing, |after| {
                     begun(after, At::Untried);
                 });
@@ -106,6 +114,7 @@ impl Steps<'_, Accepted> {
         }
         match state.at {
             At::Idle | At::Over | At::Marks(..) => return,
+            At::Reserved(resumes) => self.look_again(worker, resumes, At::Untried),
             At::Untried => self.take_back(worker),
             At::Running(_) if self.setting.handler == Handler::Resumes => self.run_phase(worker),
             At::Running(_) => self.run(worker),

@@ -75,12 +75,17 @@ impl World {
     /// A process dies. Nobody knows how far it came.
     pub fn dies(&mut self, worker: u8) {
         let worker = self.worker_mut(worker);
-        worker.own.tried |= worker.at == At::Untried;
+        worker.own.tried |= worker.is_untried();
         worker.at = At::Over;
     }
 }
 
 impl Worker {
+    /// Whether it has claimed, and its handler has not begun: until that is taken back, the record does not know it.
+    pub const fn is_untried(&self) -> bool {
+        matches!(self.at, At::Reserved(_) | At::Untried)
+    }
+
     /// Of what it reported, only what still waits in a queue must not be lost: it is reported again.
     fn forgets(&mut self) {
         self.told &= self.deferred.is_some() && !self.heard;

@@ -14,7 +14,12 @@ pub enum Action {
     /// Its reservation gets no answer, and may land later.
     BeginsLate(u8),
     BeginsUnheard(u8),
+    /// It has reserved its record, and looks once more how its tenant stands.
+    Reserves(u8),
+    LooksAgain(u8),
     FindsDead(u8),
+    /// Its client is told that its tenant is over a bound.
+    IsOverBound(u8),
     /// Its client gets the kept answer.
     Replays(u8),
     /// What it has claimed, and does not run.
@@ -76,6 +81,8 @@ pub enum Action {
     Holds,
     Resumes,
     Operates,
+    /// The tenant stands otherwise.
+    StandsOtherwise,
     Saves,
     Restores,
     Deletes,

@@ -6,7 +6,8 @@ use protocol::{
     learned::{Asked, Asks, Learning, ReconcileOutcome, Schedule, questions},
     record::{
         self, Admission, BodyId, Effects, Keeping, Kept, Made, MessageNext, Moment, NotTaken, Record,
-        ReservationRequest, Resumes, Revision, Rows, Says, SettledBy, State, Step, Transition, Work, decide,
+        ReservationRequest, Resumes, Revision, Rows, Says, SettledBy, Standing, State, Step, Transition,
+        Work, decide,
     },
     time::Timestamp,
 };
@@ -33,15 +34,20 @@ pub enum Event {
     Reserve {
         worker: u8,
         is_new: bool,
+        standing: Standing,
     },
     /// A client's request that is to be accepted, in this life of the key.
-    Accept(u8),
+    Accept {
+        life: u8,
+        standing: Standing,
+    },
     /// A client's request that is to be executed at once, by a deployment whose operation is not asynchronous.
     Now,
     /// A worker claims what was accepted in this life.
     Claim {
         worker: u8,
         life: u8,
+        standing: Standing,
     },
     Extend(u8),
     Report {
@@ -95,6 +101,8 @@ pub enum Next {
     Alarmed(Id),
     /// It gets the record's answer.
     Settled,
+    /// Its client is told that its tenant is over a bound.
+    OverBound,
     /// The record has that already. Whether its execution is the one that says so.
     Known(bool),
     /// Nothing changes. Whether the step contradicts the record.
@@ -255,21 +263,21 @@ impl Protocol {
         let revision: Revision = NO_REVISION.into();
         let current = id.map(|id| self.record(id).clone());
         let next = match (event, &current) {
-            (Event::Reserve { worker, is_new }, _) => {
+            (Event::Reserve { worker, is_new, standing }, _) => {
                 let (effects, admission) =
                     (self.versions[usize::from(is_new)], self.admission(&current, now));
-                let request = ReservationRequest { effects, admission, ..self.request.clone() };
+                let request = ReservationRequest { effects, admission, standing, ..self.request.clone() };
                 return self.begin(current, request, FIRST_WORKER + worker, now);
             }
-            (Event::Accept(life), _) => {
+            (Event::Accept { life, standing }, _) => {
                 let claim_by = now.plus(TICK * self.setting.claim.into());
                 let work = Work::Later { claim_by, max_attempts: self.setting.max_attempts };
-                return self.begin_work(current, work, life, now);
+                return self.begin_work(current, (work, standing), life, now);
             }
-            (Event::Now, _) => return self.begin_work(current, Work::Now, u8::MAX, now),
-            (Event::Claim { worker, life }, _) => {
+            (Event::Now, _) => return self.begin_work(current, (Work::Now, Standing::Within), u8::MAX, now),
+            (Event::Claim { worker, life, standing }, _) => {
                 let work = Work::Claimed(request_of(life));
-                return self.begin_work(current, work, FIRST_WORKER + worker, now);
+                return self.begin_work(current, (work, standing), FIRST_WORKER + worker, now);
             }
             (Event::Report { base, report, rows, progress }, current) => {
                 return self.report((base, report, rows), &progress, current.as_ref(), now);
@@ -346,8 +354,15 @@ impl Protocol {
         if may_begin { Admission::ALWAYS } else { too_old(false) }
     }
 
-    fn begin_work(&mut self, current: Option<Record>, work: Work, number: u8, now: Timestamp) -> Next {
-        let request = ReservationRequest { work, effects: self.versions[0], ..self.request.clone() };
+    fn begin_work(
+        &mut self,
+        current: Option<Record>,
+        (work, standing): (Work, Standing),
+        number: u8,
+        now: Timestamp,
+    ) -> Next {
+        let effects = self.versions[0];
+        let request = ReservationRequest { work, standing, effects, ..self.request.clone() };
         self.begin(current, request, number, now)
     }
 
@@ -372,6 +387,7 @@ impl Protocol {
             }
             Err(record::Found::Ends(ended)) => Next::Written(self.number(ended)),
             Err(record::Found::Says(Says::Replay(_) | Says::Gone)) => Next::Settled,
+            Err(record::Found::Says(Says::OverBound { .. })) => Next::OverBound,
             Err(_) => Next::Stopped(false),
         }
     }

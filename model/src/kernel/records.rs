@@ -9,6 +9,7 @@ use protocol::{
     learned::{NotFound, Schedule},
     record::{
         Admission, Effects, Phase, PhaseList, PhaseResult, Record, Refusal, ReservationRequest, Resumes,
+        Standing,
     },
     time::Timestamp,
 };
@@ -27,6 +28,10 @@ pub const OWN_LEASE: u8 = 1;
 const GRACE: u8 = 2;
 /// How long a request can be on its way.
 pub const ARRIVES: u8 = 1;
+
+/// How the tenant stands, one after another. Operators stop its accepted work too, which only claims heed.
+pub const STANDINGS: [Standing; 4] =
+    [Standing::Within, Standing::Over(TICK), Standing::WorkStopped, Standing::Within];
 
 /// The number of the first worker among executions. Those before it are clients.
 pub const FIRST_WORKER: u8 = 100;

@@ -102,6 +102,8 @@ impl<K: Moves> Rest<K> {
         story: &mut Way<K>,
     ) -> Option<Violation> {
         let mut world = *world;
+        // Its tenant is within its bounds for good.
+        world.standing = 0;
         K::ends(setting, protocol, &mut world);
         let (mut world, mut visited, good) =
             (world.canonical(), Vec::new(), &mut self.good[usize::from(way)]);

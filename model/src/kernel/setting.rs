@@ -65,6 +65,8 @@ pub struct Setting {
     pub meddles: bool,
     /// By how many ticks a clock may be ahead.
     pub skew: u8,
+    /// Whether the tenant comes over its bound, is stopped, and then is within its bounds for good.
+    pub bounds: bool,
 
     /// How often accepted work is executed.
     pub max_attempts: u32,
@@ -106,6 +108,7 @@ impl Setting {
         operator: false,
         meddles: false,
         skew: 0,
+        bounds: false,
         max_attempts: 1,
         claim: 0,
         lives: 0,
@@ -119,7 +122,15 @@ impl Setting {
     /// The same, if from now on nothing goes wrong, and time does not end.
     pub const fn calm(self) -> Self {
         let calm = Self { store_faults: false, duplicates: false, losses: false, ..self };
-        Self { provider_lies: false, meddles: false, skew: 0, lives: 0, horizon: u8::MAX, ..calm }
+        Self {
+            provider_lies: false,
+            meddles: false,
+            bounds: false,
+            skew: 0,
+            lives: 0,
+            horizon: u8::MAX,
+            ..calm
+        }
     }
 
     /// Whether an execution may begin although another perhaps had its effect.

@@ -1,12 +1,12 @@
 //! The steps that are possible in a state, and what they are made of; what the store and handlers do.
 
-use protocol::record::Alarm;
+use protocol::record::{Alarm, Standing};
 
 use super::{
     action::Action,
     facts::{Facts, State},
     protocol::{Event, Next, Protocol},
-    records::{Id, LEASE, OWN_LEASE},
+    records::{Id, LEASE, OWN_LEASE, STANDINGS},
     report::Report,
     setting::{Handler, Setting},
     violation::Violation,
@@ -127,6 +127,40 @@ impl<K: Kind> Steps<'_, K> {
                 K::pruned(after, &facts);
             });
         }
+    }
+
+    /// The tenant comes over its bound, is stopped, or is within its bounds for good.
+    pub fn stand(&mut self) {
+        if self.setting.bounds && usize::from(self.world.standing) + 1 < STANDINGS.len() {
+            self.with(Action::StandsOtherwise, |after| after.standing += 1);
+        }
+    }
+
+    /// The property that a beginning violates, if its worker knows that the tenant stands so. What is interrupted between two phases resumes.
+    pub fn begins_stopped(&self, standing: Standing) -> Option<Violation> {
+        let is_interrupted = self.setting.handler == Handler::Resumes
+            && self.is(&[State::BetweenWorkers, State::InProgress, State::Escalated]);
+        (standing == Standing::WorkStopped && !is_interrupted).then_some(Violation::BeganStopped)
+    }
+
+    /// A client is told that its tenant is over a bound, which no retry of an operation may be that has a record.
+    pub fn is_over_bound(&mut self, now: u8, worker: u8) {
+        let is_over = |facts: &Facts| facts.expires_at.is_some_and(|at| at < now);
+        if self.facts().is_some_and(|facts| !facts.not_begun && !is_over(&facts)) {
+            self.push(Action::IsOverBound(worker), self.world, Some(Violation::RetryOverBound));
+        }
+    }
+
+    /// Its record is reserved. It looks once more how its tenant stands: then it begins, or takes that back.
+    pub fn look_again(&mut self, worker: u8, resumes: bool, instead: At) {
+        let standing = self.world.standing();
+        if standing == Standing::WorkStopped && !resumes {
+            return self.moves(Action::LooksAgain(worker), worker, instead);
+        }
+        let mut after = self.world;
+        after.worker_mut(worker).at = At::Running(0);
+        K::begins(&mut after, worker);
+        self.push(Action::LooksAgain(worker), after, self.begins_stopped(standing));
     }
 
     /// Whether a worker may still act, by its own lease, which has no grace.

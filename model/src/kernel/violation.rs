@@ -30,6 +30,8 @@ properties! {
     // Who may begin.
     BeganAfterEffect: "no execution begins once an effect is reported to the record",
     BeganOverHold: "no execution begins while an operator holds the record",
+    BeganStopped: "nothing begins from its beginning for a tenant whose stop its worker knows",
+    RetryOverBound: "no retry of an operation that has a record is refused because its tenant is over a bound",
     BeganLate: "no execution begins once the time to claim it is over",
     BeganWithoutLease: "a handler begins only under its own lease, with time left",
     RanWhileUnknown: "no execution begins while the outcome of another is unknown",

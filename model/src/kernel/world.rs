@@ -2,12 +2,14 @@
 
 use std::{fmt::Debug, hash::Hash, ops::Range};
 
+use protocol::record::Standing;
+
 use super::{
     action::Action,
     ending::{Command, Progress, Replaced},
     facts::Facts,
     protocol::Protocol,
-    records::{self, Id, Name},
+    records::{self, Id, Name, STANDINGS},
     report::{Found, Report},
     setting::Setting,
     violation::Violation,
@@ -57,6 +59,9 @@ pub trait Kind: Copy + Eq + Hash + Debug + 'static {
     /// The record is deleted, because its time is over.
     fn pruned(_: &mut World<Self>, _: &Facts) {}
 
+    /// A worker's handler begins, which has looked how its tenant stands.
+    fn begins(_: &mut World<Self>, _worker: u8) {}
+
     /// The provider has executed a worker's request.
     fn executed(_: &mut World<Self>, _worker: u8) {}
 
@@ -92,7 +97,9 @@ pub struct Version {
 pub enum At {
     /// It has not begun.
     Idle,
-    /// Its claim got no answer, or a late one: it runs nothing, and takes that back.
+    /// Its record is reserved, and it looks once more how its tenant stands. Whether it goes on even if that is stopped, because it resumes.
+    Reserved(bool),
+    /// Its claim got no answer, or a late one, or its tenant is stopped: it runs nothing, and takes that back.
     Untried,
     /// Its handler runs, and comes to the phase in this place.
     Running(u8),
@@ -206,6 +213,8 @@ pub struct Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct World<K: Kind> {
     pub now: u8,
+    /// The place among all [`STANDINGS`] of how the tenant stands.
+    pub standing: u8,
     /// The life of the key: how often it was accepted.
     pub life: u8,
     pub record: Option<Version>,
@@ -230,6 +239,7 @@ pub struct World<K: Kind> {
 impl<K: Kind> World<K> {
     pub const START: Self = Self {
         now: 1,
+        standing: 0,
         life: 0,
         record: None,
         snapshot: None,
@@ -246,6 +256,16 @@ impl<K: Kind> World<K> {
 
     pub fn id(&self) -> Option<Id> {
         self.record.map(|version| version.id)
+    }
+
+    /// How the tenant may stand as far as a worker knows: as it does, or as it did before.
+    pub fn standings(&self) -> &'static [Standing] {
+        &STANDINGS[..=usize::from(self.standing)]
+    }
+
+    /// How the tenant stands.
+    pub const fn standing(&self) -> Standing {
+        STANDINGS[self.standing as usize]
     }
 
     /// The numbers of all workers.
@@ -346,8 +366,10 @@ impl<K: Kind> World<K> {
 
     /// Whether a request is on its way, or may still be sent.
     pub fn may_arrive(&self) -> bool {
-        self.present()
-            .any(|worker| matches!(worker.sent, Sent::OnItsWay { .. }) || matches!(worker.at, At::Running(_)))
+        self.present().any(|worker| {
+            matches!(worker.sent, Sent::OnItsWay { .. })
+                || matches!(worker.at, At::Reserved(_) | At::Running(_))
+        })
     }
 
     /// The provider executes the request of a worker.

@@ -1,6 +1,6 @@
 //! From each state, nothing goes wrong any more: by retries of a version, the operation must come to its answer, or to operators.
 
-use protocol::record::Record;
+use protocol::record::{Record, Standing};
 
 use super::{
     handler::Does,
@@ -74,7 +74,9 @@ impl Moves for Phases {
             return Some((Action::Asks(found), steps.world.canonical(), None));
         }
         let (mut action, mut violation) = (Action::Tick, None);
-        if let Next::Begins(id) = steps.step(world.now, Event::Reserve { worker: RETRY, is_new }) {
+        if let Next::Begins(id) =
+            steps.step(world.now, Event::Reserve { worker: RETRY, is_new, standing: Standing::Within })
+        {
             action = Action::Begins(RETRY);
             violation = steps.writes(id, With::Nothing).or_else(|| steps.retry((id, is_new)));
         } else if let Some(id) = steps.written(Event::Look) {

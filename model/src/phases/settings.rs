@@ -12,7 +12,7 @@ const PLAIN: Setting = Setting {
 };
 
 /// The environments.
-pub const ALL: [Setting; 12] = [
+pub const ALL: [Setting; 13] = [
     PLAIN,
     Setting { name: "asks", keys_live: 0, asks: true, ..PLAIN },
     Setting { name: "no keys", keys_live: 0, ..PLAIN },
@@ -25,6 +25,7 @@ pub const ALL: [Setting; 12] = [
     Setting { name: "removed", change: Change::Removed, ..PLAIN },
     Setting { name: "reordered", change: Change::Reordered, ..PLAIN },
     Setting { name: "restored", horizon: 4, meddles: true, operator: true, store_faults: true, ..PLAIN },
+    Setting { name: "bounds", bounds: true, ..PLAIN },
 ];
 
 /// The largest environment, with every fault at once.

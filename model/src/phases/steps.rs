@@ -1,6 +1,6 @@
 //! All that can happen next to an operation that resumes.
 
-use protocol::record::State;
+use protocol::record::{Standing, State};
 
 use super::{
     handler::Does,
@@ -27,6 +27,7 @@ impl Steps<'_, Phases> {
             self.restore();
         }
         self.tick();
+        self.stand();
         self.land();
         for clock in 0..=self.setting.skew {
             self.look(clock);
@@ -62,6 +63,7 @@ impl Steps<'_, Phases> {
         }
         match state.at {
             At::Idle => return self.begin(worker),
+            At::Reserved(resumes) => self.look_again(worker, resumes, At::Ended(Report::NotStarted)),
             At::Running(place) => self.phase(worker, place),
             At::Made(place, result) => self.keep(worker, place, result),
             At::Ended(report) => self.report(worker, report),
@@ -78,16 +80,34 @@ impl Steps<'_, Phases> {
         let versions: &[bool] = if self.setting.change == Change::None { &[false] } else { &[false, true] };
         for clock in 0..=self.setting.skew {
             for is_new in versions.iter().copied() {
-                let event = Event::Reserve { worker, is_new };
-                let Next::Begins(id) = self.step(self.world.now + clock, event) else { continue };
-                let action = if is_new { Action::BeginsAnew(worker) } else { Action::Begins(worker) };
-                self.write(action, id, With::Nothing, |after| {
-                    let until = after.now + OWN_LEASE;
-                    let state = after.worker_mut(worker);
-                    (state.at, state.base, state.clock) = (At::Running(0), id, clock);
-                    (state.own.is_new, state.own.until) = (is_new, until);
-                });
+                for standing in self.world.standings() {
+                    self.begin_so(worker, clock, is_new, *standing);
+                }
             }
+        }
+    }
+
+    /// A worker of this version begins, which knows that the tenant stands so.
+    fn begin_so(&mut self, worker: u8, clock: u8, is_new: bool, standing: Standing) {
+        let now = self.world.now + clock;
+        let reserves = |standing| Event::Reserve { worker, is_new, standing };
+        let id = match self.step(now, reserves(standing)) {
+            Next::Begins(id) => id,
+            Next::OverBound => return self.is_over_bound(now, worker),
+            _ => return,
+        };
+        let mut after = self.world;
+        after.commit(id, With::Nothing);
+        let until = after.now + OWN_LEASE;
+        let state = after.worker_mut(worker);
+        (state.at, state.base, state.clock) = (At::Running(0), id, clock);
+        (state.own.is_new, state.own.until) = (is_new, until);
+        let action = if is_new { Action::BeginsAnew(worker) } else { Action::Begins(worker) };
+        self.push(action, after, self.begins_stopped(standing));
+        if self.setting.bounds {
+            let resumes = matches!(self.step(now, reserves(Standing::WorkStopped)), Next::Begins(_));
+            after.worker_mut(worker).at = At::Reserved(resumes);
+            self.push(Action::Reserves(worker), after, None);
         }
     }
 
@@ -131,7 +151,10 @@ impl Steps<'_, Phases> {
     /// Whether a worker may still make a call: by its own clock, its lease is not over.
     fn may_be_sent(&self) -> bool {
         let now = self.world.now;
-        self.world.workers.iter().any(|worker| matches!(worker.at, At::Running(_)) && now <= worker.own.until)
+        self.world
+            .workers
+            .iter()
+            .any(|worker| matches!(worker.at, At::Reserved(_) | At::Running(_)) && now <= worker.own.until)
     }
 
     fn is_on_its_way(&self, call: u8) -> bool {

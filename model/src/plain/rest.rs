@@ -27,7 +27,7 @@ impl Moves for Plain {
         for worker in 0..setting.workers {
             let state = world.worker(worker);
             let wanted = match (state.at, state.deferred) {
-                (At::Running(_), _) => Some(Action::Crashes(worker)),
+                (At::Reserved(_) | At::Running(_), _) => Some(Action::Crashes(worker)),
                 (At::Ended(_), _) => Some(Action::Reports(worker)),
                 (At::Marks(..), _) => Some(Action::Marks(worker)),
                 (_, Some(_)) => Some(Action::Delivers(worker)),

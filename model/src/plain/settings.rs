@@ -7,7 +7,7 @@ const PLAIN: Setting =
     Setting { name: "plain", horizon: 5, retention: 4, store_faults: true, ..Setting::QUIET };
 
 /// The environments whose every state the tests visit.
-pub const WHOLE: [Setting; 8] = [
+pub const WHOLE: [Setting; 10] = [
     PLAIN,
     Setting { name: "rows", rows: true, ..PLAIN },
     Setting { name: "transactional", handler: Handler::Commits, rows: true, heartbeats: true, ..PLAIN },
@@ -16,6 +16,14 @@ pub const WHOLE: [Setting; 8] = [
     Setting { name: "run again", handler: Handler::RunsAgain, ..PLAIN },
     Setting { name: "no queue", queue: false, store_faults: false, provider_lies: true, rows: true, ..PLAIN },
     Setting { name: "another answer", own_words: true, ..PLAIN },
+    Setting { name: "bounds", bounds: true, horizon: 4, ..PLAIN },
+    Setting {
+        name: "bounds and run again",
+        bounds: true,
+        handler: Handler::RunsAgain,
+        store_faults: false,
+        ..PLAIN
+    },
 ];
 
 /// The environments that are too large for the tests, which visit their first states.

@@ -1,6 +1,6 @@
 //! All that can happen next to an operation that is executed at once.
 
-use protocol::record::Deferred;
+use protocol::record::{Deferred, Standing};
 
 use super::world::{Plain, World};
 use crate::kernel::{
@@ -32,6 +32,7 @@ impl Steps<'_, Plain> {
         if self.setting.meddles {
             self.meddle();
         }
+        self.stand();
         self.prune();
         self.land();
         self.tick();
@@ -42,8 +43,14 @@ impl Steps<'_, Plain> {
             // Workers are alike: they begin in their order.
             At::Idle if worker == 0 || self.world.worker(worker - 1).at != At::Idle => {
                 for clock in 0..=self.setting.skew {
-                    self.begin(worker, clock);
+                    for standing in self.world.standings() {
+                        self.begin(worker, clock, *standing);
+                    }
                 }
+            }
+            At::Reserved(resumes) => {
+                self.look_again(worker, resumes, At::Ended(Report::NotStarted));
+                self.moves(Action::Crashes(worker), worker, At::Over);
             }
             At::Running(_) => {
                 self.run(worker);
@@ -67,9 +74,10 @@ impl Steps<'_, Plain> {
         self.hear(worker);
     }
 
-    fn begin(&mut self, worker: u8, clock: u8) {
+    fn begin(&mut self, worker: u8, clock: u8, standing: Standing) {
         let now = self.world.now + clock;
-        match self.step(now, Event::Reserve { worker, is_new: false }) {
+        let reserves = |standing| Event::Reserve { worker, is_new: false, standing };
+        match self.step(now, reserves(standing)) {
             Next::Begins(id) => {
                 let is_absent =
                     |facts: &Facts| facts.expires_at.is_some_and(|at| at < now) && !facts.not_begun;
@@ -88,8 +96,14 @@ impl Steps<'_, Plain> {
                 let violation = violation.or(after.held.then_some(Violation::BeganOverHold));
                 let state = after.worker_mut(worker);
                 (state.at, state.base, state.clock) = (At::Running(0), id, clock);
-                self.push(Action::Begins(worker), after, violation);
+                self.push(Action::Begins(worker), after, violation.or(self.begins_stopped(standing)));
+                if self.setting.bounds {
+                    let resumes = matches!(self.step(now, reserves(Standing::WorkStopped)), Next::Begins(_));
+                    after.worker_mut(worker).at = At::Reserved(resumes);
+                    self.push(Action::Reserves(worker), after, violation);
+                }
             }
+            Next::OverBound => self.is_over_bound(now, worker),
             Next::Written(id) => self.write(Action::FindsDead(worker), id, With::Nothing, |_| {}),
             Next::Settled => {
                 let mut after = self.world;

@@ -4,6 +4,8 @@ use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     Failure, Guard, Operation, RunError,
     engine::Executor,
+    key::Tenant,
+    operation::OnLeaseExpiry,
     record::State,
     telemetry::{RESERVE_CREATED, RESERVE_STOPPED, STORE_ERROR},
 };
@@ -13,7 +15,7 @@ use super::*;
 use crate::support::{
     counts::counting,
     faults::Fault,
-    guarded::{Item, outcome_of, owned, request},
+    guarded::{GRACE, Item, LEASE, outcome_of, owned, request},
     http::{order, pay, record, send},
     on_each_store,
 };
@@ -126,6 +128,29 @@ async fn a_single_transaction_of_a_stopped_tenant_commits_nothing(endpoint: &str
     assert!(!is_recorded(&guarded.undisturbed_store(), "k-1").await);
 }
 
+/// Stops this tenant, and its accepted work.
+async fn stop(guarded: &Guarded, tenant: &Tenant) {
+    let rules = TenantRules { revision: fresh(), tenants: [].into() };
+    let stopped = rules.with(tenant, stopped(Stop::NewAndWork));
+    let line = AuditLine::new(["op", "stop", "a test"], fresh_time(), None, None);
+    assert!(guarded.undisturbed_store().write_rules(None, &stopped, &line).await.unwrap());
+}
+
+/// By a process that reads the rules beside its reservation. It would run from its beginning, and is taken back.
+#[apply(on_each_store)]
+async fn a_dead_workers_operation_does_not_run_again_for_a_stopped_tenant(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let runs_again = || crate::support::guarded::operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    let request = request();
+    let _dead = owned(guarded.executor_of(runs_again()).reserve(&request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    stop(&guarded, request.key.tenant()).await;
+    let another = guarded.executor_of(runs_again()).bounds(Bounds::of(guarded.store()));
+    assert_eq!(outcome_of(&another.reserve(&request).await), "stopped");
+    let taken_back = guarded.record(&request.key).await.expect("a record");
+    assert_eq!((taken_back.state.name(), taken_back.attempts), ("failed_retryable", 1));
+}
+
 /// An operation that was interrupted resumes although its tenant is stopped: a process whose rules are fresh, and one that reads them now.
 #[apply(on_each_store)]
 async fn what_is_interrupted_resumes_for_a_stopped_tenant(endpoint: &str) {
@@ -142,10 +167,7 @@ async fn what_is_interrupted_resumes_for_a_stopped_tenant(endpoint: &str) {
     kept.expect("a result");
     let interrupted = lambda_idempotency::engine::Report::NotExecuted(None);
     executor().finish(ours, interrupted).await;
-    let rules = TenantRules { revision: fresh(), tenants: [].into() };
-    let stopped = rules.with(request.key.tenant(), stopped(Stop::NewAndWork));
-    let line = AuditLine::new(["op", "stop", "a test"], fresh_time(), None, None);
-    assert!(guarded.undisturbed_store().write_rules(None, &stopped, &line).await.unwrap());
+    stop(&guarded, request.key.tenant()).await;
     let resumed = executor().reserve(&request).await;
     assert_eq!(outcome_of(&resumed), "owned");
     let other = lambda_idempotency::engine::Request {
