@@ -7,7 +7,7 @@
 //!    reservation; a handler begins only if the rules are that fresh.
 //! 4. What a process remembers of a tenant only saves it questions. If it forgets, a bound admits a few more.
 //!
-//! The decision itself is [`Standing`](crate::record::Standing), a part of the reservation.
+//! The decision itself is [`Standing`], a part of the reservation.
 
 mod known;
 #[cfg(test)]

@@ -39,7 +39,7 @@ async fn a_mistake_is_reported_before_the_lack_of_a_terminal() {
         (&["tenant", "stop", "a\u{7}"], "not allowed"),
         (&["tenant", "limit", "acme", "create payment", "--none"], "create payment"),
         (&["tenant", "limit", "acme", "pay", "--new-keys", "0/s"], "a rate of nothing"),
-        (&["tenant", "limit", "acme", "pay", "--new-keys", "-1/s"], "10/s"),
+        (&["tenant", "limit", "acme", "pay", "--new-keys=-1/s"], "10/s"),
         (&["tenant", "limit", "acme", "pay", "--accepted-bytes", "1/h"], "10/s"),
         (&["tenant", "limit", "acme", "pay", "--open-records", "0"], "from 1 to 100,000"),
     ] {
