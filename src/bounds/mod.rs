@@ -23,8 +23,9 @@ use tokio::sync;
 pub use protocol::limits::{Level, Limits, Rate};
 
 use self::known::{Counted, Known};
+#[cfg(any(feature = "dynamodb", feature = "sqs"))]
+use crate::config::{ConfigError, optional};
 use crate::{
-    config::{ConfigError, optional},
     key::{OperationName, RecordKey, Tenant},
     record::Standing,
     store::{Fill, StoreError, StoreErrorKind, Tenants},
@@ -90,6 +91,7 @@ impl Bounds {
     ///
     /// # Errors
     /// If a variable is malformed.
+    #[cfg(any(feature = "dynamodb", feature = "sqs"))]
     pub fn from_env(store: impl Tenants) -> Result<Self, ConfigError> {
         let keys = optional("TENANT_NEW_KEYS_PER_SECOND", "a number from 1 to 1000000000", |keys| {
             Rate::per_second(*keys).burst(1).check().is_ok()

@@ -3,10 +3,6 @@
 #[cfg(feature = "http")]
 use std::sync::Arc;
 
-use protocol::record::is_hidden;
-use serde_json::json;
-
-use super::{IdempotencyKey, KeyError, is_hash};
 use crate::fingerprint::JsonPointer;
 
 /// Where the idempotency key is: what identifies the intended effect, by whichever sender, however often it is sent.
@@ -263,42 +259,4 @@ impl KeyFrom {
     pub const fn content() -> Self {
         Self(Place::Content)
     }
-}
-
-/// A key that was found.
-#[derive(Clone, derive_more::Debug)]
-pub(crate) struct FoundKey {
-    pub(crate) key: IdempotencyKey,
-    /// The characters of its shortest part.
-    pub(crate) shortest: usize,
-    /// What it is made of, as a JSON array, if it is a hash, which tells operators nothing.
-    #[debug(skip)]
-    pub(crate) parts: Option<String>,
-}
-
-impl FoundKey {
-    /// The key of these parts.
-    pub(crate) fn of(parts: &[&str]) -> Result<Self, KeyError> {
-        let found = Self::unnamed(parts)?;
-        let parts = is_hash(found.key.as_str()).then(|| escaped(&json!(parts).to_string()));
-        Ok(Self { parts, ..found })
-    }
-
-    /// The same without what it is made of.
-    pub(crate) fn unnamed(parts: &[&str]) -> Result<Self, KeyError> {
-        let shortest = parts.iter().map(|part| part.chars().count()).min().unwrap_or_default();
-        Ok(Self { key: IdempotencyKey::of(parts)?, shortest, parts: None })
-    }
-}
-
-/// JSON with escapes in place of what a note of the record leaves out, because a terminal hides it: another key would look like this one.
-fn escaped(json: &str) -> String {
-    let mut escaped = String::with_capacity(json.len());
-    for char in json.chars() {
-        match is_hidden(char) {
-            true => escaped += &format!("\\u{:04x}", u32::from(char)),
-            false => escaped.push(char),
-        }
-    }
-    escaped
 }

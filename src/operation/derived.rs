@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{OnLeaseExpiry, Operation};
 use crate::{
-    key::{FoundKey, KeyFrom, OperationName, age::KeyTime, is_hash, refusal::KeyRefusal},
+    key::{FoundKey, OperationName, age::KeyTime, is_hash, refusal::KeyRefusal},
     record::{Admission, Effects, Resumes},
     time::Timestamp,
     time_budget::{MAX_RETRY_AFTER, MAX_SENDING_TIME, MIN_TIME_TO_RUN},
@@ -31,7 +31,8 @@ impl Operation {
     }
 
     /// Panics if no key from there has the time by which it would be admitted.
-    pub(crate) fn assert_dates(&self, from: &KeyFrom) {
+    #[cfg(any(feature = "http", feature = "lambda"))]
+    pub(crate) fn assert_dates(&self, from: &crate::key::KeyFrom) {
         assert!(
             self.oldest_key.is_none() || !from.may_be_hash(),
             "operation {:?}: refuse_older_than() needs keys that have a time, and a hash has none: {from:?}",

@@ -54,7 +54,6 @@ pub use message::OutboxMessage;
 pub use not_found::NotFoundSwitch;
 pub use outbox::Outbox;
 pub use retry_budget::RetryBudget;
-pub(crate) use tenants::TENANT_RULES;
 pub use tenants::{Fill, MAX_RULES, Stop, TenantRule, TenantRules, Tenants};
 pub use unsettled::{Cursor, Due, Page, Survey, Turn, Unsettled};
 

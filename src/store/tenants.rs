@@ -13,9 +13,6 @@ use crate::{
     time::Timestamp,
 };
 
-/// The name of the rules in the table and in audit lines.
-pub(crate) const TENANT_RULES: &str = "tenant-rules";
-
 /// The longest form of the rules, in bytes: each process reads them [every few seconds](crate::time_budget::RULES_FOR), and each read costs by
 /// their size.
 pub const MAX_RULES: usize = 64 * 1024;

@@ -19,11 +19,14 @@ use crate::{
     key::{OperationName, RecordKey, Tenant},
     record::{Revision, StateName},
     store::{
-        AuditLine, Fill, MAX_RULES, TENANT_RULES, TenantRules, Tenants,
+        AuditLine, Fill, MAX_RULES, TenantRules, Tenants,
         item::{PK, SCHEMA, SK, check_version},
         shards::places_of,
     },
 };
+
+/// The name of the rules in the table.
+const TENANT_RULES: &str = "tenant-rules";
 
 /// The sort key of the rules.
 const RULES: &str = "rules";
