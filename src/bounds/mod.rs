@@ -235,7 +235,7 @@ impl Bounds {
         };
         for ((fill, (_, rate, _)), level) in fills.iter().zip(&filled).zip(&levels) {
             let Some(raised) = rate.raised(*level, now) else { continue };
-            // Whoever else raises it does the same.
+            // Another process that raises it does the same.
             let raised = self.shared.store.raise(tenant, operation, &fill.bucket, *level, raised).await;
             if let Err(error) = raised {
                 tracing::debug!(cause = error.cause(), "a bucket was not raised");

@@ -136,7 +136,7 @@ impl Executor {
         reserved
     }
 
-    /// What the caller is told of a request that began nothing.
+    /// The answer to a request that began nothing.
     async fn not_begun(&self, found: Result<Reserved, StoreError>, times: Times) -> Says<Replay> {
         match found {
             Ok((Ok(_), _)) => Says::BRIEFLY_IN_FLIGHT,

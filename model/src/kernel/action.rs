@@ -18,7 +18,7 @@ pub enum Action {
     Reserves(u8),
     LooksAgain(u8),
     FindsDead(u8),
-    /// Its client is told that its tenant is over a bound.
+    /// Its client hears that its tenant is over a bound.
     IsOverBound(u8),
     /// Its client gets the kept answer.
     Replays(u8),

@@ -101,7 +101,7 @@ pub enum Next {
     Alarmed(Id),
     /// It gets the record's answer.
     Settled,
-    /// Its client is told that its tenant is over a bound.
+    /// Its client hears that its tenant is over a bound.
     OverBound,
     /// The record has that already. Whether its execution is the one that says so.
     Known(bool),

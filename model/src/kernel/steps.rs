@@ -143,7 +143,7 @@ impl<K: Kind> Steps<'_, K> {
         (standing == Standing::WorkStopped && !is_interrupted).then_some(Violation::BeganStopped)
     }
 
-    /// A client is told that its tenant is over a bound, which no retry of an operation may be that has a record.
+    /// A client hears that its tenant is over a bound. No retry of an operation that has a record may hear that.
     pub fn is_over_bound(&mut self, now: u8, worker: u8) {
         let is_over = |facts: &Facts| facts.expires_at.is_some_and(|at| at < now);
         if self.facts().is_some_and(|facts| !facts.not_begun && !is_over(&facts)) {

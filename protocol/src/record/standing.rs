@@ -6,7 +6,7 @@ use super::Says;
 
 /// How the tenant of a request stands.
 ///
-/// A bound is asked only where there is no record: whoever has been served once is served to the end (T86). An operator's stop also ends
+/// A bound is asked only where there is no record: an operation that has begun is served to its end (T86). An operator's stop also ends
 /// what would run again from its beginning. What is interrupted between two phases resumes, whatever the tenant's standing is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Standing {
@@ -25,7 +25,7 @@ impl Standing {
     /// Whether an operation may begin that has no record.
     ///
     /// # Errors
-    /// What its caller is told instead.
+    /// What its caller hears instead.
     pub const fn begins(self) -> Result<(), Says> {
         match self {
             Self::Within => Ok(()),
@@ -37,7 +37,7 @@ impl Standing {
     /// Whether an operation that has a record may run from its beginning.
     ///
     /// # Errors
-    /// What its caller is told instead.
+    /// What its caller hears instead.
     pub const fn begins_again(self) -> Result<(), Says> {
         match self {
             Self::Within | Self::Over(_) => Ok(()),
@@ -48,7 +48,7 @@ impl Standing {
     /// Whether a worker may begin what was accepted.
     ///
     /// # Errors
-    /// What it is told instead.
+    /// What it hears instead.
     pub const fn begins_work(self) -> Result<(), Says> {
         match self {
             Self::Within | Self::Over(_) | Self::Stopped => Ok(()),
