@@ -1,5 +1,7 @@
 //! The operators' brake: nothing new begins for a stopped tenant, anywhere, once that is known.
 
+use std::sync::Arc;
+
 use aws_sdk_dynamodb::types::AttributeValue;
 use lambda_idempotency::{
     Failure, Guard, Operation, RunError,
@@ -10,6 +12,7 @@ use lambda_idempotency::{
     telemetry::{RESERVE_CREATED, RESERVE_STOPPED, STORE_ERROR},
 };
 use macro_rules_attribute::apply;
+use tokio::sync::Barrier;
 
 use super::*;
 use crate::support::{
@@ -146,9 +149,34 @@ async fn a_dead_workers_operation_does_not_run_again_for_a_stopped_tenant(endpoi
     guarded.clock.advance(LEASE + GRACE);
     stop(&guarded, request.key.tenant()).await;
     let another = guarded.executor_of(runs_again()).bounds(Bounds::of(guarded.store()));
+    // The rules do not arrive before it has decided: an insert is refused, and the next write takes over.
+    let gate = Arc::new(Barrier::new(2));
+    guarded.faults.script("PutItem", [Fault::Pass, Fault::Meet(gate.clone())]);
+    guarded.faults.script("GetItem", [Fault::Meet(gate)]);
     assert_eq!(outcome_of(&another.reserve(&request).await), "stopped");
+    assert_eq!(guarded.faults.left(), 0);
     let taken_back = guarded.record(&request.key).await.expect("a record");
     assert_eq!((taken_back.state.name(), taken_back.attempts), ("failed_retryable", 1));
+}
+
+/// By a process that knows the stop before it decides: the lease ends, and the outcome is unknown until the tenant may go on.
+#[apply(on_each_store)]
+async fn a_dead_workers_operation_runs_again_once_its_tenant_resumes(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let runs_again = || crate::support::guarded::operation().on_lease_expiry(OnLeaseExpiry::RunAgain);
+    let request = request();
+    let _dead = owned(guarded.executor_of(runs_again()).reserve(&request).await);
+    guarded.clock.advance(LEASE + GRACE);
+    stop(&guarded, request.key.tenant()).await;
+    let another = guarded.executor_of(runs_again()).bounds(Bounds::of(guarded.store()));
+    let other = lambda_idempotency::engine::Request {
+        key: crate::support::guarded::record_key(request.key.tenant().as_str(), "other"),
+        ..request.clone()
+    };
+    assert_eq!(outcome_of(&another.reserve(&other).await), "stopped");
+    assert_eq!(outcome_of(&another.reserve(&request).await), "unknown");
+    let going_on = guarded.executor_of(runs_again());
+    assert_eq!(outcome_of(&going_on.reserve(&request).await), "owned");
 }
 
 /// An operation that was interrupted resumes although its tenant is stopped: a process whose rules are fresh, and one that reads them now.
