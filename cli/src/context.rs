@@ -7,7 +7,7 @@ use aws_sdk_dynamodb::config::Builder;
 use lambda_idempotency::{
     config::ConfigError,
     key::RecordKey,
-    operator::Operator,
+    operator::{Operator, TenantOperator},
     record::Record,
     store::{
         Store, StoreError, StoreErrorKind,
@@ -80,6 +80,11 @@ impl Context {
             ));
         }
         failure
+    }
+
+    /// Stops and limits tenants.
+    pub fn tenants(&self) -> TenantOperator {
+        TenantOperator::new(self.store.clone()).world(self.clock)
     }
 
     pub fn now(&self) -> Timestamp {

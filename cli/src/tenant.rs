@@ -2,12 +2,11 @@
 
 use comfy_table::Cell;
 use lambda_idempotency::{
-    World,
     bounds::Limits,
     key::Tenant,
-    store::{AuditLine, Stop, TenantRule, TenantRules, Tenants},
+    operator::{TenantChange, TenantChangeError, in_words, stopped_by},
+    store::{AuditLine, Bucket, Fullness, Stop, TenantRule, TenantRules, Tenants},
     time::Timestamp,
-    world::SystemWorld,
 };
 use serde_json::{Value, json};
 
@@ -16,7 +15,7 @@ use crate::{
     change,
     context::Context,
     failure::Failure,
-    output::{cell, cell_of_lines, iso, when},
+    output::{cell, cell_of_lines, iso, span, when},
     terminal::harmless,
 };
 
@@ -30,14 +29,16 @@ pub async fn run(global: &Global, what: &TenantCommand) -> Result<(), Failure> {
         TenantCommand::Limit(args) => limit(global, args).await,
         TenantCommand::Stop { tenant, work, change } => {
             let stop = if *work { Stop::NewAndWork } else { Stop::New };
-            set_stop(global, tenant, Some(stop), change).await
+            write(global, tenant, &TenantChange::Stop(stop), change).await
         }
-        TenantCommand::Resume { tenant, change } => set_stop(global, tenant, None, change).await,
+        TenantCommand::Resume { tenant, change } => {
+            write(global, tenant, &TenantChange::Resume, change).await
+        }
     }
 }
 
 async fn show_all(context: &Context) -> Result<(), Failure> {
-    let rules = context.store.rules().await?;
+    let rules = context.tenants().rules().await?;
     let rules = rules.map(|rules| rules.tenants).unwrap_or_default();
     if context.screen.is_json() {
         let all: Vec<_> =
@@ -49,101 +50,106 @@ async fn show_all(context: &Context) -> Result<(), Failure> {
     }
     let mut table = context.screen.table(["tenant", "stopped", "limits"]);
     for (tenant, rule) in &rules {
-        table.add_row([cell(tenant), cell(stopped(rule)), cell_of_lines(limits(rule))]);
+        let unread =
+            rule.unread.as_ref().map(|_| "cannot be read by this version: show the tenant".to_owned());
+        let limits = limits(rule).into_iter().chain(unread);
+        table.add_row([cell(tenant), cell(stopped(rule)), cell_of_lines(limits)]);
     }
     context.screen.print_table(&table)
 }
 
 async fn show(context: &Context, tenant: &Tenant) -> Result<(), Failure> {
-    let rule = rule_of(context.store.rules().await?.as_ref(), tenant);
+    let tenants = context.tenants();
+    let rule = rule_of(tenants.rules().await?.as_ref(), tenant);
     let open =
         context.store.open_records(tenant, MAX_COUNTED).await.map_err(|error| context.no_index(error))?;
-    let lines = context.store.rules_lines().await?;
-    let lines = lines.iter().filter(|line| is_about(line, tenant));
+    let (used, lines) = (tenants.used(tenant).await?, tenants.lines(tenant).await?);
+    let stopped_by = stopped_by(&lines).filter(|_| rule.stop.is_some());
     if context.screen.is_json() {
-        let lines: Vec<_> = lines.map(line_json).collect();
-        let shown = json!({ "tenant": tenant.as_str(), "rule": rule_json(&rule), "open_records": open, "audit": lines });
+        let used: Vec<_> = used.iter().map(used_json).collect();
+        let stopped_by = stopped_by.map(line_json);
+        let lines: Vec<_> = lines.iter().map(line_json).collect();
+        let shown = json!({
+            "tenant": tenant.as_str(), "rule": rule_json(&rule), "stopped_by": stopped_by, "used": used,
+            "open_records": open, "audit": lines
+        });
         return context.screen.print_json(&shown, false);
     }
     let more = if open == MAX_COUNTED { " or more" } else { "" };
-    let mut fields = fields(tenant, &rule);
-    fields.push(("open records", cell(format!("{open}{more}"))));
     let now = context.now();
-    fields.extend(lines.map(|line| {
-        let at = when(Timestamp::from_millis(line.at), now);
-        ("audit", cell_of_lines([at, format!("{} by {}", line.what, line.who), line.reason.clone()]))
+    let at = |line: &AuditLine| when(Timestamp::from_millis(line.at), now);
+    let mut fields = fields(tenant, &rule);
+    if let Some(line) = stopped_by {
+        fields.push(("stopped since", cell(format!("{}, by {}: {}", at(line), line.who, line.reason))));
+    }
+    let used: Vec<_> = used.iter().map(used_text).collect();
+    let none = "nothing of a burst".to_owned();
+    fields.push(("used", cell_of_lines(if used.is_empty() { vec![none] } else { used })));
+    fields.push(("open records", cell(format!("{open}{more}"))));
+    fields.extend(lines.iter().map(|line| {
+        let what = format!("{} by {}", line.what, line.who);
+        ("audit", cell_of_lines([at(line), what, line.reason.clone()]))
     }));
     context.screen.print_table(&context.screen.fields(fields))
+}
+
+fn used_text((bucket, fullness): &(Bucket, Fullness)) -> String {
+    let (bounded, rate) = bucket
+        .bound()
+        .map(|(bounded, rate)| (bounded.replace('_', " "), rate.to_string()))
+        .unwrap_or_default();
+    let used = match fullness {
+        Fullness::Percent(percent) => format!("{percent} % of its burst"),
+        Fullness::Over(over) => format!("over for {}", span(*over)),
+    };
+    format!("{}: {bounded} {rate}: {used}", bucket.operation)
+}
+
+fn used_json((bucket, fullness): &(Bucket, Fullness)) -> Value {
+    let (bounded, rate) = bucket.bound().unzip();
+    let (percent, over) = match fullness {
+        Fullness::Percent(percent) => (*percent, None),
+        Fullness::Over(over) => (100, Some(over.as_secs_f64().ceil())),
+    };
+    json!({
+        "operation": bucket.operation.as_str(), "bound": bounded, "rate": rate.map(|rate| rate.to_string()),
+        "percent_of_burst": percent, "over_for_seconds": over
+    })
 }
 
 async fn limit(global: &Global, args: &Limit) -> Result<(), Failure> {
     let Limit { tenant, operation, new_keys, accepted_bytes, open_records, none, change } = args;
     let limits = Limits { new_keys: *new_keys, accepted_bytes: *accepted_bytes, open_records: *open_records };
     limits.check().map_err(|error| Failure::Usage(error.to_owned()))?;
-    // Those that are not named stay as they are.
-    let set = |mut rule: TenantRule| {
-        let before = rule.limits.remove(operation.as_str()).unwrap_or_default();
-        let after = Limits {
-            new_keys: new_keys.or(before.new_keys),
-            accepted_bytes: accepted_bytes.or(before.accepted_bytes),
-            open_records: open_records.or(before.open_records),
-        };
-        if !none {
-            rule.limits.insert(operation.as_str().to_owned(), after);
-        }
-        rule
+    let what = match none {
+        true => TenantChange::Unlimit(operation.clone()),
+        false => TenantChange::Limit(operation.clone(), limits),
     };
-    let what = format!("limit {} {operation} {}", quoted(tenant), limits_text(&limits));
-    write(global, tenant, set, &what, change).await
-}
-
-async fn set_stop(
-    global: &Global,
-    tenant: &Tenant,
-    stop: Option<Stop>,
-    args: &ChangeArgs,
-) -> Result<(), Failure> {
-    let what = match stop {
-        Some(Stop::New) => "stop",
-        Some(Stop::NewAndWork) => "stop --work",
-        None => "resume",
-    };
-    // Only `resume` lets go of anything.
-    let set = |rule: TenantRule| match (rule.stop, stop) {
-        (Some(Stop::NewAndWork), Some(Stop::New)) => rule,
-        _ => TenantRule { stop, ..rule },
-    };
-    write(global, tenant, set, &format!("{what} {}", quoted(tenant)), args).await
+    write(global, tenant, &what, change).await
 }
 
 /// Shows the plan, asks, and writes.
 async fn write(
     global: &Global,
     tenant: &Tenant,
-    set: impl FnOnce(TenantRule) -> TenantRule,
-    what: &str,
+    what: &TenantChange,
     args: &ChangeArgs,
 ) -> Result<(), Failure> {
     change::check(global, args)?;
     let context = Context::open(global).await?;
-    let seen = context.store.rules().await?;
-    let (before, revision) = (rule_of(seen.as_ref(), tenant), SystemWorld.nonce().into());
-    let after = set(before.clone());
+    let tenants = context.tenants();
+    let seen = tenants.rules().await?;
+    let before = rule_of(seen.as_ref(), tenant);
+    let after = what.of(&before);
     if before == after {
-        return Err(Failure::NotAsExpected("nothing was changed: it is so already".into()));
+        return Err(refused(TenantChangeError::AlreadySo));
     }
     let shown = |rule| context.screen.fields(fields(tenant, rule)).trim_fmt();
     context.screen.print_plan(&format!("{}\n\nbecomes\n\n{}\n", shown(&before), shown(&after)), args.yes)?;
     change::confirm(args, "Write this?")?;
     let who = change::who(args)?;
-    let line = AuditLine::new([&who, what, &args.reason], context.now(), None, None);
-    let seen_revision = seen.as_ref().map(|seen| seen.revision);
-    let tenants = seen.map(|seen| seen.tenants).unwrap_or_default();
-    let rules = TenantRules { revision, tenants }.with(tenant, after.clone());
-    if !context.store.write_rules(seen_revision, &rules, &line).await? {
-        let changed = "nothing was changed: the rules were changed meanwhile, look again";
-        return Err(Failure::NotAsExpected(changed.into()));
-    }
+    let after = tenants.change(seen.as_ref(), tenant, what, &who, &args.reason).await.map_err(refused)?;
+    let what = what.what(tenant);
     if context.screen.is_json() {
         let done = json!({
             "what": what, "tenant": tenant.as_str(), "before": rule_json(&before), "after": rule_json(&after)
@@ -153,26 +159,20 @@ async fn write(
     let within = "It is known everywhere within ten seconds, to guards that have bounds.";
     context.screen.print(&format!(
         "Done: {}, with an audit line by {}. {within}",
-        harmless(what),
+        harmless(&what),
         harmless(&who)
     ))
 }
 
+fn refused(error: TenantChangeError) -> Failure {
+    match error {
+        TenantChangeError::Store(error) => error.into(),
+        error => Failure::NotAsExpected(error.to_string()),
+    }
+}
+
 fn rule_of(rules: Option<&TenantRules>, tenant: &Tenant) -> TenantRule {
     rules.and_then(|rules| rules.of(tenant)).cloned().unwrap_or_default()
-}
-
-/// The tenant in an audit line: nothing that follows can look like a part of it.
-fn quoted(tenant: &Tenant) -> String {
-    json!(tenant.as_str()).to_string()
-}
-
-fn is_about(line: &AuditLine, tenant: &Tenant) -> bool {
-    let tenant = quoted(tenant);
-    ["limit ", "stop ", "stop --work ", "resume "].iter().any(|what| {
-        let rest = line.what.strip_prefix(what).and_then(|rest| rest.strip_prefix(&*tenant));
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
-    })
 }
 
 const fn stopped(rule: &TenantRule) -> &'static str {
@@ -187,29 +187,30 @@ fn limits(rule: &TenantRule) -> Vec<String> {
     if rule.limits.is_empty() {
         return vec!["those of the program".to_owned()];
     }
-    rule.limits.iter().map(|(operation, limits)| format!("{operation}: {}", limits_text(limits))).collect()
-}
-
-fn limits_text(Limits { new_keys, accepted_bytes, open_records }: &Limits) -> String {
-    let limits = [
-        new_keys.map(|rate| format!("new keys {rate}")),
-        accepted_bytes.map(|rate| format!("accepted bytes {rate}")),
-        open_records.map(|number| format!("open records {number}")),
-    ];
-    let limits: Vec<_> = limits.into_iter().flatten().collect();
-    if limits.is_empty() { "as the program".to_owned() } else { limits.join(", ") }
+    rule.limits.iter().map(|(operation, limits)| format!("{operation}: {}", in_words(limits))).collect()
 }
 
 fn fields(tenant: &Tenant, rule: &TenantRule) -> Vec<(&'static str, Cell)> {
-    vec![
+    let mut fields = vec![
         ("tenant", cell(tenant.as_str())),
         ("stopped", cell(stopped(rule))),
         ("limits", cell_of_lines(limits(rule))),
-    ]
+    ];
+    if let Some(written) = &rule.unread {
+        let until = "what it can read applies, until you stop, resume or limit the tenant".to_owned();
+        let lines = ["by this version, in whole:".to_owned(), written.to_string(), until];
+        fields.push(("cannot be read", cell_of_lines(lines)));
+    }
+    fields
 }
 
+/// With the whole rule as it was written, if this version cannot read all of it.
 fn rule_json(rule: &TenantRule) -> Value {
-    json!({ "stop": rule.stop, "limits": rule.limits })
+    let mut shown = json!({ "stop": rule.stop, "limits": rule.limits });
+    if let Some(written) = &rule.unread {
+        shown["cannot_be_read"] = written.clone();
+    }
+    shown
 }
 
 fn line_json(line: &AuditLine) -> Value {

@@ -28,7 +28,7 @@ use crate::config::{ConfigError, optional};
 use crate::{
     key::{OperationName, RecordKey, Tenant},
     record::Standing,
-    store::{Fill, StoreError, StoreErrorKind, Tenants},
+    store::{Bucket, Fill, StoreError, StoreErrorKind, Tenants},
     time_budget::{RULES_AGAIN, RULES_FOR, STORE_TIMEOUT},
     world::World,
 };
@@ -220,7 +220,7 @@ impl Bounds {
             return None;
         }
         let fill = |(of, rate, number): &(&str, Rate, u64)| Fill {
-            bucket: format!("{of}:{rate}"),
+            bucket: Bucket::name_of(of, *rate),
             by: rate.cost(*number),
             from: rate.empty(now),
             expires_at: rate.forgotten(*number, now),

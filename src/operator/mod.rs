@@ -14,6 +14,7 @@ mod dead_letter;
 mod error;
 mod phase;
 mod report;
+mod tenants;
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -38,6 +39,7 @@ use crate::{
 pub use dead_letter::MessageSummary;
 pub use error::{CorrectionError, PhaseCorrectionError};
 pub use report::{ReportBeside, ReportSummary};
+pub use tenants::{TenantChange, TenantChangeError, TenantOperator, in_words, stopped_by};
 
 /// A change to a record.
 #[derive(Clone, Debug)]

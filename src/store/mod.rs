@@ -31,6 +31,7 @@ mod retry_budget;
 pub mod s3;
 mod shards;
 pub(crate) mod stream;
+mod tenant_rule;
 mod tenants;
 mod unsettled;
 
@@ -54,7 +55,8 @@ pub use message::OutboxMessage;
 pub use not_found::NotFoundSwitch;
 pub use outbox::Outbox;
 pub use retry_budget::RetryBudget;
-pub use tenants::{Fill, MAX_RULES, Stop, TenantRule, TenantRules, Tenants};
+pub use tenant_rule::{Stop, TenantRule, TenantRules};
+pub use tenants::{Bucket, Fill, Fullness, MAX_RULES, Tenants};
 pub use unsettled::{Cursor, Due, Page, Survey, Turn, Unsettled};
 
 /// The outcome of a conditional write.

@@ -1,15 +1,14 @@
 //! What a store knows of each tenant: the rules that operators set for it, and how much it uses.
 
-use std::collections::BTreeMap;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use protocol::limits::{Level, Limits};
-use serde::{Deserialize, Serialize};
+use protocol::limits::{Level, Rate};
 
-use super::{AuditLine, Result, Store};
+use super::{AuditLine, Result, Store, TenantRules};
 use crate::{
     key::{OperationName, Tenant},
-    record::{Revision, Standing},
+    record::Revision,
     time::Timestamp,
 };
 
@@ -49,6 +48,9 @@ pub trait Tenants: Store {
         level: Level,
     ) -> Result<()>;
 
+    /// How full the buckets of this tenant are, of all operations. Strongly consistent. Buckets of a former bound are among them.
+    async fn used(&self, tenant: &Tenant) -> Result<Vec<Bucket>>;
+
     /// How many records of this tenant have an unknown outcome or are between workers, of all operations; counted up to `at_most`.
     async fn open_records(&self, tenant: &Tenant, at_most: usize) -> Result<usize>;
 }
@@ -66,65 +68,47 @@ pub struct Fill {
     pub expires_at: Timestamp,
 }
 
-/// What operators have set for tenants. It is one item of the table of records, under a key that no record can have.
+/// How full a bucket of a tenant is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TenantRules {
-    /// The id of the last write.
-    pub revision: Revision,
-    /// The rules of each tenant that has any.
-    pub tenants: BTreeMap<String, TenantRule>,
+pub struct Bucket {
+    /// What the tenant uses.
+    pub operation: OperationName,
+    /// Its name: see [`Fill::bucket`].
+    pub name: String,
+    /// Its level.
+    pub level: Level,
 }
 
-/// What operators have set for one tenant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantRule {
-    /// Whether it is stopped.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub stop: Option<Stop>,
-    /// Its limits in place of those that the program sets, by operation.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub limits: BTreeMap<String, Limits>,
+/// How much of its burst a tenant has used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fullness {
+    /// So many percent; less than one is none.
+    Percent(u64),
+    /// All of it, and what is new is refused for so long.
+    Over(Duration),
 }
 
-/// What a stopped tenant may not do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stop {
-    /// Begin anything new.
-    New,
-    /// Begin anything new, or have accepted work executed.
-    NewAndWork,
-}
-
-impl TenantRules {
-    /// The rule of this tenant, if it has one.
-    pub fn of(&self, tenant: &Tenant) -> Option<&TenantRule> {
-        self.tenants.get(tenant.as_str())
+impl Bucket {
+    /// The name of the bucket of this bound.
+    pub fn name_of(bounded: &str, rate: Rate) -> String {
+        format!("{bounded}:{rate}")
     }
 
-    /// These rules, with another one for this tenant. A rule that says nothing is left out.
-    #[must_use]
-    pub fn with(mut self, tenant: &Tenant, rule: TenantRule) -> Self {
-        match rule == TenantRule::default() {
-            true => self.tenants.remove(tenant.as_str()),
-            false => self.tenants.insert(tenant.as_str().to_owned(), rule),
-        };
-        self
+    /// What it bounds, such as `new_keys`, and how; `None` if this version does not know such a bound.
+    pub fn bound(&self) -> Option<(&str, Rate)> {
+        let (bounded, rate) = self.name.split_once(':')?;
+        Some((bounded, rate.parse().ok()?))
     }
-}
 
-impl TenantRule {
-    /// How its tenant stands with operators.
-    pub fn standing(&self) -> Standing {
-        match self.stop {
-            None => Standing::Within,
-            Some(Stop::New) => Standing::Stopped,
-            Some(Stop::NewAndWork) => Standing::WorkStopped,
+    /// How full it is now; `None` if this version does not know such a bound.
+    pub fn fullness(&self, now: Timestamp) -> Option<Fullness> {
+        let (_, rate) = self.bound()?;
+        if let Some(over) = Rate::over(self.level, now) {
+            return Some(Fullness::Over(over));
         }
-    }
-
-    /// Its limits for this operation.
-    pub fn limits(&self, operation: &OperationName) -> Option<&Limits> {
-        self.limits.get(operation.as_str())
+        let (empty, full) = (rate.empty(now).0, now.as_millis().saturating_mul(1_000));
+        let used = u128::from(self.level.0.saturating_sub(empty)) * 100;
+        let percent = used / u128::from(full.saturating_sub(empty).max(1));
+        Some(Fullness::Percent(u64::try_from(percent).unwrap_or(100)))
     }
 }

@@ -1,8 +1,8 @@
 //! The rules of tenants, and how much each uses.
 //!
 //! The rules are an item with their name as partition key and `rules` as sort key, beside their audit lines. The use of a tenant and
-//! operation is an item `<tenant>#<operation>`, `use`: its partition key begins as those of the tenant's records do, and is none of them. The
-//! index contains neither, and the stream's filters leave both out.
+//! operation is an item `<tenant>#use` with the operation as sort key. That partition key begins as those of the tenant's records do, and no record
+//! can have it, because theirs have two `#` at least. The index contains neither, and the stream's filters leave both out.
 
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
@@ -19,7 +19,7 @@ use crate::{
     key::{OperationName, RecordKey, Tenant},
     record::{Revision, StateName},
     store::{
-        AuditLine, Fill, MAX_RULES, TenantRules, Tenants,
+        AuditLine, Bucket, Fill, MAX_RULES, TenantRules, Tenants,
         item::{PK, SCHEMA, SK, check_version},
         shards::places_of,
     },
@@ -31,7 +31,7 @@ const TENANT_RULES: &str = "tenant-rules";
 /// The sort key of the rules.
 const RULES: &str = "rules";
 
-/// The sort key of a tenant's use of an operation.
+/// What follows the tenant in the partition key of its use.
 const USE: &str = "use";
 
 /// The rules as an item.
@@ -53,8 +53,8 @@ fn number(number: u64) -> AttributeValue {
     AttributeValue::N(number.to_string())
 }
 
-fn partition_key(tenant: &Tenant, operation: &OperationName) -> AttributeValue {
-    text(RecordKey::partition_key_prefix(tenant) + operation.as_str())
+fn partition_key(tenant: &Tenant) -> AttributeValue {
+    text(RecordKey::partition_key_prefix(tenant) + USE)
 }
 
 #[async_trait]
@@ -109,8 +109,8 @@ impl Tenants for DynamoDbStore {
         }
         let expires_at = fills.iter().map(|fill| fill.expires_at.as_secs_rounded_up()).max();
         let filled = update
-            .key(PK, partition_key(tenant, operation))
-            .key(SK, text(USE))
+            .key(PK, partition_key(tenant))
+            .key(SK, text(operation.as_str()))
             .update_expression(format!("SET {}, expires_at = :expires_at", sets.join(", ")))
             .expression_attribute_values(":expires_at", number(expires_at.unwrap_or_default()))
             .return_values(ReturnValue::UpdatedNew)
@@ -135,8 +135,8 @@ impl Tenants for DynamoDbStore {
             .writes
             .update_item()
             .table_name(&*self.table)
-            .key(PK, partition_key(tenant, operation))
-            .key(SK, text(USE))
+            .key(PK, partition_key(tenant))
+            .key(SK, text(operation.as_str()))
             .update_expression("SET #bucket = :level")
             .condition_expression("#bucket = :seen")
             .expression_attribute_names("#bucket", bucket)
@@ -153,6 +153,37 @@ impl Tenants for DynamoDbStore {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// All pages of one query, which are one if the tenant has less than some thousand operations. Needs `dynamodb:Query` on the table.
+    async fn used(&self, tenant: &Tenant) -> Result<Vec<Bucket>> {
+        let mut pages = self
+            .client
+            .query()
+            .table_name(&*self.table)
+            .consistent_read(true)
+            .key_condition_expression("pk = :pk")
+            .expression_attribute_values(":pk", partition_key(tenant))
+            .into_paginator()
+            .items()
+            .send();
+        let mut used = Vec::new();
+        while let Some(item) = pages.next().await {
+            let item = item?;
+            // What is no name is no use, and hides no other.
+            let operation = item.get(SK).and_then(|name| OperationName::parse(name.as_s().ok()?).ok());
+            let Some(operation) = operation else { continue };
+            let buckets = item.into_iter().filter(|(name, _)| name.contains(':'));
+            let mut buckets: Vec<_> = buckets
+                .filter_map(|(name, level)| {
+                    let level = Level(level.as_n().ok()?.parse().ok()?);
+                    Some(Bucket { operation: operation.clone(), name, level })
+                })
+                .collect();
+            buckets.sort_by(|one, other| one.name.cmp(&other.name));
+            used.extend(buckets);
+        }
+        Ok(used)
     }
 
     /// A page of each partition of the index. Needs `dynamodb:Query` on the index. Costs eight read units, and one more for each 8 KB of the

@@ -25,8 +25,8 @@ use protocol::limits::Level;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    AuditLine, Checkpoint, Companion, Cursor, Due, Fill, NotFoundSwitch, Outbox, OutboxMessage, Page, Result,
-    Store, StoreError, Survey, TenantRules, Tenants, Turn, Unsettled, WriteOutcome,
+    AuditLine, Bucket, Checkpoint, Companion, Cursor, Due, Fill, NotFoundSwitch, Outbox, OutboxMessage, Page,
+    Result, Store, StoreError, Survey, TenantRules, Tenants, Turn, Unsettled, WriteOutcome,
 };
 use crate::{
     domain::{DomainWrite, Table},
@@ -265,6 +265,10 @@ impl Tenants for MemoryStore {
     ) -> Result<()> {
         self.tables().tenants.raise((tenant.clone(), operation.clone(), bucket.to_owned()), seen, level);
         Ok(())
+    }
+
+    async fn used(&self, tenant: &Tenant) -> Result<Vec<Bucket>> {
+        Ok(self.tables().tenants.used(tenant))
     }
 
     async fn open_records(&self, tenant: &Tenant, at_most: usize) -> Result<usize> {

@@ -7,7 +7,7 @@ use protocol::limits::Level;
 use crate::{
     key::{OperationName, Tenant},
     record::Revision,
-    store::{AuditLine, Fill, TenantRules},
+    store::{AuditLine, Bucket, Fill, TenantRules},
 };
 
 /// The rules, their audit lines, and the buckets of each tenant and operation.
@@ -42,5 +42,17 @@ impl TenantTables {
         if let Some(current) = self.buckets.get_mut(&of).filter(|current| **current == seen) {
             *current = level;
         }
+    }
+
+    pub(super) fn used(&self, tenant: &Tenant) -> Vec<Bucket> {
+        let of_tenant = self.buckets.iter().filter(|((of, ..), _)| of == tenant);
+        let bucket = |((_, operation, name), level): (&(Tenant, OperationName, String), &Level)| Bucket {
+            operation: operation.clone(),
+            name: name.clone(),
+            level: *level,
+        };
+        let mut used: Vec<_> = of_tenant.map(bucket).collect();
+        used.sort_by_key(|bucket| (bucket.operation.as_str().to_owned(), bucket.name.clone()));
+        used
     }
 }

@@ -2,6 +2,8 @@
 
 mod bounded;
 mod stopped;
+mod unread;
+mod used;
 
 use std::time::Duration;
 

@@ -1,5 +1,12 @@
 //! `tenant`: what operators set for tenants, with an audit line for each change.
 
+use lambda_idempotency::{
+    World,
+    bounds::Rate,
+    key::{OperationName, Tenant},
+    store::{AuditLine, Bucket, Fill, TenantRules, Tenants},
+    world::SystemWorld,
+};
 use serde_json::{Value, json};
 
 use super::{TENANT, WHY, table};
@@ -84,4 +91,88 @@ async fn a_tenants_page_has_its_own_records_and_lines_alone() {
         assert_eq!((lines, &shown["open_records"]), (1, &Value::from(open)), "{name:?}");
     }
     assert!(!cli.run(&["tenant", "show"]).await.stdout.contains('\u{202e}'));
+}
+
+#[tokio::test]
+async fn how_full_each_bound_is_is_shown() {
+    let table = table().await;
+    let (cli, tenant) = (&table.cli, Tenant::parse("acme").unwrap());
+    let rate = Rate::per_minute(1).burst(4);
+    let now = SystemWorld.now();
+    let fill = |of: &str, keys: u64| Fill {
+        bucket: Bucket::name_of(of, rate),
+        by: rate.cost(keys),
+        from: rate.empty(now),
+        expires_at: rate.forgotten(keys, now),
+    };
+    let (pay, ship) =
+        (OperationName::parse("create-payment").unwrap(), OperationName::parse("ship").unwrap());
+    let empty = cli.json(&["tenant", "show", "acme"]).await;
+    assert_eq!(empty["used"], json!([]));
+    table.store.fill(&tenant, &pay, &[fill("new_keys", 2)]).await.unwrap();
+    table.store.fill(&tenant, &ship, &[fill("new_keys", 6), fill("accepted_bytes", 0)]).await.unwrap();
+    let used = cli.json(&["tenant", "show", "acme"]).await["used"].take();
+    let [paid, shipped] = &used.as_array().unwrap()[..] else { panic!("{used}") };
+    let half = paid["percent_of_burst"].as_u64().unwrap();
+    assert!((30..=50).contains(&half) && paid["over_for_seconds"].is_null(), "{used}");
+    assert_eq!((&paid["operation"], &paid["rate"]), (&json!("create-payment"), &json!("1/min+4")));
+    let over = shipped["over_for_seconds"].as_f64().unwrap();
+    assert!((1.0..=120.0).contains(&over) && shipped["percent_of_burst"] == 100, "{used}");
+    let shown = cli.run(&["tenant", "show", "acme"]).await.stdout;
+    assert!(
+        shown.contains("create-payment: new keys 1/min+4: ") && shown.contains(" % of its burst"),
+        "{shown}"
+    );
+    assert!(shown.contains("ship: new keys 1/min+4: over for 1m"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_stop_is_shown_with_who_made_it() {
+    let table = table().await;
+    let cli = &table.cli;
+    for command in [&STOP[..], &["tenant", "resume", "acme"], &STOP, &["tenant", "stop", "acme", "--work"]] {
+        assert_eq!(cli.run(&with_why(command)).await.code, Some(0));
+    }
+    let shown = cli.json(&["tenant", "show", "acme"]).await;
+    assert_eq!(shown["stopped_by"], shown["audit"][2], "since the first stop after the last resume");
+    let text = cli.run(&["tenant", "show", "acme"]).await.stdout;
+    assert!(text.contains("stopped since") && text.contains(", by olga@"), "{text}");
+    assert_eq!(cli.run(&with_why(&["tenant", "resume", "acme"])).await.code, Some(0));
+    assert_eq!(cli.json(&["tenant", "show", "acme"]).await["stopped_by"], Value::Null);
+}
+
+#[tokio::test]
+async fn an_operator_repairs_a_rule_that_cannot_be_read() {
+    let table = table().await;
+    let cli = &table.cli;
+    let newer = json!({ "stop": "until_noon", "limits": { "create-payment": { "new_keys": "1/day" } } });
+    let of = |own: &Value| TenantRules {
+        revision: [7; 16].into(),
+        tenants: [("acme", own), ("other", &newer)]
+            .map(|(name, rule)| (name.to_owned(), serde_json::from_value(rule.clone()).unwrap()))
+            .into(),
+    };
+    let line = AuditLine::new(["op", "a rule", "a test"], SystemWorld.now(), None, None);
+    for (command, stop, limits) in [
+        (vec!["tenant", "stop", "acme"], json!("new_and_work"), json!({})),
+        (vec!["tenant", "resume", "acme"], Value::Null, json!({})),
+        (
+            vec!["tenant", "limit", "acme", "ship", "--open-records", "7"],
+            json!("new_and_work"),
+            json!({ "ship": { "open_records": 7 } }),
+        ),
+    ] {
+        let seen = table.store.rules().await.unwrap().map(|rules| rules.revision);
+        let rules = TenantRules { revision: crate::support::guarded::fresh(), ..of(&newer) };
+        assert!(table.store.write_rules(seen, &rules, &line).await.unwrap());
+        let shown = cli.json(&["tenant", "show", "acme"]).await["rule"].take();
+        assert_eq!(shown, json!({ "stop": "new_and_work", "limits": {}, "cannot_be_read": newer }));
+        let all = cli.run(&["tenant", "show"]).await.stdout;
+        assert!(all.contains("cannot be read by this version"), "{all}");
+        assert_eq!(cli.run(&with_why(&command)).await.code, Some(0), "{command:?}");
+        let shown = cli.json(&["tenant", "show", "acme"]).await["rule"].take();
+        assert_eq!(shown, json!({ "stop": stop, "limits": limits }), "{command:?}");
+        let other = cli.json(&["tenant", "show", "other"]).await["rule"].take();
+        assert_eq!(other["cannot_be_read"], newer, "it is as it was");
+    }
 }
