@@ -4,7 +4,11 @@ use crate::{
     events::Events, example::Example, functions::Function, journal, metrics::Metrics, provider::Server,
     queues::Queues, route::Route, routes::Routes, template::Stack,
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::sync::Mutex;
 
 /// The state of the routes.
 pub struct Cloud {
@@ -30,4 +34,6 @@ pub struct Cloud {
     pub queues: Arc<Queues>,
     pub stack: Stack,
     pub events: Events,
+    /// What the page shows of tenants, and when it was read.
+    pub tenants: Mutex<Option<(Instant, String)>>,
 }

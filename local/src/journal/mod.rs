@@ -219,6 +219,17 @@ impl Journal {
         self.lock().by_route.get(route).cloned()
     }
 
+    /// The tenants of the keys, those of the newest first.
+    pub fn tenants(&self) -> Vec<String> {
+        let mut tenants = Vec::new();
+        for timeline in self.lock().timelines.values().rev() {
+            if !timeline.tenant.is_empty() && !tenants.contains(&timeline.tenant) {
+                tenants.push(timeline.tenant.clone());
+            }
+        }
+        tenants
+    }
+
     /// Whether a function has called the provider.
     pub fn has_calls(&self) -> bool {
         !self.lock().by_call.is_empty()

@@ -5,6 +5,7 @@
 //! | `parts` | the parts of the page, as they are now |
 //! | `record` | a record, with what its state means |
 //! | `send` | requests |
+//! | `tenants` | what each tenant uses, and the operators' brake |
 //! | `act` | the provider, the environments, an operator's word |
 //!
 //! It is made here, from `local/templates`. A change is sent as the parts that have changed.
@@ -13,6 +14,7 @@ mod act;
 mod parts;
 mod record;
 mod send;
+mod tenants;
 
 use crate::{cloud::Cloud, gateway, journal::Sent};
 use askama::Template;
@@ -41,6 +43,9 @@ const LONGEST: Duration = Duration::from_millis(800);
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
+/// Who settles, stops and resumes by the page, in audit lines.
+const WHO: &str = "the page";
+
 /// The page's routes.
 pub fn router() -> Router<Arc<Cloud>> {
     let text = |kind: &'static str, text: &'static str| {
@@ -54,6 +59,7 @@ pub fn router() -> Router<Arc<Cloud>> {
         .route("/local/script.js", text("text/javascript", include_str!("../../templates/script.js")))
         .route("/local/send", post(send::send))
         .route("/local/settle", post(act::settle))
+        .route("/local/tenants", post(tenants::act))
         .route("/local/provider", post(act::provider))
         .route("/local/environments/{function}/{number}", post(act::environment))
 }

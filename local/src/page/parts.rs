@@ -1,6 +1,9 @@
 //! The parts of the page, as they are now.
 
-use super::record::{self, Field, Shown as Record};
+use super::{
+    record::{self, Field, Shown as Record},
+    tenants,
+};
 use crate::{
     cloud::Cloud,
     journal::{Listed, Step, Timeline},
@@ -24,6 +27,7 @@ pub struct Parts {
     pub records: String,
     pub provider: String,
     pub environments: String,
+    pub tenants: String,
     pub queues: String,
 }
 
@@ -43,6 +47,7 @@ impl Parts {
             records: shown(&Records { records: &records }),
             provider: if has_provider { shown(&Provider::now(cloud)) } else { String::new() },
             environments: shown(&Environments { environments }),
+            tenants: tenants::part(cloud).await,
             queues: shown(&Queues::now(cloud).await),
         }
     }
@@ -53,13 +58,14 @@ impl Parts {
         self.all().into_iter().zip(before).filter(|((_, html), before)| html != before).map(|(part, _)| part)
     }
 
-    fn all(&self) -> [(&'static str, &str); 6] {
+    fn all(&self) -> [(&'static str, &str); 7] {
         [
             ("keys", &self.keys),
             ("timeline", &self.timeline),
             ("records", &self.records),
             ("provider", &self.provider),
             ("environments", &self.environments),
+            ("tenants", &self.tenants),
             ("queues", &self.queues),
         ]
     }

@@ -8,6 +8,7 @@ mod main_job;
 mod own_functions;
 mod own_templates;
 mod page;
+mod page_tenants;
 mod payments_routes;
 mod reports_routes;
 mod rest;

@@ -375,9 +375,14 @@ async fn another_site_changes_nothing() {
         ("origin", "null"),
         ("origin", "http://127.0.0.1:1"),
     ] {
-        for path in
-            ["/provider/away", "/local/send", "/local/environments/payments/1", "/bus", "/queues/orders"]
-        {
+        for path in [
+            "/provider/away",
+            "/local/send",
+            "/local/tenants",
+            "/local/environments/payments/1",
+            "/bus",
+            "/queues/orders",
+        ] {
             let refused = cloud.post(path).header(name, value).send().await.unwrap();
             assert_eq!(refused.status(), 403, "{path} {name}: {value}");
         }

@@ -63,11 +63,11 @@ async fn a_tenants_use_is_listed_in_memory() {
 #[apply(on_each_store)]
 async fn a_tenants_use_is_listed_to_its_last_page(endpoint: &str) {
     let store = Guarded::on(endpoint).await.undisturbed_store();
-    let long: Vec<_> = (0..5).map(|number| fill(&format!("{number}:{}", "x".repeat(60_000)), 1)).collect();
-    for number in 0..5 {
+    let long: Vec<_> = (0..5).map(|number| fill(&format!("{number}:{}", "x".repeat(30_000)), 1)).collect();
+    for number in 0..10 {
         store.fill(&tenant("acme"), &operation(&format!("o-{number}")), &long).await.expect("it is filled");
     }
-    assert_eq!(store.used(&tenant("acme")).await.expect("it is read").len(), 25);
+    assert_eq!(store.used(&tenant("acme")).await.expect("it is read").len(), 50);
 }
 
 #[apply(on_each_store)]
