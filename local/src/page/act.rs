@@ -19,6 +19,8 @@ use std::{sync::Arc, time::Duration};
 
 /// As slow as the page makes the provider: slower than callers wait.
 const SLOW: Duration = Duration::from_secs(8);
+/// Who settles, stops and resumes by the page, in audit lines.
+pub const WHO: &str = "the page";
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -131,7 +133,7 @@ async fn settled(cloud: &Cloud, form: &Settle) -> Result<(), String> {
         }
         None => Correction::NotExecuted { retain: None },
     };
-    let settled = Operator::new(store).correct(&seen, &correction, super::WHO, "settled by hand").await;
+    let settled = Operator::new(store).correct(&seen, &correction, WHO, "settled by hand").await;
     settled.map(drop).map_err(|error| error.to_string())
 }
 

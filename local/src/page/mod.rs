@@ -43,9 +43,6 @@ const LONGEST: Duration = Duration::from_millis(800);
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
 
-/// Who settles, stops and resumes by the page, in audit lines.
-const WHO: &str = "the page";
-
 /// The page's routes.
 pub fn router() -> Router<Arc<Cloud>> {
     let text = |kind: &'static str, text: &'static str| {

@@ -1,5 +1,6 @@
 //! What each tenant uses, and the operators' brake.
 
+use super::act::WHO;
 use crate::{cloud::Cloud, gateway};
 use askama::Template;
 use axum::{
@@ -175,7 +176,7 @@ async fn acted(cloud: &Cloud, form: &TenantForm) -> Result<(), String> {
     };
     let operator = TenantOperator::new(DynamoDbStore::from_client(cloud.operators.clone(), table));
     let rules = operator.rules().await.map_err(|error| error.to_string())?;
-    let changed = operator.change(rules.as_ref(), &tenant, &change, super::WHO, "by hand").await;
+    let changed = operator.change(rules.as_ref(), &tenant, &change, WHO, "by hand").await;
     changed.map_err(|error| error.to_string())?;
     // The next look shows it.
     *cloud.tenants.lock().await = None;
