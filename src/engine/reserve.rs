@@ -1,13 +1,20 @@
 //! Reserves a key, or reports what holds it.
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
-use futures_util::future;
+use futures_util::future::{self, MaybeDone};
 use tokio::sync::Mutex;
 
 use super::{
     Applied, Effort, Execution, Executor, Moment, Ownership, Request, Retries, Start, Step, Tried, Unapplied,
-    phasing::Phasing, standing::beside, take_back::TakeBack,
+    phasing::Phasing,
+    standing::{beside, end_reading},
+    take_back::TakeBack,
 };
 use crate::{
     operation::WhileInFlight,
@@ -122,7 +129,10 @@ impl Executor {
             match (found, unread) {
                 (Ok((Ok(begun), Some(record))), _) => self.own(request, record, times, begun, reading).await,
                 (Ok((Err(Says::Stopped), _)), Some(error)) => Err(self.failed(&error)),
-                (found, _) => Err(self.not_begun(found, times).await),
+                (found, _) => {
+                    end_reading(reading);
+                    Err(self.not_begun(found, times).await)
+                }
             }
         } else {
             Err(Says::Unavailable)
@@ -381,7 +391,7 @@ impl Executor {
         record: Box<Record>,
         times: Times,
         Begun { until, over }: Begun,
-        reading: impl Future<Output = ()>,
+        reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), StoreError>>>>,
     ) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
         let unread = self.unread_rules(reading, times.answer_by).await;

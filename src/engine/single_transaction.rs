@@ -22,7 +22,7 @@ use super::{
     commit,
     reserve::{Next, Times, instead},
     run::Replied,
-    standing::beside,
+    standing::{beside, end_reading},
 };
 use crate::{
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
@@ -203,6 +203,7 @@ impl Executor {
                 // A duplicate gets the first one's answer, even if the handler returns no such answer now. If the store fails, the
                 // operation may be completed, and the caller must not get another answer (T43).
                 Computed::Nothing(reply) => {
+                    end_reading(reading);
                     let current = self.current(served, run > 0).await;
                     return match current {
                         Some(current) => current.into(),
@@ -217,6 +218,7 @@ impl Executor {
                 Ok(writes) => writes,
                 // A duplicate gets the first one's answer here too.
                 Err(error) => {
+                    end_reading(reading);
                     let current = self.current(served, true).await;
                     return Replied::from(current.unwrap_or_else(|| {
                         self.refused_early(&error);

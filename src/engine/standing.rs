@@ -27,6 +27,15 @@ pub(super) async fn beside<T, R: Future>(
     }
 }
 
+/// Ends a read of the rules that is not polled any more. While it is under way it keeps all others of this process from reading them: a
+/// request of another tenant would wait for whatever this one waits for.
+pub(super) fn end_reading<R>(mut reading: Pin<&mut MaybeDone<R>>)
+where
+    R: Future<Output = Result<(), StoreError>>,
+{
+    reading.set(MaybeDone::Done(Ok(())));
+}
+
 impl Executor {
     /// Bounds each tenant, and heeds the operators' brake. An entrance of your own that calls [`reserve`](Self::reserve) has the brake, and the
     /// bounds of other entrances of its operation, but counts no new keys.
@@ -62,20 +71,23 @@ impl Executor {
     /// Returns why there are none. Nothing begins without, and the breaker hears of it.
     pub(super) async fn unread_rules(
         &self,
-        reading: impl Future<Output = ()>,
+        mut reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), StoreError>>>>,
         answer_by: Option<Instant>,
     ) -> Option<StoreError> {
         let bounds = self.bounds.as_ref()?;
         let world = &self.engine.world;
         if bounds.are_fresh(&**world) {
+            end_reading(reading);
             return None;
         }
         let time = self.half_of_what_is_left(answer_by, STORE_TIMEOUT);
         let read = async {
-            reading.await;
+            reading.as_mut().await;
             bounds.refresh(&**world).await
         };
-        let read = world.within(time, read).await.unwrap_or_else(|| {
+        let read = world.within(time, read).await;
+        end_reading(reading);
+        let read = read.unwrap_or_else(|| {
             let cause = "the rules of tenants were not read in time";
             Err(StoreError::new(StoreErrorKind::Unavailable, cause))
         });
@@ -91,7 +103,8 @@ impl Executor {
         answer_by: Option<Instant>,
     ) -> Option<StoreError> {
         self.standing(request, None).begins().err()?;
-        self.unread_rules(future::ready(()), answer_by).await
+        let read = pin!(future::maybe_done(future::ready(Ok(()))));
+        self.unread_rules(read, answer_by).await
     }
 
     /// Counts a new key of its tenant, with this many bytes of an accepted request.

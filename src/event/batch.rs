@@ -1,6 +1,11 @@
 //! A batch of messages: which run at once, and what is handed back.
 
-use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -15,7 +20,7 @@ use super::{
 use crate::{
     error_chain::error_chain,
     function::RunError,
-    key::FoundKey,
+    key::{FoundKey, Tenant},
     lambda::trigger::{BatchFailures, Event, refuse, time},
     queue::QueueError,
     telemetry::{
@@ -34,7 +39,7 @@ struct Planned {
 
 enum Plan {
     /// Run it.
-    Run { key: FoundKey, message: Box<Message> },
+    Run { key: FoundKey, lane: String, message: Box<Message> },
     /// There is nothing to run: this is what the queue sees.
     See(Disposition),
     /// It is from another source: it is handed back as it is.
@@ -164,7 +169,14 @@ impl Consumer {
             }
         };
         match self.key.of_message(&message) {
-            Ok(key) => Plan::Run { key, message: Box::new(message) },
+            Ok(key) => {
+                // A tenant's message does not wait for another tenant's of the same key. A panic is that of its function, which asks again.
+                let tenant = self.tenant.as_ref();
+                let tenant = tenant.map(|of| panic::catch_unwind(AssertUnwindSafe(|| of(&message))));
+                let tenant = tenant.and_then(Result::ok).flatten();
+                let lane = format!("key {}#{}", tenant.as_ref().map_or("", Tenant::as_str), key.key.as_str());
+                Plan::Run { key, lane, message: Box::new(message) }
+            }
             Err(reason) => dead(reason),
         }
     }
@@ -217,7 +229,7 @@ impl Consumer {
         let nonce = self.world.nonce();
         let disposition = match plan {
             Plan::See(disposition) => disposition,
-            Plan::Run { key, message } => {
+            Plan::Run { key, message, .. } => {
                 let (context, origin) = (context.clone(), key.origin(&format!("queue {}", self.queue)));
                 let job = Job { key, message: *message, context, origin };
                 // One that panics outside of its function must not end the batch, which would freeze the others midway.
@@ -310,11 +322,11 @@ impl Consumer {
     }
 }
 
-/// Messages of one lane run one after another: those of a FIFO group, or of one key. Others have a lane of their own.
+/// Messages of one lane run one after another: those of a FIFO group, or of one tenant and key. Others have a lane of their own.
 fn lane_of(planned: &Planned) -> Option<String> {
     match (&planned.received.message.group, &planned.plan) {
         (Some(group), _) => Some(format!("group {group}")),
-        (None, Plan::Run { key, .. }) => Some(format!("key {}", key.key.as_str())),
+        (None, Plan::Run { lane, .. }) => Some(lane.clone()),
         (None, _) => None,
     }
 }

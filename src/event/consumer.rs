@@ -67,6 +67,8 @@ pub struct Consumer {
     pub(super) envelopes: Arc<[Envelope]>,
     #[cfg(feature = "s3")]
     pub(super) payloads: Option<Payloads>,
+    /// Whom a message is for, if its consumer has several tenants and knows it before the message is run.
+    pub(super) tenant: Option<Arc<TenantOf>>,
     pub(super) at_once: usize,
     pub(super) max_attempts: u32,
     pub(super) world: Arc<dyn World>,
@@ -89,6 +91,9 @@ pub(super) struct Done {
     pub(super) attempts: Option<u32>,
 }
 
+/// Finds the tenant of a message.
+pub(super) type TenantOf = dyn Fn(&Message) -> Option<Tenant> + Send + Sync;
+
 /// Runs one message.
 pub(super) type Work = Arc<dyn Fn(Job) -> BoxFuture<'static, Done> + Send + Sync>;
 
@@ -102,6 +107,7 @@ impl Consumer {
             envelopes: Arc::default(),
             #[cfg(feature = "s3")]
             payloads: None,
+            tenant: None,
             at_once: AT_ONCE,
             max_attempts: MAX_ATTEMPTS,
             world: Arc::new(SystemWorld),
@@ -201,7 +207,9 @@ impl Consumer {
         H: Future<Output = Result<T, Failure>> + Send + 'static,
     {
         guard.operation().assert_dates(&self.key);
-        self.function(Arc::new(move |job| match tenant(&job.message) {
+        let tenant: Arc<TenantOf> = Arc::new(tenant);
+        let consumer = Self { tenant: Some(tenant.clone()), ..self };
+        consumer.function(Arc::new(move |job| match tenant(&job.message) {
             Some(tenant) => Box::pin(run(job, guard.clone().tenant(tenant), function.clone())),
             None => Box::pin(async { Done::refused("the message names no tenant") }),
         }))

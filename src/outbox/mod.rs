@@ -32,4 +32,4 @@ pub use event_bridge::EventBus;
 pub use sqs::SqsTarget;
 pub use target::{MemoryTarget, Target};
 pub use topics::{Destination, Topics, TopicsError};
-pub(crate) use wake::{queue_work, wake};
+pub(crate) use wake::{group_of, queue_work, wake};

@@ -34,10 +34,13 @@ pub(crate) async fn queue_work(
     delay: Duration,
 ) -> Result<(), QueueError> {
     let message = Message::Work { key: key.to_owned(), request: request.to_owned() };
-    // A key that names no tenant is alone in its group.
-    let group = RecordKey::from_partition_key(key)
-        .map_or_else(|| KeyHash::of(key).to_string(), |key| key.tenant().hash().to_string());
-    queue.send_fairly(&message.to_json(), &group, delay).await
+    queue.send_fairly(&message.to_json(), &group_of(key), delay).await
+}
+
+/// The group of a message about this record in a fair queue: its tenant's hash. A key that names no tenant is alone in its group.
+pub(crate) fn group_of(key: &str) -> String {
+    RecordKey::from_partition_key(key)
+        .map_or_else(|| KeyHash::of(key).to_string(), |key| key.tenant().hash().to_string())
 }
 
 impl Deliverer {

@@ -28,7 +28,8 @@ use crate::{
     engine::{Applied, Effort, Engine, Moment, Retries, Start, Step},
     key::RecordKey,
     message::Message,
-    queue::{FairQueue, FifoQueue, Queue, WorkError},
+    outbox::group_of,
+    queue::{FairQueue, FifoQueue, Queue, QueueError, WorkError},
     record::{Record, State},
     store::{StoreError, StoreErrorKind, Unsettled},
     telemetry,
@@ -63,7 +64,7 @@ pub enum CheckOutcome {
 pub struct Stale {
     engine: Engine,
     records: Arc<dyn Unsettled>,
-    checks: Arc<dyn Queue>,
+    checks: Arc<dyn FairQueue>,
     sweeps: Arc<dyn Queue>,
     contradictions: Arc<dyn Queue>,
     outbox: Option<Arc<dyn FifoQueue>>,
@@ -72,12 +73,12 @@ pub struct Stale {
 }
 
 impl Stale {
-    /// Checks the records of `store`. Later checks go to the queue `checks`. A sweep continues through `sweeps`, so that it
+    /// Checks the records of `store`. Later checks go to the queue `checks`, each in its tenant's group. A sweep continues through `sweeps`, so that it
     /// delays no check. [`receive`](Self::receive) processes the messages of both. Stream records that cannot be read go to
     /// `contradictions`.
     pub fn new(
         store: impl Unsettled,
-        checks: impl Queue,
+        checks: impl FairQueue,
         sweeps: impl Queue,
         contradictions: impl Queue,
     ) -> Self {
@@ -192,8 +193,13 @@ impl Stale {
     /// takes several messages.
     async fn look_later(&self, key: String, look_at: Timestamp) -> Result<(), WorkError> {
         let delay = look_at.since(self.engine.world.now()).max(MIN_CHECK_DELAY);
-        let check = Message::Check { key, look_at }.to_json();
-        Ok(self.engine.sent(self.checks.send(&check, delay)).await?)
+        Ok(self.engine.sent(self.queue_check(&key, look_at, delay)).await?)
+    }
+
+    /// Queues a check, in the group of its tenant: so that one tenant's many dead workers delay the checks of no other.
+    async fn queue_check(&self, key: &str, look_at: Timestamp, delay: Duration) -> Result<(), QueueError> {
+        let check = Message::Check { key: key.to_owned(), look_at };
+        self.checks.send_fairly(&check.to_json(), &group_of(key), delay).await
     }
 
     fn until(&self, time: Duration) -> Instant {

@@ -55,9 +55,8 @@ impl Stale {
     /// Returns whether the check was sent.
     async fn send_check(&self, open: &Seen) -> bool {
         let look_at = open.look_at;
-        let check = Message::Check { key: open.key.clone(), look_at }.to_json();
         let delay = look_at.since(self.engine.world.now());
-        let sent = self.engine.sent(self.checks.send(&check, delay)).await;
+        let sent = self.engine.sent(self.queue_check(&open.key, look_at, delay)).await;
         sent.inspect_err(|error| tracing::error!(error = error_chain(error), "a check could not be sent"))
             .is_ok()
     }

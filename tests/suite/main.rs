@@ -6,6 +6,7 @@ mod cloud;
 mod contract;
 mod crashes;
 mod event;
+mod flood;
 mod function;
 mod guard;
 mod house;

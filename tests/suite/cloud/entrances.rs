@@ -9,7 +9,7 @@ use lambda_idempotency::{
     async_trait,
     lambda::{DeferredReports, reconcile_event, stale_event},
     operation::Operation,
-    queue::{MemoryQueue, Queue, QueueError},
+    queue::{FairQueue, MemoryQueue, QueueError},
     reconcile::{Finding, Question, Reconciler, Reconciliation},
     stale::Stale,
     store::memory::MemoryStore,
@@ -88,10 +88,10 @@ fn with_left(left: Duration) -> Context {
 struct Slow(MemoryQueue, ManualWorld, Duration);
 
 #[async_trait]
-impl Queue for Slow {
-    async fn send(&self, message: &str, delay: Duration) -> Result<(), QueueError> {
+impl FairQueue for Slow {
+    async fn send_fairly(&self, message: &str, group: &str, delay: Duration) -> Result<(), QueueError> {
         self.1.advance(self.2);
-        self.0.send(message, delay).await
+        self.0.send_fairly(message, group, delay).await
     }
 }
 
