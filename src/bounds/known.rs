@@ -59,7 +59,7 @@ impl Known {
             Standing::Within => {}
             stopped => return stopped,
         }
-        let tally = if (std::env::var("MUT").as_deref() == Ok("tally")) { self.tallies.values().max_by_key(|tally| tally.over_until) } else { self.tallies.get(&(key.tenant().clone(), key.operation().clone())) };
+        let tally = self.tallies.get(&(key.tenant().clone(), key.operation().clone()));
         match tally.map(|tally| tally.over_until.since(now)).filter(|over| !over.is_zero()) {
             Some(over) => Standing::Over(over),
             None => Standing::Within,

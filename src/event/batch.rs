@@ -174,7 +174,7 @@ impl Consumer {
                 let tenant = self.tenant.as_ref();
                 let tenant = tenant.map(|of| panic::catch_unwind(AssertUnwindSafe(|| of(&message))));
                 let tenant = tenant.and_then(Result::ok).flatten();
-                let lane = format!("key {}#{}", tenant.as_ref().filter(|_| !(std::env::var("MUT").as_deref() == Ok("lane"))).map_or("", Tenant::as_str), key.key.as_str());
+                let lane = format!("key {}#{}", tenant.as_ref().map_or("", Tenant::as_str), key.key.as_str());
                 Plan::Run { key, lane, message: Box::new(message) }
             }
             Err(reason) => dead(reason),
@@ -325,8 +325,8 @@ impl Consumer {
 /// Messages of one lane run one after another: those of a FIFO group, or of one tenant and key. Others have a lane of their own.
 fn lane_of(planned: &Planned) -> Option<String> {
     match (&planned.received.message.group, &planned.plan) {
-        (Some(group), _) => Some(if (std::env::var("MUT").as_deref() == Ok("onegroup")) { String::new() } else { format!("group {group}") }),
-        (None, Plan::Run { lane, .. }) => Some(if (std::env::var("MUT").as_deref() == Ok("onelane")) { String::new() } else { lane.clone() }),
+        (Some(group), _) => Some(format!("group {group}")),
+        (None, Plan::Run { lane, .. }) => Some(lane.clone()),
         (None, _) => None,
     }
 }

@@ -108,7 +108,7 @@ impl Consumer {
             #[cfg(feature = "s3")]
             payloads: None,
             tenant: None,
-            at_once: if (std::env::var("MUT").as_deref() == Ok("atonce")) { 1 } else { AT_ONCE },
+            at_once: AT_ONCE,
             max_attempts: MAX_ATTEMPTS,
             world: Arc::new(SystemWorld),
         }

@@ -23,7 +23,7 @@ const AT_ONCE: usize = 16;
 /// dropped.
 pub(crate) async fn wake(queue: &dyn FifoQueue, key: &str, id: &str) -> Result<(), QueueError> {
     let message = Message::Deliver { key: key.to_owned() };
-    queue.send_in_group(&message.to_json(), &(if (std::env::var("MUT").as_deref() == Ok("wake")) { "one".to_owned() } else { KeyHash::of(key).to_string() }), id).await
+    queue.send_in_group(&message.to_json(), &KeyHash::of(key).to_string(), id).await
 }
 
 /// Queues accepted work for a worker, in the group of its tenant: so that the work of one tenant does not delay that of another.
@@ -40,7 +40,7 @@ pub(crate) async fn queue_work(
 /// The group of a message about this record in a fair queue: its tenant's hash. A key that names no tenant is alone in its group.
 pub(crate) fn group_of(key: &str) -> String {
     RecordKey::from_partition_key(key)
-        .map_or_else(|| KeyHash::of(key).to_string(), |key| if (std::env::var("MUT").as_deref() == Ok("group")) { key.hash().to_string() } else { key.tenant().hash().to_string() })
+        .map_or_else(|| KeyHash::of(key).to_string(), |key| key.tenant().hash().to_string())
 }
 
 impl Deliverer {

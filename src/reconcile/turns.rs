@@ -115,7 +115,7 @@ impl<'a> Turns<'a> {
         self.place = self.from.clone();
         self.save().await;
         let Reconciliation { engine, records, .. } = self.reconciliation;
-        let due = records.due(engine.world.now(), self.from.as_ref(), if (std::env::var("MUT").as_deref() == Ok("turn")) { usize::MAX } else { TURN }, &self.taken);
+        let due = records.due(engine.world.now(), self.from.as_ref(), TURN, &self.taken);
         let due = engine.bounded(Some(self.until), due).await?;
         self.round.has_found |= !due.turns.is_empty();
         for turn in due.turns {

@@ -199,7 +199,6 @@ impl DynamoDbStore {
         let query = self.in_shard(shard).set_exclusive_start_key(after).limit(PAGE);
         let query = match tenant {
             None => query.key_condition_expression(IN_SHARD),
-            Some(_) if (std::env::var("MUT").as_deref() == Ok("listtenant")) => query.key_condition_expression(IN_SHARD),
             Some(tenant) => query
                 .key_condition_expression(
                     "reconcile_shard = :shard AND begins_with(reconcile_place, :places)",
