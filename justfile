@@ -29,6 +29,10 @@ model *arguments:
 functions *arguments:
     cargo run -p model --config 'profile.dev.package.lambda-idempotency.opt-level=2' -- functions {{ arguments }}
 
+# Behind how many of a flood's items another tenant waits, in each place
+flood:
+    cargo test -q -p tests --test suite -- flood:: --nocapture | grep '^|'
+
 # Break each rule of the protocol, and see what fails: all, or those of a trap or a file
 mutations *names:
     cargo run -p model --bin mutations -- {{ names }}
