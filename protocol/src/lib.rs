@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod bucket;
 pub mod fingerprint;
 pub mod key;
 pub mod learned;

@@ -1,19 +1,8 @@
-//! The limits of a tenant, and the arithmetic of a bucket: how it fills, how it runs over, how much of it is counted.
-//!
-//! A bucket leaks by its rate, and runs over above its burst. Its level is kept as a *time*: when it would have leaked so far that its burst is
-//! used up no more. What is put in moves that time forward, and the passing of time leaks. So one unconditional addition is all that a
-//! count writes, and what was admitted too much stays in the bucket as a debt.
+//! The limits of a tenant. What they mean for its buckets is in [`bucket`](crate::bucket).
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use serde::{Deserialize, Serialize};
-
-use crate::time::Timestamp;
-
-/// The level of a bucket: it runs over until then. Microseconds since 1970.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Level(pub u64);
 
 /// How much a tenant may use of one operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +22,9 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate {
-    count: u64,
-    per_ms: u64,
-    burst: u64,
+    pub(crate) count: u64,
+    pub(crate) per_ms: u64,
+    pub(crate) burst: u64,
 }
 
 const SECOND_MS: u64 = 1_000;
@@ -43,12 +32,6 @@ const MINUTE_MS: u64 = 60 * SECOND_MS;
 
 /// The largest count and burst.
 const MOST: u64 = 1_000_000_000;
-
-/// The largest number of keys for which one is counted.
-const MAX_WEIGHT: u64 = 10;
-
-/// How many counts a burst has at least. Fewer would be too coarse: honest traffic would be refused by chance.
-const COUNTS_OF_A_BURST: u64 = 20;
 
 /// How long a burst lasts that is not set.
 const DEFAULT_BURST: Duration = Duration::from_secs(120);
@@ -89,49 +72,6 @@ impl Rate {
             }
             _ => Ok(()),
         }
-    }
-
-    /// How many keys each count stands for.
-    pub const fn weight(&self) -> u64 {
-        let weight = self.burst / COUNTS_OF_A_BURST;
-        if weight == 0 {
-            1
-        } else if weight > MAX_WEIGHT {
-            MAX_WEIGHT
-        } else {
-            weight
-        }
-    }
-
-    /// How far the level rises by so many.
-    pub fn cost(&self, number: u64) -> Level {
-        let micros = u128::from(number) * u128::from(self.per_ms) * 1_000 / u128::from(self.count.max(1));
-        Level(u64::try_from(micros).unwrap_or(u64::MAX))
-    }
-
-    /// The level of an empty bucket.
-    pub fn empty(&self, now: Timestamp) -> Level {
-        Level(micros(now).saturating_sub(self.cost(self.burst).0))
-    }
-
-    /// For how long a bucket of this level runs over.
-    pub fn over(level: Level, now: Timestamp) -> Option<Duration> {
-        let over = level.0.checked_sub(micros(now)).filter(|over| *over > 0)?;
-        Some(Duration::from_micros(over))
-    }
-
-    /// The level of an empty bucket, if this one lies so far below that it must be raised: a tenant that was away for long may not have all of
-    /// that at once. Not at each count, because that would be a second write for each.
-    pub fn raised(&self, level: Level, now: Timestamp) -> Option<Level> {
-        let empty = self.empty(now);
-        let lowest = empty.0.saturating_sub(self.cost(self.burst).0);
-        (level.0 < lowest).then_some(empty)
-    }
-
-    /// When a bucket into which so many were put now may be deleted.
-    pub fn forgotten(&self, number: u64, now: Timestamp) -> Timestamp {
-        let until_empty = self.cost(self.burst).0.saturating_mul(2).saturating_add(self.cost(number).0);
-        now.plus(Duration::from_micros(until_empty).min(MAX_MEMORY)).plus(MIN_MEMORY)
     }
 }
 
@@ -192,18 +132,4 @@ impl Limits {
             _ => Ok(()),
         }
     }
-
-    /// How many keys each count stands for.
-    pub fn weight(&self) -> u64 {
-        // The bytes of one request are no measure of ten.
-        self.new_keys.filter(|_| self.accepted_bytes.is_none()).map_or(1, |rate| rate.weight())
-    }
-}
-
-/// How long a bucket is kept at least, and how long a burst counts at most for that.
-const MIN_MEMORY: Duration = Duration::from_secs(24 * 3600);
-const MAX_MEMORY: Duration = Duration::from_secs(30 * 24 * 3600);
-
-fn micros(now: Timestamp) -> u64 {
-    now.as_millis().saturating_mul(1_000)
 }

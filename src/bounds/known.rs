@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, mem};
 
-use protocol::limits::{Level, Limits, Rate};
+use protocol::{
+    bucket::{self, Level},
+    limits::Limits,
+};
 
 use crate::{
     key::{OperationName, RecordKey, Tenant},
@@ -108,7 +111,7 @@ impl Known {
             // Each of these begins again at a random place.
             self.tallies.clear();
         }
-        let (now, weight) = (world.now(), limits.weight());
+        let (now, weight) = (world.now(), bucket::weight(limits));
         let random = || u64::from_le_bytes(world.nonce()[..8].try_into().unwrap_or_default()) % weight;
         let of = (key.tenant().clone(), key.operation().clone());
         let tally = self.tallies.entry(of).or_insert_with(|| Tally {
@@ -135,7 +138,7 @@ impl Known {
 
     /// Takes what a count has shown.
     pub(super) fn see(&mut self, key: &RecordKey, level: Option<Level>, open: Option<bool>, now: Timestamp) {
-        let over = level.and_then(|level| Rate::over(level, now)).map(|over| now.plus(over));
+        let over = level.and_then(|level| bucket::over(level, now)).map(|over| now.plus(over));
         let open = open.filter(|is_over| *is_over).map(|_| now.plus(OPEN_LOOK));
         let Some(until) = over.max(open) else { return };
         if let Some(tally) = self.tallies.get_mut(&(key.tenant().clone(), key.operation().clone())) {

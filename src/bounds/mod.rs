@@ -20,7 +20,11 @@ use std::{
 
 use tokio::sync;
 
-pub use protocol::limits::{Level, Limits, Rate};
+use protocol::bucket;
+pub use protocol::{
+    bucket::Level,
+    limits::{Limits, Rate},
+};
 
 use self::known::{Counted, Known};
 #[cfg(any(feature = "dynamodb", feature = "sqs"))]
@@ -151,6 +155,11 @@ impl Bounds {
         self.shared.known().are_fresh(world)
     }
 
+    /// Whether reading the rules has failed so lately that it is not tried again.
+    pub(crate) fn have_failed(&self, world: &dyn World) -> bool {
+        self.shared.known().failed(world).is_some()
+    }
+
     /// Reads the rules, unless they are fresh.
     pub(crate) async fn refresh(&self, world: &dyn World) -> Result<(), StoreError> {
         let _one = self.shared.reading.lock().await;
@@ -221,9 +230,9 @@ impl Bounds {
         }
         let fill = |(of, rate, number): &(&str, Rate, u64)| Fill {
             bucket: Bucket::name_of(of, *rate),
-            by: rate.cost(*number),
-            from: rate.empty(now),
-            expires_at: rate.forgotten(*number, now),
+            by: bucket::cost(*rate, *number),
+            from: bucket::empty(*rate, now),
+            expires_at: bucket::forgotten(*rate, *number, now),
         };
         let fills: Vec<_> = filled.iter().map(fill).collect();
         let levels = match self.shared.store.fill(tenant, operation, &fills).await {
@@ -234,7 +243,7 @@ impl Bounds {
             }
         };
         for ((fill, (_, rate, _)), level) in fills.iter().zip(&filled).zip(&levels) {
-            let Some(raised) = rate.raised(*level, now) else { continue };
+            let Some(raised) = bucket::raised(*rate, *level, now) else { continue };
             // Another process that raises it does the same.
             let raised = self.shared.store.raise(tenant, operation, &fill.bucket, *level, raised).await;
             if let Err(error) = raised {

@@ -96,13 +96,17 @@ impl Executor {
         Some(error)
     }
 
-    /// The same, before anything is asked: only if its tenant is refused by what is known. No tenant is refused by rules that are too old.
+    /// The same, before anything is asked: only if its tenant is refused by what is known, or if reading the rules has just failed. So no
+    /// tenant is refused by rules that are too old, and nothing is reserved that would be taken back.
     pub(super) async fn unread_before(
         &self,
         request: &Request,
         answer_by: Option<Instant>,
     ) -> Option<StoreError> {
-        self.standing(request, None).begins().err()?;
+        let has_failed = self.bounds.as_ref()?.have_failed(&*self.engine.world);
+        if !has_failed && self.standing(request, None).begins().is_ok() {
+            return None;
+        }
         let read = pin!(future::maybe_done(future::ready(Ok(()))));
         self.unread_rules(read, answer_by).await
     }

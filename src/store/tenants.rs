@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use protocol::limits::{Level, Rate};
+use protocol::{
+    bucket::{self, Level},
+    limits::Rate,
+};
 
 use super::{AuditLine, Result, Store, TenantRules};
 use crate::{
@@ -103,10 +106,10 @@ impl Bucket {
     /// How full it is now; `None` if this version does not know such a bound.
     pub fn fullness(&self, now: Timestamp) -> Option<Fullness> {
         let (_, rate) = self.bound()?;
-        if let Some(over) = Rate::over(self.level, now) {
+        if let Some(over) = bucket::over(self.level, now) {
             return Some(Fullness::Over(over));
         }
-        let (empty, full) = (rate.empty(now).0, now.as_millis().saturating_mul(1_000));
+        let (empty, full) = (bucket::empty(rate, now).0, now.as_millis().saturating_mul(1_000));
         let used = u128::from(self.level.0.saturating_sub(empty)) * 100;
         let percent = used / u128::from(full.saturating_sub(empty).max(1));
         Some(Fullness::Percent(u64::try_from(percent).unwrap_or(100)))

@@ -10,7 +10,7 @@ use aws_sdk_dynamodb::{
     operation::update_item::UpdateItemError,
     types::{AttributeValue, ReturnValue, Select},
 };
-use protocol::limits::Level;
+use protocol::bucket::Level;
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteArray;
 

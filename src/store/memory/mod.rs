@@ -21,7 +21,7 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use protocol::limits::Level;
+use protocol::bucket::Level;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use protocol::limits::Level;
+use protocol::bucket::Level;
 
 use crate::{
     key::{OperationName, Tenant},

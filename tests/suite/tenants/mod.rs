@@ -1,6 +1,7 @@
 //! Bounds of each tenant, and the operators' brake.
 
 mod bounded;
+mod entrances;
 mod stopped;
 mod unread;
 mod used;

@@ -63,8 +63,9 @@ async fn a_process_without_rules_begins_nothing_of_a_stopped_tenant(endpoint: &s
     let answer = guarded.clock.passing(send(&app, pay("k-1"))).await;
     answer.assert_problem(503, "store-unavailable");
     guarded.faults.clear();
-    // What has just failed is not read again at once.
-    send(&app, pay("k-1")).await.assert_problem(503, "store-unavailable");
+    // What has just failed is not read again at once, and nothing is reserved meanwhile.
+    send(&app, pay("k-2")).await.assert_problem(503, "store-unavailable");
+    assert!(!is_recorded(&guarded.undisturbed_store(), "k-2").await);
     guarded.clock.advance(std::time::Duration::from_secs(1));
     send(&app, pay("k-1")).await.assert_problem(403, "tenant-stopped");
     assert_eq!(runs.count(), 0);

@@ -101,9 +101,9 @@ async fn how_full_each_bound_is_is_shown() {
     let now = SystemWorld.now();
     let fill = |of: &str, keys: u64| Fill {
         bucket: Bucket::name_of(of, rate),
-        by: rate.cost(keys),
-        from: rate.empty(now),
-        expires_at: rate.forgotten(keys, now),
+        by: Level(keys * MINUTE_MICROS),
+        from: Level(now.as_millis() * 1000 - 4 * MINUTE_MICROS),
+        expires_at: now.plus(Duration::from_secs(3600)),
     };
     let (pay, ship) =
         (OperationName::parse("create-payment").unwrap(), OperationName::parse("ship").unwrap());
