@@ -1,8 +1,10 @@
 //! `tenant`: what operators set for tenants, with an audit line for each change.
 
+use std::time::Duration;
+
 use lambda_idempotency::{
     World,
-    bounds::Rate,
+    bounds::{Level, Rate},
     key::{OperationName, Tenant},
     store::{AuditLine, Bucket, Fill, TenantRules, Tenants},
     world::SystemWorld,
@@ -10,6 +12,8 @@ use lambda_idempotency::{
 use serde_json::{Value, json};
 
 use super::{TENANT, WHY, table};
+
+const MINUTE_MICROS: u64 = 60_000_000;
 
 const STOP: [&str; 3] = ["tenant", "stop", "acme"];
 
