@@ -57,6 +57,10 @@ counts! {
     TooLate: RESERVE_TOO_LATE = "api.idempotency.reserve.too_late.count";
     /// Requests without a record that were refused, because their tenant is over a bound.
     OverBound: RESERVE_OVER_BOUND = "api.idempotency.reserve.over_bound.count";
+    /// Look-ups of operations that have no record: a request that never came, or a guess.
+    LookUpsEmpty: LOOK_UP_EMPTY = "api.idempotency.look_up.empty.count";
+    /// Look-ups that were refused, because their tenant makes too many.
+    LookUpsOver: LOOK_UP_OVER_BOUND = "api.idempotency.look_up.over_bound.count";
     /// Requests that were refused, because operators have stopped their tenant.
     Stopped: RESERVE_STOPPED = "api.idempotency.reserve.stopped.count";
     /// Executions after one that certainly did nothing.

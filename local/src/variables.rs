@@ -36,7 +36,7 @@ impl Variables {
         let mut replaced = settings.environment();
         let provider = settings.function_provider_url.as_deref().unwrap_or(provider);
         replaced.push(("PROVIDER_URL", provider.to_owned()));
-        let bounds = ["TENANT_NEW_KEYS_PER_SECOND", "TENANT_OPEN_RECORDS"];
+        let bounds = ["TENANT_LOOK_UPS_PER_SECOND", "TENANT_NEW_KEYS_PER_SECOND", "TENANT_OPEN_RECORDS"];
         replaced.extend(bounds.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))));
         Self { services, resources: resources(stack), settings: replaced }
     }

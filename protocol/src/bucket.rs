@@ -46,6 +46,16 @@ pub fn empty(rate: Rate, now: Timestamp) -> Level {
     Level(micros(now).saturating_sub(cost(rate, rate.burst).0))
 }
 
+/// A level that has risen by so much.
+pub fn risen(level: Level, by: Level) -> Level {
+    Level(level.0.saturating_add(by.0))
+}
+
+/// The level at which the burst is used up.
+pub fn full(now: Timestamp) -> Level {
+    Level(micros(now))
+}
+
 /// For how long a bucket of this level runs over.
 pub fn over(level: Level, now: Timestamp) -> Option<Duration> {
     let over = level.0.checked_sub(micros(now)).filter(|over| *over > 0)?;

@@ -99,7 +99,9 @@ pub(super) fn done(response: &Extensions, status: StatusCode) -> Done {
             ProblemType::Interrupted => RunError::Interrupted(None),
             ProblemType::OverBound => RunError::OverBound { wait },
             ProblemType::TenantStopped => RunError::Stopped,
-            ProblemType::StoreUnavailable | ProblemType::BodyUnreadable => RunError::Unavailable,
+            ProblemType::StoreUnavailable | ProblemType::BodyUnreadable | ProblemType::TooManyLookUps => {
+                RunError::Unavailable
+            }
             problem @ (ProblemType::KeyMissing
             | ProblemType::KeyMalformed
             | ProblemType::KeyTooOld

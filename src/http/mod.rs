@@ -47,6 +47,7 @@ mod webhook;
 mod extract;
 
 // For clients: a problem's type, its document in each contract, the response with it, and the status of an operation.
+mod look_ups;
 mod problem;
 mod problem_document;
 mod problem_response;
@@ -71,6 +72,7 @@ pub(crate) use guarded::By;
 pub use guarded::Guarded;
 pub use key_header::KeySyntax;
 pub use layer::Idempotency;
+pub use look_ups::LookUps;
 pub use problem::Problem;
 pub use problem_type::ProblemType;
 pub use profile::Profile;

@@ -136,6 +136,10 @@ problems! {
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
          request with the same key after the time in Retry-After.",
         retry: true, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("rate_limit_exceeded") };
+    /// A tenant looks up too many operations. That says nothing about them.
+    TooManyLookUps: "too-many-look-ups", TOO_MANY_REQUESTS, "Too many operations were looked up",
+        "This says nothing about the operation. Ask again after the time in Retry-After.",
+        retry: true, outcome: Outcome::PerhapsExecuted, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("rate_limit_exceeded") };
     /// Operators have stopped its tenant; this request did nothing.
     TenantStopped: "tenant-stopped", FORBIDDEN, "New operations of this account are stopped",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: ask the operator of \
@@ -215,6 +219,7 @@ mod tests {
         OutcomeUnknown,
         AnsweredElsewhere,
         OverBound,
+        TooManyLookUps,
         TenantStopped,
         StoreUnavailable,
         Interrupted,

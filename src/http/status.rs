@@ -20,7 +20,7 @@ use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Answer, Head, State, StateName},
     store::{Store, StoreErrorKind},
-    telemetry,
+    telemetry::{self, Count},
     time::Timestamp,
     time_budget::{DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER},
 };
@@ -98,7 +98,7 @@ pub fn operation_key(
 /// tenant's included) or was refused before it began; 410 for an expired one; 503 if the store does not answer or the
 /// record cannot be read. Costs one consistent read.
 ///
-/// If an answer may be large, pass it to [`deliverable`](super::deliverable).
+/// [`LookUps`](super::LookUps) bounds how often a tenant may ask. If an answer may be large, pass it to [`deliverable`](super::deliverable).
 pub async fn operation_status(
     store: &dyn Store,
     key: &RecordKey,
@@ -108,7 +108,10 @@ pub async fn operation_status(
     let problem = |problem| Problem::new(problem).into_response(profile);
     let record = match store.load(key).await {
         Ok(Some(record)) => record,
-        Ok(None) => return problem(ProblemType::OperationNotFound),
+        Ok(None) => {
+            telemetry::request_span(key).in_scope(|| Count::LookUpsEmpty.add(key.operation()));
+            return problem(ProblemType::OperationNotFound);
+        }
         Err(error) => {
             let kind = error.kind();
             telemetry::record_span(key)

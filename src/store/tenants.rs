@@ -109,7 +109,7 @@ impl Bucket {
         if let Some(over) = bucket::over(self.level, now) {
             return Some(Fullness::Over(over));
         }
-        let (empty, full) = (bucket::empty(rate, now).0, now.as_millis().saturating_mul(1_000));
+        let (empty, full) = (bucket::empty(rate, now).0, bucket::full(now).0);
         let used = u128::from(self.level.0.saturating_sub(empty)) * 100;
         let percent = used / u128::from(full.saturating_sub(empty).max(1));
         Some(Fullness::Percent(u64::try_from(percent).unwrap_or(100)))

@@ -26,6 +26,7 @@ mod test_cards;
 use aws_config::BehaviorVersion;
 use axum::Router;
 use lambda_idempotency::{
+    bounds::Bounds,
     config::ConfigError,
     domain::Topic,
     event::{Consumer, KeyFrom, SqsSource},
@@ -86,5 +87,6 @@ async fn router() -> Result<Router, lambda::Error> {
     let shop = Shop::new(payments::client().await, &table);
     let services = policy::Services { shop, provider: Provider::new(&config)?, sealing_keys, placed };
     let order = policy::create_order().grace(config.lease_grace);
-    Ok(routes::router(store, services, order, deferred_reports))
+    let bounds = Bounds::from_env(store.clone())?;
+    Ok(routes::router(store, services, order, deferred_reports, bounds))
 }

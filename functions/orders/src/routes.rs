@@ -5,7 +5,9 @@ use axum::{
     http::Method,
     routing::{get, post},
 };
-use lambda_idempotency::{http::Idempotency, operation::Operation, queue::Queue, store::Store};
+use lambda_idempotency::{
+    bounds::Bounds, http::Idempotency, operation::Operation, queue::Queue, store::Store,
+};
 use payments::policy::profile;
 pub use payments::routes::Route;
 
@@ -15,15 +17,16 @@ use crate::{
     read,
 };
 
-/// All routes: the router has no others. Deferred reports go to `deferred_reports`.
+/// All routes: the router has no others. Deferred reports go to `deferred_reports`; each tenant has its `bounds`.
 pub fn routes(
     store: impl Store,
     services: Services,
     order: Operation,
     deferred_reports: impl Queue,
+    bounds: Bounds,
 ) -> Vec<Route> {
     let guard = Idempotency::new(store, order).profile(profile()).defer_reports_to(deferred_reports);
-    let guard = guard.tenant(TENANT);
+    let guard = guard.tenant(TENANT).bounds(bounds);
     let route = |method, path, operation, handler| Route { method, path, operation, handler };
     let create = post(create::create).route_layer(guard).with_state(services.clone());
     vec![
@@ -39,7 +42,8 @@ pub fn router(
     services: Services,
     order: Operation,
     deferred_reports: impl Queue,
+    bounds: Bounds,
 ) -> Router {
-    let routes = routes(store, services, order, deferred_reports);
+    let routes = routes(store, services, order, deferred_reports, bounds);
     routes.into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler))
 }

@@ -30,7 +30,9 @@ mod transfer;
 
 use aws_config::BehaviorVersion;
 use axum::Router;
-use lambda_idempotency::{bounds::Bounds, lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore};
+use lambda_idempotency::{
+    bounds::Bounds, http::LookUps, lambda, queue::SqsQueue, store::dynamodb::DynamoDbStore,
+};
 
 pub use accounts::{Accounts, OPENING_CENTS};
 pub use answer::created;
@@ -66,6 +68,7 @@ async fn router() -> Result<Router, lambda::Error> {
     let accounts = Accounts::from_env(accounts).await;
     let bounds = Bounds::from_env(store.clone())?;
     let payment = policy::create_payment().grace(config.lease_grace);
-    let services = policy::Services { ledger, accounts, provider, sealing_keys };
+    let look_ups = LookUps::from_env()?;
+    let services = policy::Services { ledger, accounts, provider, sealing_keys, look_ups };
     Ok(routes::router(store, services, payment, deferred_reports, bounds))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lambda_idempotency::{
-    http::{JwtClaim, Profile},
+    http::{JwtClaim, LookUps, Profile},
     operation::Operation,
 };
 
@@ -53,4 +53,6 @@ pub struct Services {
     pub provider: Provider,
     /// Seals the correlation from a charge to its record.
     pub sealing_keys: SealingKeys,
+    /// How often each tenant may look operations up.
+    pub look_ups: LookUps,
 }

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use lambda_idempotency::{
-    http::{Problem, ProblemType, TenantResolver, deliverable, operation_key, operation_status},
+    http::{LookUps, Problem, ProblemType, TenantResolver, deliverable, operation_key, operation_status},
     key::{OperationName, Tenant},
     store::Store,
     world::{SystemWorld, World},
@@ -79,7 +79,7 @@ pub(crate) async fn accounts(State(services): State<Services>, Caller(tenant): C
 }
 
 pub(crate) async fn operation(
-    State(store): State<Arc<dyn Store>>,
+    State((store, look_ups)): State<(Arc<dyn Store>, LookUps)>,
     Caller(tenant): Caller,
     request: Request,
 ) -> Response {
@@ -89,7 +89,11 @@ pub(crate) async fn operation(
         .and_then(|payment| operation_key(&parts, tenant, OPERATIONS, &payment));
     // An invalid operation or key was never seen.
     let Some(key) = key else { return problem(ProblemType::OperationNotFound) };
-    let status = operation_status(&*store, &key, SystemWorld.now(), &profile()).await;
+    let now = SystemWorld.now();
+    if let Err(problem) = look_ups.admit(&key, now) {
+        return respond(problem);
+    }
+    let status = operation_status(&*store, &key, now, &profile()).await;
     deliverable(&parts, status).map(axum::body::Body::new)
 }
 

@@ -46,7 +46,7 @@ pub fn routes(
     let transfers = post(transfer::transfer).route_layer(transfers);
     #[cfg(feature = "test-cards")]
     let transfers = transfers.layer(axum::middleware::map_response(crate::test_cards::after_commit));
-    let records: Arc<dyn Store> = Arc::new(store);
+    let records: (Arc<dyn Store>, _) = (Arc::new(store), services.look_ups.clone());
     vec![
         Route {
             method: Method::POST,

@@ -21,6 +21,7 @@ use aws_config::BehaviorVersion;
 use axum::Router;
 use lambda_idempotency::{
     DynamoDbStore,
+    bounds::Bounds,
     domain::Table,
     event::{Consumer, SqsSource},
     lambda::{self, Error},
@@ -32,38 +33,55 @@ const MAX_RESUMED: u32 = 100;
 
 /// Runs the function `reports` until Lambda ends it.
 ///
-/// Environment: `IDEMPOTENCY_TABLE`, `ORDERS_TABLE`, which has the reports too, `DEFERRED_REPORTS_QUEUE_URL`; `LEASE_GRACE_MS`.
+/// Environment: `IDEMPOTENCY_TABLE`, `ORDERS_TABLE`, which has the reports too, `DEFERRED_REPORTS_QUEUE_URL`; `LEASE_GRACE_MS`,
+/// `TENANT_NEW_KEYS_PER_SECOND`, `TENANT_OPEN_RECORDS`.
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn run() -> Result<(), Error> {
     lambda::logs();
-    let (_, router) = configured().await.inspect_err(lambda::report)?;
-    lambda::run_http(router).await
+    let configured = configured().await.inspect_err(lambda::report)?;
+    let bounds = Bounds::from_env(configured.store.clone()).inspect_err(lambda::report)?;
+    lambda::run_http(configured.router(bounds)).await
 }
 
 /// Runs the function `report-worker` until Lambda ends it.
 ///
-/// Environment: the same, and `WORK_QUEUE_URL`, `WORK_DEAD_LETTERS_QUEUE_URL`.
+/// Environment: `IDEMPOTENCY_TABLE`, `ORDERS_TABLE`, `DEFERRED_REPORTS_QUEUE_URL`, `WORK_QUEUE_URL`, `WORK_DEAD_LETTERS_QUEUE_URL`;
+/// `LEASE_GRACE_MS`.
 ///
 /// # Errors
 /// If the configuration is wrong; the error names what is wrong.
 pub async fn worker() -> Result<(), Error> {
     lambda::logs();
-    let (store, router) = configured().await.inspect_err(lambda::report)?;
+    let configured = configured().await.inspect_err(lambda::report)?;
     let queue = SqsSource::from_env(&lambda::aws().await, "WORK_QUEUE_URL", "WORK_DEAD_LETTERS_QUEUE_URL");
     let consumer = Consumer::worker(queue.inspect_err(lambda::report)?).max_attempts(MAX_RESUMED);
-    lambda::run_concurrent(consumer.work(store, router)).await
+    // What was accepted has had its bounds. Operators can stop it.
+    let bounds = Bounds::of(configured.store.clone());
+    lambda::run_concurrent(consumer.work(configured.store.clone(), configured.router(bounds))).await
 }
 
-async fn configured() -> Result<(DynamoDbStore, Router), Error> {
+/// What both functions have.
+struct Configured {
+    store: DynamoDbStore,
+    deferred_reports: SqsQueue,
+    reports: Table,
+    grace: Duration,
+}
+
+impl Configured {
+    fn router(self, bounds: Bounds) -> Router {
+        let operation = policy::create_report().grace(self.grace);
+        routes::router(self.store, operation, self.reports, self.deferred_reports, bounds)
+    }
+}
+
+async fn configured() -> Result<Configured, Error> {
     let table = lambda::text("ORDERS_TABLE")?;
     let grace = lambda::millis("LEASE_GRACE_MS", Duration::from_secs(10))?;
     let aws = aws_config::defaults(BehaviorVersion::latest()).load().await;
     let deferred_reports = SqsQueue::from_env(&aws, "DEFERRED_REPORTS_QUEUE_URL")?;
     let store = DynamoDbStore::from_env().await?;
-    let reports = Table::new(table, "pk").sort_key("sk");
-    let router =
-        routes::router(store.clone(), policy::create_report().grace(grace), reports, deferred_reports);
-    Ok((store, router))
+    Ok(Configured { store, deferred_reports, reports: Table::new(table, "pk").sort_key("sk"), grace })
 }

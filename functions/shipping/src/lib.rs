@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use lambda_idempotency::{
     Execution, Failure, Guard,
+    bounds::Bounds,
     event::{Consumer, Envelope, KeyFrom, SqsSource},
     key::Tenant,
     lambda::{self, Error},
@@ -53,8 +54,11 @@ async fn configured() -> Result<(Consumer, Guard, Shipments), Error> {
     let queue = SqsSource::from_env(&aws, "SHIPMENTS_QUEUE_URL", "SHIPMENTS_DEAD_LETTERS_QUEUE_URL")?;
     let consumer = Consumer::new(queue, KeyFrom::cloud_event()).envelopes([Envelope::EventBridge]);
     let operation = Operation::new(SHIP).retain(RETENTION).effects_in_transaction();
+    let store = DynamoDbStore::from_env().await?;
+    // What was ordered is shipped, however much it is. Operators can stop it.
+    let bounds = Bounds::of(store.clone());
     // Each message has its own tenant in place of this one.
-    let guard = Guard::new(DynamoDbStore::from_env().await?, operation, Tenant::parse("none")?);
+    let guard = Guard::new(store, operation, Tenant::parse("none")?).bounds(bounds);
     Ok((consumer, guard, shipments))
 }
 

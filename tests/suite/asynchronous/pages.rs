@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::{body::Body, http::Request};
 use lambda_idempotency::{
+    bounds::Bounds,
     domain::Table,
     event::{Consumer, MemorySource},
     http::IDEMPOTENCY_KEY,
@@ -26,7 +27,8 @@ use crate::support::{
 #[tokio::test(start_paused = true)]
 async fn a_worker_begins_no_page_that_outlasts_it() {
     let (store, table) = (MemoryStore::new(), Table::new("orders", "pk").sort_key("sk"));
-    let app = router(store.clone(), create_report(), table, MemoryQueue::new());
+    let bounds = Bounds::of(store.clone());
+    let app = router(store.clone(), create_report(), table, MemoryQueue::new(), bounds);
     let request = Request::post("/reports").header("content-type", "application/json");
     let request = request.header(IDEMPOTENCY_KEY, "r-1").body(Body::from(r#"{"seconds":600}"#));
     let accepted = send_as(&app, "acme", request.expect("a request")).await;

@@ -235,3 +235,27 @@ async fn the_record_shows_an_operator_its_route_and_its_failure() {
     assert_eq!(record.last_failure.as_ref().map(Note::as_str), Some("not_executed, status 503"));
     assert!(record.began_at >= record.created_at);
 }
+
+// Who guesses keys becomes slow. A payment, and the retry of one, is no look-up.
+#[apply(on_each_store)]
+async fn a_tenant_that_looks_up_too_much_is_slowed_down_alone(endpoint: &str) {
+    let provider = TestProvider::start().await;
+    let api = PaymentsApi::on(endpoint, &provider.url).await;
+    let first = api.pay("acme", "order-1", order("tok")).await;
+    let path = "/operations/order-1";
+    // More than its burst, and than its rate gives it meanwhile.
+    let mut refused = None;
+    for _ in 0..10_000 {
+        let answer = api.get("acme", path).await;
+        if answer.status != 200 {
+            refused = Some(answer);
+            break;
+        }
+    }
+    let refused = refused.expect("a bound");
+    refused.assert_problem(429, "too-many-look-ups");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(api.get("globex", path).await.status, 404);
+    api.pay("acme", "order-1", order("tok")).await.assert_replay_of(&first);
+    assert_eq!(api.pay("acme", "order-2", order("tok")).await.status, 201);
+}

@@ -13,7 +13,7 @@ use super::{
 use aws_sdk_dynamodb::Client;
 use axum::{Router, body::Body, http::Request};
 use lambda_idempotency::{
-    http::IDEMPOTENCY_KEY, outbox::Topics, queue::MemoryQueue, store::dynamodb::DynamoDbStore,
+    bounds::Bounds, http::IDEMPOTENCY_KEY, outbox::Topics, queue::MemoryQueue, store::dynamodb::DynamoDbStore,
 };
 use orders::{
     OPENING, Shop,
@@ -184,7 +184,8 @@ impl OrdersApi {
         let placed = Topics::parse("order.placed=own").and_then(|topics| topics.topic(ORDER_PLACED));
         let placed = placed.expect("a topic");
         let services = Services { shop, provider, sealing_keys: sealing_keys(), placed };
-        let app = routes::router(store.clone(), services.clone(), create_order(), MemoryQueue::new());
+        let bounds = Bounds::of(store.clone());
+        let app = routes::router(store.clone(), services.clone(), create_order(), MemoryQueue::new(), bounds);
         Self { app, client, records, store, services }
     }
 
@@ -207,7 +208,8 @@ impl OrdersApi {
 
     /// Every route.
     pub fn routes(&self) -> Vec<routes::Route> {
-        routes::routes(self.store.clone(), self.services.clone(), create_order(), MemoryQueue::new())
+        let (store, bounds) = (self.store.clone(), Bounds::of(self.store.clone()));
+        routes::routes(store, self.services.clone(), create_order(), MemoryQueue::new(), bounds)
     }
 
     pub async fn order(&self, key: &str, body: impl Into<Body>) -> http::Answer {

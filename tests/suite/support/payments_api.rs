@@ -17,8 +17,13 @@ use axum::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use lambda_http::{RequestExt, request::RequestContext};
 use lambda_idempotency::{
-    bounds::Bounds, http::IDEMPOTENCY_KEY, key::signature::Secrets, lambda::webhook_service,
-    queue::MemoryQueue, reconcile::Reconciliation, store::dynamodb::DynamoDbStore,
+    bounds::{Bounds, Rate},
+    http::{IDEMPOTENCY_KEY, LookUps},
+    key::signature::Secrets,
+    lambda::webhook_service,
+    queue::MemoryQueue,
+    reconcile::Reconciliation,
+    store::dynamodb::DynamoDbStore,
 };
 use payments::{
     Accounts, Config, Ledger, Provider, SealingKeys,
@@ -168,6 +173,7 @@ fn services(ledger: &Ledger, accounts: &Accounts, provider_url: &str) -> Service
         accounts,
         provider: provider(provider_url),
         sealing_keys: sealing_keys(),
+        look_ups: LookUps::at_most(Rate::per_second(10).burst(100)),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{books::Books, client::client, local_cloud::LocalCloud, payments::Answer, tables};
 use axum::Router;
 use lambda_idempotency::{
+    bounds::Bounds,
     domain::Table,
     key::{IdempotencyKey, OperationName, RecordKey, Tenant},
     queue::MemoryQueue,
@@ -90,6 +91,7 @@ pub async fn reports_api(endpoint: &str) -> (Router, Vec<Route>) {
     let table = Table::new(tables::idempotency_table(&client).await, "pk").sort_key("sk");
     let records = tables::idempotency_table(&client).await;
     let store = DynamoDbStore::from_client(client, records);
-    let router = router(store.clone(), create_report(), table.clone(), MemoryQueue::new());
-    (router, routes(store, create_report(), table, MemoryQueue::new()))
+    let bounds = Bounds::of(store.clone());
+    let router = router(store.clone(), create_report(), table.clone(), MemoryQueue::new(), bounds.clone());
+    (router, routes(store, create_report(), table, MemoryQueue::new(), bounds))
 }

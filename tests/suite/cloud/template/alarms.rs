@@ -166,7 +166,7 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
     ("StoreErrors", &[telemetry::STORE_ERROR]),
     ("StoreThrottled", &[telemetry::STORE_THROTTLED]),
-    ("KeyMisuse", &[telemetry::RESERVE_KEY_MISUSE]),
+    ("KeyMisuse", &[telemetry::LOOK_UP_EMPTY, telemetry::RESERVE_KEY_MISUSE]),
     (
         "ClientLoops",
         &[

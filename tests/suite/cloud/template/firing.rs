@@ -135,6 +135,7 @@ fn rows() -> Vec<Row> {
         counted("OutcomesAssumed", telemetry::RECONCILE_ASSUMED, 11.0),
         counted("StoreErrors", telemetry::STORE_ERROR, 11.0),
         counted("KeyMisuse", telemetry::RESERVE_KEY_MISUSE, 11.0),
+        counted("KeyMisuse", telemetry::LOOK_UP_EMPTY, 11.0),
         counted("EventsUnsigned", telemetry::WEBHOOK_UNSIGNED, UNSIGNED + 1.0),
         counted("EventsRefused", telemetry::WEBHOOK_REFUSED, 1.0),
         counted("EventsUnreadable", telemetry::WEBHOOK_UNREADABLE, 1.0),

@@ -19,6 +19,7 @@ const MORE: &[(&str, &str)] = &[
     ("OUTBOX_QUEUE_URL", "http://127.0.0.1:9/outbox.fifo"),
     ("PROVIDER_TIMEOUT_MS", "20000"),
     ("SWEEP_UNITS_PER_SECOND", "50"),
+    ("TENANT_LOOK_UPS_PER_SECOND", "100"),
     ("TENANT_NEW_KEYS_PER_SECOND", "10"),
     ("TENANT_OPEN_RECORDS", "1000"),
     ("SHIPMENTS_DEAD_LETTERS_QUEUE_URL", "http://127.0.0.1:9/shipments-dead-letters"),
@@ -78,6 +79,18 @@ const DECIDED_BY: &[(&str, &str, &[&str], &[&str])] = &[
         "SEALING_KEYS",
         "{{resolve:secretsmanager:${SealingSecret}:SecretString:::${SealingSecretVersion}}}",
         &["CompareFunction", "OrderQueueFunction", "OrdersFunction", "PaymentsFunction", "WebhookFunction"],
+        &[],
+    ),
+    (
+        "TENANT_NEW_KEYS_PER_SECOND",
+        "TenantNewKeysPerSecond",
+        &["OrderQueueFunction", "OrdersFunction", "PaymentsFunction", "ReportsFunction"],
+        &[],
+    ),
+    (
+        "TENANT_OPEN_RECORDS",
+        "TenantOpenRecords",
+        &["OrderQueueFunction", "OrdersFunction", "PaymentsFunction", "ReportsFunction"],
         &[],
     ),
     (
