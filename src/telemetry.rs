@@ -57,10 +57,6 @@ counts! {
     TooLate: RESERVE_TOO_LATE = "api.idempotency.reserve.too_late.count";
     /// Requests without a record that were refused, because their tenant is over a bound.
     OverBound: RESERVE_OVER_BOUND = "api.idempotency.reserve.over_bound.count";
-    /// Look-ups of operations that have no record: a request that never came, or a guess.
-    LookUpsEmpty: LOOK_UP_EMPTY = "api.idempotency.look_up.empty.count";
-    /// Look-ups that were refused, because their tenant makes too many.
-    LookUpsOver: LOOK_UP_OVER_BOUND = "api.idempotency.look_up.over_bound.count";
     /// Requests that were refused, because operators have stopped their tenant.
     Stopped: RESERVE_STOPPED = "api.idempotency.reserve.stopped.count";
     /// Executions after one that certainly did nothing.
@@ -414,6 +410,13 @@ pub const RECONCILE_POLL: &str = "api.idempotency.reconcile.poll.count";
 
 /// Completed sweeps. Without label.
 pub const SWEEP_COMPLETED: &str = "api.idempotency.sweep.completed.count";
+
+/// Look-ups of operations that have no record: of a request that never came, or of a guessed key. Without label, because the client names
+/// the operation.
+pub const LOOK_UP_EMPTY: &str = "api.idempotency.look_up.empty.count";
+
+/// Look-ups that were refused, because their tenant makes too many. Without label.
+pub const LOOK_UP_OVER_BOUND: &str = "api.idempotency.look_up.over_bound.count";
 
 /// Settings of the table that a sweep found off: nothing else would notice it. Without label.
 pub const TABLE_SETTING_OFF: &str = "api.idempotency.table.setting_off.count";

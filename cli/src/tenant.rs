@@ -61,8 +61,9 @@ async fn show_all(context: &Context) -> Result<(), Failure> {
 async fn show(context: &Context, tenant: &Tenant) -> Result<(), Failure> {
     let tenants = context.tenants();
     let rule = rule_of(tenants.rules().await?.as_ref(), tenant);
-    let open =
-        context.store.open_records(tenant, MAX_COUNTED).await.map_err(|error| context.no_index(error))?;
+    // Its flood may throttle the index just now.
+    let open = context.store.open_records(tenant, MAX_COUNTED).await;
+    let open = open.map_err(|error| context.no_index(error));
     let (used, lines) = (tenants.used(tenant).await?, tenants.lines(tenant).await?);
     let stopped_by = stopped_by(&lines).filter(|_| rule.stop.is_some());
     if context.screen.is_json() {
@@ -71,11 +72,15 @@ async fn show(context: &Context, tenant: &Tenant) -> Result<(), Failure> {
         let lines: Vec<_> = lines.iter().map(line_json).collect();
         let shown = json!({
             "tenant": tenant.as_str(), "rule": rule_json(&rule), "stopped_by": stopped_by, "used": used,
-            "open_records": open, "audit": lines
+            "open_records": open.ok(), "audit": lines
         });
         return context.screen.print_json(&shown, false);
     }
-    let more = if open == MAX_COUNTED { " or more" } else { "" };
+    let open = match open {
+        Ok(MAX_COUNTED) => format!("{MAX_COUNTED} or more"),
+        Ok(open) => open.to_string(),
+        Err(error) => format!("not known: {error}"),
+    };
     let now = context.now();
     let at = |line: &AuditLine| when(Timestamp::from_millis(line.at), now);
     let mut fields = fields(tenant, &rule);
@@ -85,7 +90,7 @@ async fn show(context: &Context, tenant: &Tenant) -> Result<(), Failure> {
     let used: Vec<_> = used.iter().map(used_text).collect();
     let none = "nothing of a burst".to_owned();
     fields.push(("used", cell_of_lines(if used.is_empty() { vec![none] } else { used })));
-    fields.push(("open records", cell(format!("{open}{more}"))));
+    fields.push(("open records", cell(open)));
     fields.extend(lines.iter().map(|line| {
         let what = format!("{} by {}", line.what, line.who);
         ("audit", cell_of_lines([at(line), what, line.reason.clone()]))
@@ -157,8 +162,12 @@ async fn write(
         return context.screen.print_json(&done, false);
     }
     let within = "It is known everywhere within ten seconds, to guards that have bounds.";
+    let work = match after.stop {
+        Some(Stop::NewAndWork) => " What was accepted waits, and ends with 408 if that is too long.",
+        _ => "",
+    };
     context.screen.print(&format!(
-        "Done: {}, with an audit line by {}. {within}",
+        "Done: {}, with an audit line by {}. {within}{work}",
         harmless(&what),
         harmless(&who)
     ))

@@ -30,6 +30,8 @@ pub(super) struct Known {
     /// How the last read failed, and when the next may be tried.
     failed: Option<(StoreErrorKind, Term)>,
     tallies: HashMap<(Tenant, OperationName), Tally>,
+    /// How often other rules were learned. What was counted under former ones says nothing of these.
+    learned: u64,
 }
 
 /// What a process knows of one tenant and operation.
@@ -50,6 +52,8 @@ pub(super) struct Counted {
     pub(super) keys: u64,
     /// Whether the open records are looked at, too.
     pub(super) looks: bool,
+    /// By which rules.
+    learned: u64,
 }
 
 impl Known {
@@ -78,6 +82,11 @@ impl Known {
         is_ahead(self.usable_until, world)
     }
 
+    /// Until when an execution may begin by these rules.
+    pub(super) fn usable_until(&self) -> Option<Term> {
+        self.usable_until
+    }
+
     /// How the last read failed, if it is too soon for another.
     pub(super) fn failed(&self, world: &dyn World) -> Option<StoreErrorKind> {
         self.failed.filter(|(_, again_at)| is_ahead(Some(*again_at), world)).map(|(kind, _)| kind)
@@ -93,6 +102,9 @@ impl Known {
         let of = |rules: &Option<TenantRules>, tenant: &Tenant| {
             rules.as_ref().and_then(|rules| rules.of(tenant)).cloned()
         };
+        self.learned += u64::from(
+            before.as_ref().map(|rules| rules.revision) != rules.as_ref().map(|rules| rules.revision),
+        );
         // Who was over a bound may not be over the new one.
         self.tallies.retain(|(tenant, _), _| of(&before, tenant) == of(&rules, tenant));
         self.rules = rules;
@@ -133,11 +145,20 @@ impl Known {
         if looks {
             tally.looked_at = now;
         }
-        (keys > 0 || looks).then_some(Counted { keys, looks })
+        (keys > 0 || looks).then_some(Counted { keys, looks, learned: self.learned })
     }
 
     /// Takes what a count has shown.
-    pub(super) fn see(&mut self, key: &RecordKey, level: Option<Level>, open: Option<bool>, now: Timestamp) {
+    pub(super) fn see(
+        &mut self,
+        key: &RecordKey,
+        counted: Counted,
+        (level, open): (Option<Level>, Option<bool>),
+        now: Timestamp,
+    ) {
+        if counted.learned != self.learned {
+            return;
+        }
         let over = level.and_then(|level| bucket::over(level, now)).map(|over| now.plus(over));
         let open = open.filter(|is_over| *is_over).map(|_| now.plus(OPEN_LOOK));
         let Some(until) = over.max(open) else { return };

@@ -33,8 +33,9 @@ use crate::{
     key::{OperationName, RecordKey, Tenant},
     record::Standing,
     store::{Bucket, Fill, StoreError, StoreErrorKind, Tenants},
+    telemetry::{self, STORE_ERROR},
     time_budget::{RULES_AGAIN, RULES_FOR, STORE_TIMEOUT},
-    world::World,
+    world::{Term, World},
 };
 
 /// The bounds of each tenant of a guard. Cheap to clone: clones share what they know, so give one to all guards of a process.
@@ -72,6 +73,14 @@ use crate::{
 pub struct Bounds {
     shared: Arc<Shared>,
     limits: Limits,
+}
+
+/// Why there are no rules by which an execution may begin.
+#[derive(Debug)]
+pub(crate) struct Unread {
+    pub(crate) error: StoreError,
+    /// Whether the store was asked for that. Otherwise it is the error of another request's question.
+    pub(crate) was_asked: bool,
 }
 
 struct Shared {
@@ -160,25 +169,33 @@ impl Bounds {
         self.shared.known().failed(world).is_some()
     }
 
+    /// Until when an execution may begin by the rules that are known; `None` if there are none.
+    pub(crate) fn usable_until(&self) -> Option<Term> {
+        self.shared.known().usable_until()
+    }
+
     /// Reads the rules, unless they are fresh.
-    pub(crate) async fn refresh(&self, world: &dyn World) -> Result<(), StoreError> {
+    ///
+    /// # Errors
+    /// If they cannot be read, and those before are too old.
+    pub(crate) async fn refresh(&self, world: &dyn World) -> Result<(), Unread> {
         let _one = self.shared.reading.lock().await;
         if self.are_fresh(world) {
             return Ok(());
         }
         if let Some(kind) = self.shared.known().failed(world) {
-            return Err(StoreError::new(kind, "the tenants' rules could not be read a moment ago"));
+            let error = StoreError::new(kind, "the tenants' rules could not be read a moment ago");
+            return Err(Unread { error, was_asked: false });
         }
         let (fresh_until, usable_until) = (world.term(RULES_FOR), world.term(2 * RULES_FOR));
         let read = world.within(STORE_TIMEOUT, self.shared.store.rules()).await;
-        let read = read.unwrap_or_else(|| {
-            Err(StoreError::new(StoreErrorKind::Unavailable, "the tenants' rules were not read in time"))
-        });
+        let read = read.unwrap_or_else(|| Err(StoreError::no_answer_in_time(false)));
         let mut known = self.shared.known();
         match read {
             Ok(rules) => known.learn(rules, fresh_until, usable_until),
             // To refuse all tenants for that would be an outage that one wrong item makes.
             Err(error) if error.kind() == StoreErrorKind::Unreadable => {
+                telemetry::count(STORE_ERROR);
                 tracing::error!(
                     cause = error.cause(),
                     "the tenants' rules cannot be read by this version: those before them apply, or none"
@@ -188,10 +205,21 @@ impl Bounds {
             Err(error) => {
                 tracing::warn!(cause = error.cause(), "the tenants' rules could not be read");
                 known.fail(error.kind(), world.term(RULES_AGAIN));
-                return if known.are_usable(world) { Ok(()) } else { Err(error) };
+                return if known.are_usable(world) { Ok(()) } else { Err(Unread { error, was_asked: true }) };
             }
         }
-        Ok(())
+        if known.are_usable(world) {
+            return Ok(());
+        }
+        // The process was frozen meanwhile: what was read is too old.
+        Err(Unread { error: StoreError::no_answer_in_time(true), was_asked: true })
+    }
+
+    /// Notes that a caller could wait no longer for the rules. Returns whether those before may be used.
+    pub(crate) fn gave_up(&self, world: &dyn World) -> bool {
+        let mut known = self.shared.known();
+        known.fail(StoreErrorKind::Unavailable, world.term(RULES_AGAIN));
+        known.are_usable(world)
     }
 
     /// Counts a new key, with this many bytes of an accepted request. Returns in time whatever the store does: what is not counted is
@@ -207,7 +235,7 @@ impl Bounds {
         let look = world.within(time, self.look(key.tenant(), &limits, counted));
         // Each counts, whatever becomes of the other.
         let (level, open) = tokio::join!(fill, look);
-        self.shared.known().see(key, level.flatten(), open.flatten(), world.now());
+        self.shared.known().see(key, counted, (level.flatten(), open.flatten()), world.now());
     }
 
     /// Fills the buckets of a tenant. Returns the highest level.

@@ -208,6 +208,57 @@ async fn a_stop_is_known_once_the_rules_are_read_again() {
     assert!(store.rules().await.unwrap().unwrap().tenants.is_empty());
 }
 
+/// A process that is frozen whenever it waits: its monotonic clock stands still.
+#[derive(Clone, Debug)]
+struct Freezes(ManualWorld);
+
+impl World for Freezes {
+    fn now(&self) -> Timestamp {
+        self.0.now()
+    }
+
+    fn running(&self) -> Duration {
+        self.0.running()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.set(self.0.now().plus(2 * RULES_FOR));
+        self.0.sleep(duration)
+    }
+
+    fn nonce(&self) -> [u8; 16] {
+        self.0.nonce()
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.0.spawn(task);
+    }
+}
+
+#[tokio::test]
+async fn rules_that_a_frozen_process_has_read_are_too_old() {
+    let bounds = Bounds::of(MemoryStore::new());
+    let unread = bounds.refresh(&Freezes(ManualWorld::at(START))).await.expect_err("they are too old");
+    assert!(unread.was_asked && unread.error.is_cut_short(), "{unread:?}");
+}
+
+#[test]
+fn a_count_under_former_rules_says_nothing_of_these() {
+    let world = ManualWorld::at(START);
+    let term = || (&world as &dyn World).term(RULES_FOR);
+    let limits = Limits { new_keys: Some(Rate::per_minute(1).burst(1)), ..Limits::default() };
+    let mut known = Known::default();
+    let counted = known.count(&key(), &limits, &world).expect("each is counted");
+    let over = bucket::risen(bucket::full(START), bucket::cost(Rate::per_minute(1), 5));
+    let rules = |revision| Some(TenantRules { revision: [revision; 16].into(), tenants: [].into() });
+    known.learn(rules(1), term(), term());
+    let again = known.count(&key(), &limits, &world).expect("each is counted");
+    known.see(&key(), counted, (Some(over), None), START);
+    assert_eq!(known.standing(&key(), START), Standing::Within);
+    known.see(&key(), again, (Some(over), None), START);
+    assert!(matches!(known.standing(&key(), START), Standing::Over(_)));
+}
+
 #[test]
 fn limits_that_bound_nothing_or_everything_are_refused() {
     let rate = |rate| Limits { new_keys: Some(rate), ..Limits::default() }.check();

@@ -17,6 +17,7 @@ use super::{
     take_back::TakeBack,
 };
 use crate::{
+    bounds::Unread,
     operation::WhileInFlight,
     record::{
         Answer, AttemptId, Found, Record, ReservationRequest, Says, Standing, State, Transition, Work, decide,
@@ -77,8 +78,17 @@ type Reserved = (Result<Begun, Says>, Option<Box<Record>>);
 struct Begun {
     /// Until when it owns its record.
     until: Term,
+    /// Whether a dead worker perhaps did something, and no phase says what.
+    over_perhaps: bool,
     /// The record that it begins over, if its tenant has bounds.
     over: Option<Box<Record>>,
+}
+
+/// Whether its worker perhaps did something that nothing in the record tells. An interrupted one with phases is resumed all the same.
+fn perhaps_executed(record: &Record) -> bool {
+    matches!(record.state, State::InProgress { .. } | State::Unknown { .. })
+        && record.phases().is_none()
+        && !record.is_undone_by_the_next_write()
 }
 
 /// When the invocation ends, and when its answer must be sent.
@@ -222,6 +232,7 @@ impl Executor {
             }
             _ => None,
         };
+        let mut over_perhaps = false;
         let step = |current: Option<&Record>, moment: Moment| match self.begins(
             request,
             attempt,
@@ -233,9 +244,10 @@ impl Executor {
             Ok(next) => {
                 let until = times.ends.unwrap_or_else(|| world.term(operation.lease));
                 let over = current.filter(|_| self.has_bounds()).cloned().map(Box::new);
+                over_perhaps = current.is_some_and(perhaps_executed);
                 match world.left(until) {
                     left if left < times.min_time => Step::Stop(Next::Says(Says::TooLate)),
-                    _ => Step::Write(next.into(), Next::Begins(Begun { until, over })),
+                    _ => Step::Write(next.into(), Next::Begins(Begun { until, over_perhaps, over })),
                 }
             }
             Err(Found::Says(says @ Says::InFlight { .. })) => {
@@ -261,14 +273,17 @@ impl Executor {
             Ok((Err(says), Some(current)))
                 if current.attempt == attempt && !matches!(says, Says::Replay(_)) =>
             {
-                let tried = Tried { record: current, over: None };
-                self.take_back_now(tried, TakeBack::Now, times.ends_at()).await;
+                if !over_perhaps {
+                    let tried = Tried { record: current, over: None };
+                    self.take_back_now(tried, TakeBack::Now, times.ends_at()).await;
+                }
                 Ok((Err(Says::TooLate), None))
             }
             Ok(found) => Ok(found),
             Err(Unapplied { error, tried, contended, .. }) => {
                 let kind = if contended { StoreErrorKind::Contended } else { error.kind() };
-                if let Some(tried) = tried.filter(|tried| tried.record.attempt == attempt) {
+                let is_ours = |tried: &Tried| tried.record.attempt == attempt && !over_perhaps;
+                if let Some(tried) = tried.filter(is_ours) {
                     match kind {
                         // A store that throttles or refuses gets only one more request.
                         StoreErrorKind::Throttled | StoreErrorKind::Refused => {
@@ -390,8 +405,8 @@ impl Executor {
         request: &Request,
         record: Box<Record>,
         times: Times,
-        Begun { until, over }: Begun,
-        reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), StoreError>>>>,
+        Begun { until, over_perhaps, over }: Begun,
+        reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), Unread>>>>,
     ) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
         let unread = self.unread_rules(reading, times.answer_by).await;
@@ -405,12 +420,12 @@ impl Executor {
             tracing::warn!(
                 "its tenant is stopped, or the rules of tenants cannot be read: the reservation is taken back"
             );
-            self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
+            self.take_own_back(record, over_perhaps, times).await;
             return Err(unread.map_or(Says::Stopped, |error| self.failed(&error)));
         }
         if world.left(until) < times.min_time || request.admission.is_over(world.now()) {
             tracing::warn!("the reservation came too late to run the handler: it is taken back");
-            self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
+            self.take_own_back(record, over_perhaps, times).await;
             return Err(Says::TooLate);
         }
         let (seen, record) = (record.clone(), Arc::new(Mutex::new(*record)));
@@ -418,6 +433,14 @@ impl Executor {
         let execution = Execution::new(&seen, times.ends, until, &self.engine, phasing);
         let heartbeat = self.start_heartbeat(record.clone(), execution.clone());
         Ok(Ownership { execution, record, heartbeat, status: None })
+    }
+
+    /// That it did nothing says nothing of the worker before it. If that one perhaps did something, the lease of this reservation ends it: then
+    /// it is unknown, as it was.
+    async fn take_own_back(&self, record: Box<Record>, over_perhaps: bool, times: Times) {
+        if !over_perhaps {
+            self.take_back_now(Tried { record, over: None }, TakeBack::Now, times.ends_at()).await;
+        }
     }
 
     pub(super) fn failed(&self, error: &StoreError) -> Says<Replay> {

@@ -25,6 +25,7 @@ use super::{
     standing::{beside, end_reading},
 };
 use crate::{
+    bounds::Bounds,
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
     key::{IdempotencyKey, RecordKey, Tenant},
     record::{Answer, AttemptId, Record, Says, Standing, State},
@@ -230,10 +231,16 @@ impl Executor {
             let unread = self.unread_rules(reading.as_mut(), times.answer_by).await;
             served.standing = self.standing(request, unread.as_ref());
             served.unread = unread.is_some();
-            if served.standing.begins().is_err()
-                && let Some(current) = self.current(served, run > 0).await
-            {
-                return current.into();
+            // However often it is sent: operators may stop its tenant meanwhile.
+            let usable_until = self.bounds.as_ref().and_then(Bounds::usable_until);
+            served.send_until = usable_until.map_or(send_until, |until| until.wall.min(send_until));
+            if served.standing.begins().is_err() {
+                match self.current(served, run > 0).await {
+                    Some(current) => return current.into(),
+                    // The transaction of an earlier run may still be applied.
+                    None if run > 0 => return Says::Unconfirmed.into(),
+                    None => {}
+                }
             }
             match self.transact(served, run > 0, &content, &writes).await {
                 Ok(Sent::Committed(expires_at)) => {
@@ -378,7 +385,7 @@ impl Executor {
             let Some(current) = current else {
                 let refused =
                     request.admission.refusal().and_then(|_| request.admission.begins(moment.now).err());
-                let refused = refused.or(standing.begins().err());
+                let refused = refused.or(standing.begins().err().filter(|_| !sent));
                 return Step::Stop(refused.map_or(Next::Begins(()), Next::Says));
             };
             let begins = self.begins(request, attempt, (times, standing), Some(current), moment);

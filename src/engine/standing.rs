@@ -9,11 +9,11 @@ use futures_util::future::{self, Either, MaybeDone};
 
 use super::{Executor, Request};
 use crate::{
-    bounds::Bounds,
+    bounds::{Bounds, Unread},
     record::Standing,
-    store::{StoreError, StoreErrorKind},
+    store::StoreError,
     time::Instant,
-    time_budget::{COUNT_TIME, STORE_TIMEOUT},
+    time_budget::{COUNT_TIME, STORE_TIMEOUT, STORE_TRY},
 };
 
 /// What `work` returns. `reading` goes on meanwhile, as far as it gets.
@@ -31,7 +31,7 @@ pub(super) async fn beside<T, R: Future>(
 /// request of another tenant would wait for whatever this one waits for.
 pub(super) fn end_reading<R>(mut reading: Pin<&mut MaybeDone<R>>)
 where
-    R: Future<Output = Result<(), StoreError>>,
+    R: Future<Output = Result<(), Unread>>,
 {
     reading.set(MaybeDone::Done(Ok(())));
 }
@@ -60,7 +60,7 @@ impl Executor {
     }
 
     /// Reads the rules, if they are too old.
-    pub(super) async fn read_rules(&self) -> Result<(), StoreError> {
+    pub(super) async fn read_rules(&self) -> Result<(), Unread> {
         match &self.bounds {
             Some(bounds) => bounds.refresh(&*self.engine.world).await,
             None => Ok(()),
@@ -71,7 +71,7 @@ impl Executor {
     /// Returns why there are none. Nothing begins without, and the breaker hears of it.
     pub(super) async fn unread_rules(
         &self,
-        mut reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), StoreError>>>>,
+        mut reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), Unread>>>>,
         answer_by: Option<Instant>,
     ) -> Option<StoreError> {
         let bounds = self.bounds.as_ref()?;
@@ -87,12 +87,19 @@ impl Executor {
         };
         let read = world.within(time, read).await;
         end_reading(reading);
-        let read = read.unwrap_or_else(|| {
-            let cause = "the rules of tenants were not read in time";
-            Err(StoreError::new(StoreErrorKind::Unavailable, cause))
-        });
-        let error = read.err()?;
-        self.observe_store(Some(&error));
+        let read = match read {
+            Some(read) => read,
+            None if bounds.gave_up(&**world) => Ok(()),
+            None => {
+                let error = StoreError::no_answer_in_time(time < STORE_TRY);
+                Err(Unread { error, was_asked: true })
+            }
+        };
+        let Unread { error, was_asked } = read.err()?;
+        // One question is one failure, however many requests wait for its answer.
+        if was_asked {
+            self.observe_store(Some(&error));
+        }
         Some(error)
     }
 

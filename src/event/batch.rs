@@ -294,7 +294,8 @@ impl Consumer {
     }
 
     fn tries(&self, received: &Message, attempts: Option<u32>) -> Tries {
-        Tries { receives: received.receives, attempts, max_attempts: self.max_attempts }
+        let age = received.sent_at.map_or(Duration::ZERO, |at| self.world.now().since(at));
+        Tries { receives: received.receives, age, attempts, max_attempts: self.max_attempts }
     }
 
     /// Hands messages back.

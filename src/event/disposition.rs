@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     function::RunError,
-    time_budget::{HANDED_BACK, HELD, LEASE_OVER, MAX_VISIBILITY},
+    time_budget::{HANDED_BACK, HELD, LEASE_OVER, MAX_TURNED_AWAY, MAX_VISIBILITY},
 };
 
 /// What the queue sees of a message.
@@ -25,6 +25,8 @@ pub(super) enum Disposition {
 pub(super) struct Tries {
     /// How often it was received.
     pub(super) receives: u32,
+    /// How long ago it was sent.
+    pub(super) age: Duration,
     /// How many executions there were, if a record counts them.
     pub(super) attempts: Option<u32>,
     /// How many there may be.
@@ -67,7 +69,10 @@ impl Disposition {
                 Self::HandedBack(lease_left.saturating_add(LEASE_OVER).min(MAX_VISIBILITY))
             }
             Err(RunError::Unavailable) => again(),
-            // Neither is the message's fault: it counts as no try.
+            // Neither is the message's fault: it counts as no try. But a queue deletes what it has kept for too long, without a word.
+            Err(ended @ (RunError::OverBound { .. } | RunError::Stopped)) if tries.age >= MAX_TURNED_AWAY => {
+                Self::Dead(format!("{ended}, and was for {} days", MAX_TURNED_AWAY.as_secs() / (24 * 3600)))
+            }
             // Rarely, so that the queue gives up after weeks, and not in days.
             Err(RunError::OverBound { wait }) => {
                 Self::HandedBack(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))

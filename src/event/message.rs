@@ -6,7 +6,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use crate::store::stream::text_member;
+use crate::{store::stream::text_member, time::Timestamp};
 
 /// Lambda's name for SQS.
 pub(super) const SQS: &str = "aws:sqs";
@@ -39,6 +39,8 @@ pub struct Message {
     pub deduplication_id: Option<String>,
     /// How often it was received, this time included.
     pub receives: u32,
+    /// When it was sent, by the queue's clock.
+    pub sent_at: Option<Timestamp>,
 }
 
 impl Message {
@@ -53,6 +55,7 @@ impl Message {
             group: self.group.clone(),
             deduplication_id: self.deduplication_id.clone(),
             receives: self.receives,
+            sent_at: self.sent_at,
         }
     }
 }
@@ -164,6 +167,7 @@ impl Received {
                 group: system("MessageGroupId").filter(|_| is_fifo),
                 deduplication_id: deduplication_id.or_else(|| system("MessageDeduplicationId")),
                 receives: system("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1),
+                sent_at: system("SentTimestamp").and_then(|at| at.parse().ok()).map(Timestamp::from_millis),
             },
             receipt: message.receipt_handle,
             queue: message.event_source_arn,

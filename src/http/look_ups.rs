@@ -13,7 +13,7 @@ use crate::config::{ConfigError, optional};
 use crate::{
     bounds::Rate,
     key::{RecordKey, Tenant},
-    telemetry::{self, Count},
+    telemetry::{self, LOOK_UP_OVER_BOUND},
     time::Timestamp,
 };
 
@@ -97,7 +97,7 @@ impl LookUps {
         if let Some(over) = bucket::over(*level, now) {
             drop(levels);
             telemetry::request_span(key).in_scope(|| {
-                Count::LookUpsOver.add(key.operation());
+                telemetry::count(LOOK_UP_OVER_BOUND);
                 tracing::warn!("a tenant looks up too many operations");
             });
             return Err(Problem { retry_after: Some(over), ..Problem::new(ProblemType::TooManyLookUps) });

@@ -135,11 +135,11 @@ problems! {
     OverBound: "over-bound", TOO_MANY_REQUESTS, "Too many new operations, or too many are open",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: send the same \
          request with the same key after the time in Retry-After.",
-        retry: true, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("rate_limit_exceeded") };
+        retry: true, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("service_unavailable") };
     /// A tenant looks up too many operations. That says nothing about them.
     TooManyLookUps: "too-many-look-ups", TOO_MANY_REQUESTS, "Too many operations were looked up",
         "This says nothing about the operation. Ask again after the time in Retry-After.",
-        retry: true, outcome: Outcome::PerhapsExecuted, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("rate_limit_exceeded") };
+        retry: true, outcome: Outcome::PerhapsExecuted, stripe: code("rate_limit"), acp: Words { code: Some("too_many_requests"), ..kind("service_unavailable") };
     /// Operators have stopped its tenant; this request did nothing.
     TenantStopped: "tenant-stopped", FORBIDDEN, "New operations of this account are stopped",
         "This request did nothing; an earlier one with the same key may have. Do not use a new key: ask the operator of \

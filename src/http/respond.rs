@@ -103,7 +103,7 @@ impl Guard {
     /// Its tenant is over a bound for so long.
     fn over_bound(&self, wait: Duration) -> HttpAnswer {
         let mut response = self.retry_later(Problem::new(ProblemType::OverBound), wait);
-        let seconds = self.operation().retry_after_of(wait).as_millis().div_ceil(1_000);
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
         if let Ok(limit) = HeaderValue::try_from(format!("\"new-operations\";r=0;t={seconds}")) {
             response.headers_mut().insert(RATE_LIMIT, limit);
         }

@@ -20,7 +20,7 @@ use crate::{
     key::{IdempotencyKey, OperationName, RecordKey, Scope, Tenant},
     record::{Answer, Head, State, StateName},
     store::{Store, StoreErrorKind},
-    telemetry::{self, Count},
+    telemetry::{self, LOOK_UP_EMPTY},
     time::Timestamp,
     time_budget::{DEFAULT_RETRY_AFTER, MAX_RETRY_AFTER},
 };
@@ -109,7 +109,7 @@ pub async fn operation_status(
     let record = match store.load(key).await {
         Ok(Some(record)) => record,
         Ok(None) => {
-            telemetry::request_span(key).in_scope(|| Count::LookUpsEmpty.add(key.operation()));
+            telemetry::request_span(key).in_scope(|| telemetry::count(LOOK_UP_EMPTY));
             return problem(ProblemType::OperationNotFound);
         }
         Err(error) => {

@@ -13,9 +13,12 @@ use crate::{
     bounds::Limits,
     engine::Engine,
     key::{OperationName, Tenant},
-    store::{AuditLine, Bucket, Fullness, Stop, StoreError, TenantRule, TenantRules, Tenants},
+    store::{AuditLine, Bucket, Fullness, MAX_RULES, Stop, StoreError, TenantRule, TenantRules, Tenants},
     world::{SystemWorld, World},
 };
+
+/// The longest form of the rules after a limit is set, in bytes. The rest of [`MAX_RULES`] is for stops, which must not wait.
+const MAX_WITH_LIMITS: usize = MAX_RULES * 3 / 4;
 
 /// A change of what operators have set for a tenant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +40,9 @@ pub enum TenantChangeError {
     /// There is nothing to change.
     #[error("nothing was changed: it is so already")]
     AlreadySo,
+    /// There is no place for more limits: the last quarter of [`MAX_RULES`] is for stops.
+    #[error("the limits of all tenants together are too long: take some away with `tenant limit --none`")]
+    Full,
     /// The rules were changed since they were seen.
     #[error("nothing was changed: the rules were changed meanwhile, look again")]
     Changed,
@@ -192,6 +198,10 @@ impl TenantOperator {
         let (revision, now) = (self.engine.world.nonce().into(), self.engine.world.now());
         let tenants = seen.map(|seen| seen.tenants.clone()).unwrap_or_default();
         let rules = TenantRules { revision, tenants }.with(tenant, after.clone());
+        let length = serde_json::to_string(&rules.tenants).map_or(0, |written| written.len());
+        if matches!(change, TenantChange::Limit(..)) && length > MAX_WITH_LIMITS {
+            return Err(TenantChangeError::Full);
+        }
         let line = AuditLine::new([who, &change.what(tenant), reason], now, None, None);
         let seen = seen.map(|seen| seen.revision);
         match self.engine.sent_again(|| self.tenants.write_rules(seen, &rules, &line)).await? {
@@ -218,7 +228,7 @@ fn is_about(line: &AuditLine, tenant: &Tenant) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bounds::Rate;
+    use crate::{bounds::Rate, store::memory::MemoryStore};
 
     #[test]
     fn only_a_resume_lets_go_of_a_stop() {
@@ -234,6 +244,37 @@ mod tests {
             assert_eq!(change.of(&stopped).stop, Some(Stop::NewAndWork), "{change:?}");
         }
         assert_eq!(TenantChange::Resume.of(&stopped), TenantRule::default());
+    }
+
+    #[tokio::test]
+    async fn limits_leave_place_for_stops() {
+        let operator = TenantOperator::new(MemoryStore::new());
+        let tenant = |number: usize| Tenant::parse(&format!("{number:0200}")).expect("a tenant");
+        let limits = Limits { new_keys: Some(Rate::per_second(1)), ..Limits::default() };
+        let limit = TenantChange::Limit(OperationName::parse("pay").expect("a name"), limits);
+        let change = async |number: usize, change: &TenantChange| {
+            let seen = operator.rules().await.expect("the store answers");
+            operator.change(seen.as_ref(), &tenant(number), change, "op", "a test").await
+        };
+        let mut number = 0;
+        let full = loop {
+            match change(number, &limit).await {
+                Ok(_) => number += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(number > 100 && matches!(full, TenantChangeError::Full), "{number}: {full}");
+        for stopped in 0..10 {
+            change(number + stopped, &TenantChange::Stop(Stop::New))
+                .await
+                .expect("there is place for a stop");
+        }
+        // Two operators at once.
+        let seen = operator.rules().await.expect("the store answers");
+        change(0, &TenantChange::Stop(Stop::New)).await.expect("it is written");
+        let late =
+            operator.change(seen.as_ref(), &tenant(1), &TenantChange::Stop(Stop::New), "op", "a test").await;
+        assert!(matches!(late, Err(TenantChangeError::Changed)), "{late:?}");
     }
 
     #[test]

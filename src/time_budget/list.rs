@@ -293,6 +293,10 @@ list! {
     /// its outcome is settled it is done.
     pub(crate) const HELD: Backoff = Backoff { first: minutes(1), factor: 2, max: minutes(30) };
 
+    /// A message whose tenant is stopped or over a bound goes to the dead letters once it was sent this long ago. A queue keeps a message for
+    /// four days, unless it is set otherwise, and then deletes it.
+    pub const MAX_TURNED_AWAY: Duration = hours(3 * 24);
+
     /// A message is hidden for this long at most. SQS allows 12 hours, counted from its receive, and an invocation takes up to 15 minutes.
     pub(crate) const MAX_VISIBILITY: Duration = minutes(11 * 60 + 30);
 }

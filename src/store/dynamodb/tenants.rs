@@ -186,8 +186,8 @@ impl Tenants for DynamoDbStore {
         Ok(used)
     }
 
-    /// A page of each partition of the index. Needs `dynamodb:Query` on the index. Costs eight read units, and one more for each 8 KB of the
-    /// tenant's records in it.
+    /// All pages of each partition of the index, until there are enough. Needs `dynamodb:Query` on the index. Costs eight read units, and one
+    /// more for each 8 KB of the tenant's records in it.
     async fn open_records(&self, tenant: &Tenant, at_most: usize) -> Result<usize> {
         let limit = i32::try_from(at_most).unwrap_or(i32::MAX);
         let counted = SHARDS.iter().map(|shard| async {
@@ -205,9 +205,18 @@ impl Tenants for DynamoDbStore {
                 .expression_attribute_values(":tenant", text(RecordKey::partition_key_prefix(tenant)))
                 .expression_attribute_values(":unknown", text(StateName::Unknown.name()))
                 .expression_attribute_values(":between_workers", text(StateName::BetweenWorkers.name()));
-            Ok::<_, StoreError>(query.send().await?.count)
+            let (mut counted, mut start) = (0, None);
+            loop {
+                // Records with an alarm are in the index too: a page may count fewer than it has.
+                let page = query.clone().set_exclusive_start_key(start).send().await?;
+                counted += usize::try_from(page.count).unwrap_or_default();
+                start = page.last_evaluated_key;
+                if start.is_none() || counted >= at_most {
+                    return Ok::<_, StoreError>(counted);
+                }
+            }
         });
         let counts = futures_util::future::try_join_all(counted).await?;
-        Ok(usize::try_from(counts.iter().sum::<i32>()).unwrap_or_default().min(at_most))
+        Ok(counts.iter().sum::<usize>().min(at_most))
     }
 }

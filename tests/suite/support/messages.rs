@@ -3,7 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use lambda_http::{Context, Error, LambdaEvent};
-use lambda_idempotency::lambda::{BatchFailures, Event};
+use lambda_idempotency::{
+    lambda::{BatchFailures, Event},
+    time::Timestamp,
+};
 use serde_json::{Map, Value, json};
 use tower::{Service, ServiceExt};
 
@@ -13,15 +16,16 @@ pub const QUEUE: &str = "parcels";
 /// A message of a standard queue, with the members that AWS documents
 /// (<https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html>).
 pub fn message(id: &str, body: impl ToString) -> Value {
+    let now = Timestamp::from(SystemTime::now()).as_millis();
     json!({
         "messageId": id,
         "receiptHandle": format!("receipt of {id}"),
         "body": body.to_string(),
         "attributes": {
             "ApproximateReceiveCount": "1",
-            "SentTimestamp": "1545082649183",
+            "SentTimestamp": now.to_string(),
             "SenderId": "AIDAIENQZJOLO23YVJ4VO",
-            "ApproximateFirstReceiveTimestamp": "1545082649185"
+            "ApproximateFirstReceiveTimestamp": now.to_string()
         },
         "messageAttributes": {},
         "md5OfBody": "e4e68fb7bd0e697a0ae8f1bb342846b3",

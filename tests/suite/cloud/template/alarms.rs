@@ -27,6 +27,8 @@ const OURS: &[(&str, &str)] = &[
     (telemetry::STORE_ERROR, "Sum"),
     (telemetry::STORE_THROTTLED, "Sum"),
     (telemetry::RESERVE_KEY_MISUSE, "Sum"),
+    (telemetry::LOOK_UP_OVER_BOUND, "Sum"),
+    (telemetry::RESERVE_STOPPED, "Sum"),
     (telemetry::RESERVE_CREATED, "Sum"),
     (telemetry::RESERVE_FAILED_RETRY, "Sum"),
     (telemetry::RESERVE_REPLAY, "Sum"),
@@ -128,6 +130,7 @@ const ALARMS: &[(&str, &[&str])] = &[
         &[
             telemetry::RESERVE_CREATED,
             telemetry::RESERVE_FAILED_RETRY,
+            telemetry::RESERVE_STOPPED,
             telemetry::RESERVE_TOO_LATE,
             telemetry::STREAM_BEGAN,
         ],
@@ -166,7 +169,7 @@ const ALARMS: &[(&str, &[&str])] = &[
     ("RunsFailed", &["NumberOfMessagesSent FailedRunsQueue"]),
     ("StoreErrors", &[telemetry::STORE_ERROR]),
     ("StoreThrottled", &[telemetry::STORE_THROTTLED]),
-    ("KeyMisuse", &[telemetry::LOOK_UP_EMPTY, telemetry::RESERVE_KEY_MISUSE]),
+    ("KeyMisuse", &[telemetry::LOOK_UP_OVER_BOUND, telemetry::RESERVE_KEY_MISUSE]),
     (
         "ClientLoops",
         &[

@@ -22,7 +22,7 @@ const ALARM_SAYS_ALL: &[&str] = &[
     telemetry::CONTRADICTION_SENT,
     telemetry::CONTRADICTION_UNSENT,
     telemetry::DOUBLE_EXECUTION,
-    telemetry::LOOK_UP_EMPTY,
+    telemetry::LOOK_UP_OVER_BOUND,
     telemetry::OUTBOX_BATCH,
     telemetry::PHASE_MISMATCH,
     telemetry::RECONCILE_POLL,
@@ -35,7 +35,7 @@ const ALARM_SAYS_ALL: &[&str] = &[
 /// Metrics that are not shown, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
     (telemetry::ALARMED_COUNT, "the escalated records contain them"),
-    (telemetry::LOOK_UP_OVER_BOUND, "bounds are the user's, and off by default"),
+    (telemetry::LOOK_UP_EMPTY, "clients ask for what never arrived"),
     (telemetry::MESSAGE_HANDED_BACK, "they come again, and the queue is its consumer's"),
     (telemetry::MESSAGE_HELD, "the queue is its consumer's"),
     (telemetry::MESSAGE_NOT_BURIED, "the queue is its consumer's"),

@@ -134,8 +134,14 @@ fn rows() -> Vec<Row> {
         counted("EscalatedGrow", telemetry::ESCALATED, 1.0),
         counted("OutcomesAssumed", telemetry::RECONCILE_ASSUMED, 11.0),
         counted("StoreErrors", telemetry::STORE_ERROR, 11.0),
-        counted("KeyMisuse", telemetry::RESERVE_KEY_MISUSE, 11.0),
-        counted("KeyMisuse", telemetry::LOOK_UP_EMPTY, 11.0),
+        Row {
+            alarm: "KeyMisuse",
+            minutes: 1,
+            metrics: vec![
+                (telemetry::RESERVE_KEY_MISUSE, Nothing, Once(6.0)),
+                (telemetry::LOOK_UP_OVER_BOUND, Nothing, Once(5.0)),
+            ],
+        },
         counted("EventsUnsigned", telemetry::WEBHOOK_UNSIGNED, UNSIGNED + 1.0),
         counted("EventsRefused", telemetry::WEBHOOK_REFUSED, 1.0),
         counted("EventsUnreadable", telemetry::WEBHOOK_UNREADABLE, 1.0),

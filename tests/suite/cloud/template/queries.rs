@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use lambda_idempotency::{
+    bounds::{Limits, Rate},
+    key::{OperationName, Tenant},
+    operator::{TenantChange, TenantOperator},
+    store::Stop,
+};
+use serde_json::{Value, json};
 
 use super::{resources, text};
 use crate::support::tables::ledger_table;
@@ -10,8 +16,11 @@ use crate::support::{
     embedded,
     function::{Document, Function},
     payments_api::{TestProvider, order},
-    sample::{Sample, payment, status},
+    sample::{Sample, payment, request, status},
 };
+
+/// As many send something.
+const TENANTS: usize = 7;
 
 const QUERY: &str = "AWS::Logs::QueryDefinition";
 
@@ -91,9 +100,12 @@ fn rows(query: &str, all: &[Fields]) -> Vec<Fields> {
                     .collect();
             }
             "sort" => {
-                let by = rest.strip_suffix(" desc").expect("an order");
-                let key = |row: &Fields| row[by].as_f64().unwrap_or(f64::NEG_INFINITY);
-                rows.sort_by(|one, other| key(other).total_cmp(&key(one)));
+                // The first counts most, so it is sorted by last.
+                for by in rest.split(", ").collect::<Vec<_>>().into_iter().rev() {
+                    let by = by.strip_suffix(" desc").expect("an order");
+                    let key = |row: &Fields| row[by].as_f64().unwrap_or(f64::NEG_INFINITY);
+                    rows.sort_by(|one, other| key(other).total_cmp(&key(one)));
+                }
             }
             "limit" => rows.truncate(rest.parse().expect("a number")),
             _ => panic!("{command}"),
@@ -122,7 +134,19 @@ async fn sends(payments: &mut Function, tenant: &str, orders: &[(&str, String)])
 async fn the_saved_queries_name_the_tenant_who_causes_it() {
     let provider = TestProvider::start().await;
     let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
-    let mut payments = sample.start("payments", &[]).await;
+    // A tenant looks up 121 at once.
+    let mut payments = sample.start("payments", &[("TENANT_LOOK_UPS_PER_SECOND", "1")]).await;
+    let operator = TenantOperator::new(sample.store());
+    let limits = Limits { new_keys: Some(Rate::per_minute(1).burst(1)), ..Limits::default() };
+    let create_payment = OperationName::parse("create-payment").expect("an operation");
+    for (tenant, change) in
+        [("floods", TenantChange::Limit(create_payment, limits)), ("stopped", TenantChange::Stop(Stop::New))]
+    {
+        let seen = operator.rules().await.expect("the store answers");
+        let tenant = Tenant::parse(tenant).expect("a tenant");
+        let changed = operator.change(seen.as_ref(), &tenant, &change, "a test", "to see it").await;
+        changed.expect("it is written");
+    }
     let (ok, fails) = (order("tok_ok"), order("500"));
     let other = ok.replace("1999", "2000");
     assert_ne!(other, ok);
@@ -137,22 +161,48 @@ async fn the_saved_queries_name_the_tenant_who_causes_it() {
     };
     assert!(first == 504 && again >= 400, "{first} {again}");
 
-    let lines: Vec<_> = payments.documents().into_iter().map(fields).collect();
+    let three = ["1", "2", "3"].map(|key| (key, order("tok_ok")));
+    assert_eq!(sends(&mut payments, "floods", &three).await, [201, 201, 429]);
+    assert_eq!(sends(&mut payments, "stopped", &three[..1]).await, [403]);
+    let transfer = json!({ "from": "a-0", "to": "a-1", "amountCents": 5 }).to_string();
+    let transfer = request("POST", "/transfers", "usual", &[("idempotency-key", "t")], &transfer);
+    assert_eq!(status(&payments.invoke(&transfer).await), 201);
+    let mut reports = sample.start("reports", &[]).await;
+    let report = request("POST", "/reports", "usual", &[("idempotency-key", "r")], r#"{"seconds":1}"#);
+    assert_eq!(status(&reports.invoke(&report).await), 202);
+    let mut looked_up = Vec::new();
+    for number in 0..130 {
+        let asks = request("GET", &format!("/operations/{number}"), "guesses", &[], "");
+        looked_up.push(status(&payments.invoke(&asks).await).as_u16());
+    }
+    assert_eq!((looked_up[0], looked_up[120], looked_up[129]), (404, 404, 429));
+
+    let lines: Vec<_> = payments.documents().into_iter().chain(reports.documents()).map(fields).collect();
     let queries = queries();
     for (query, column, tenant, value) in [
         ("TenantsReplayed", "replays", "loops", 2.0),
         ("TenantsMisusing", "misused", "misuses", 1.0),
         ("TenantsUnknown", "unknown", "unlucky", 1.0),
+        ("TenantsRefused", "refused", "floods", 1.0),
     ] {
         let rows = rows(&queries[query], &lines);
-        assert_eq!(rows.len(), 4, "{query}");
+        assert_eq!(rows.len(), TENANTS, "{query}");
         assert_eq!((&rows[0]["tenant"], number(&rows[0][column])), (&tenant.into(), value), "{query}");
     }
+    let guesses = rows(&queries["TenantsLookingUp"], &lines).swap_remove(0);
+    assert_eq!(guesses["tenant"], "guesses");
+    let (without, refused) = (number(&guesses["without_operation"]), number(&guesses["refused"]));
+    assert!(without >= 121.0 && refused >= 1.0 && without + refused == 130.0, "{guesses:?}");
+    let stopped = rows(&queries["TenantsRefused"], &lines).swap_remove(1);
+    assert_eq!((&stopped["tenant"], number(&stopped["stopped"])), (&"stopped".into(), 1.0));
     let slow = rows(&queries["TenantsSlow"], &lines);
     let handler_ms: Vec<_> = slow.iter().map(|row| number(&row["handler_ms"])).collect();
-    assert!(handler_ms.len() == 4 && handler_ms.is_sorted_by(|one, next| one >= next), "{handler_ms:?}");
-    assert_eq!(slow.iter().map(|row| number(&row["requests"])).sum::<f64>(), 10.0);
-    assert_eq!(queries.len(), 4, "a query that is not run here");
+    assert!(
+        handler_ms.len() == TENANTS && handler_ms.is_sorted_by(|one, next| one >= next),
+        "{handler_ms:?}"
+    );
+    assert_eq!(slow.iter().map(|row| number(&row["requests"])).sum::<f64>(), 146.0);
+    assert_eq!(queries.len(), 6, "a query that is not run here");
 
     let page = text("docs/operate.md");
     for query in resources(QUERY) {
