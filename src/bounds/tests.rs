@@ -208,12 +208,18 @@ async fn a_stop_is_known_once_the_rules_are_read_again() {
     assert!(store.rules().await.unwrap().unwrap().tenants.is_empty());
 }
 
-/// A process that is frozen whenever it waits: its monotonic clock stands still.
+/// A process that is frozen while it reads: its monotonic clock stands still.
 #[derive(Clone, Debug)]
-struct Freezes(ManualWorld);
+struct Freezes(ManualWorld, Arc<Mutex<u32>>);
 
 impl World for Freezes {
     fn now(&self) -> Timestamp {
+        let mut asked = self.1.lock().unwrap();
+        *asked += 1;
+        // Before it reads, it looks until when the rules may be used.
+        if *asked == 3 {
+            self.0.set(self.0.now().plus(2 * RULES_FOR));
+        }
         self.0.now()
     }
 
@@ -222,7 +228,6 @@ impl World for Freezes {
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
-        self.0.set(self.0.now().plus(2 * RULES_FOR));
         self.0.sleep(duration)
     }
 
@@ -237,9 +242,10 @@ impl World for Freezes {
 
 #[tokio::test]
 async fn rules_that_a_frozen_process_has_read_are_too_old() {
-    let bounds = Bounds::of(MemoryStore::new());
-    let unread = bounds.refresh(&Freezes(ManualWorld::at(START))).await.expect_err("they are too old");
+    let (bounds, world) = (Bounds::of(MemoryStore::new()), Freezes(ManualWorld::at(START), Arc::default()));
+    let unread = bounds.refresh(&world).await.expect_err("they are too old");
     assert!(unread.was_asked && unread.error.is_cut_short(), "{unread:?}");
+    bounds.refresh(&world).await.expect("it is not frozen again");
 }
 
 #[test]

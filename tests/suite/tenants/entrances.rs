@@ -87,8 +87,8 @@ async fn a_message_over_its_bound_waits_as_long_as_the_bound(endpoint: &str) {
 #[apply(on_each_store)]
 async fn what_was_turned_away_for_three_days_is_a_dead_letter(endpoint: &str) {
     let (guarded, queue) = (Guarded::on(endpoint).await, MemorySource::new(QUEUE));
-    let consumer =
-        || consumer(&guarded, &queue).sqs(bounded(&guarded), |_, _: Value| async { Ok::<_, Failure>(()) });
+    let function = |_, _: Value| async { Ok::<_, Failure>(()) };
+    let consumer = consumer(&guarded, &queue).sqs(bounded(&guarded), function);
     let sent = |id: &str, age: Duration| {
         let mut parcel = parcel(id, 100);
         parcel["attributes"]["SentTimestamp"] = json!(guarded.now().minus(age).as_millis().to_string());
@@ -96,13 +96,13 @@ async fn what_was_turned_away_for_three_days_is_a_dead_letter(endpoint: &str) {
     };
     let dead = async || queue.take_dead().pop().map(|dead| dead.reason).unwrap_or_default();
     for id in ["1", "2"] {
-        assert!(deliver(&consumer(), &[sent(id, Duration::ZERO)]).await.unwrap().is_empty());
+        assert!(deliver(&consumer, &[sent(id, Duration::ZERO)]).await.unwrap().is_empty());
     }
     // Over its bound, and stopped.
     for why in ["its tenant has too many new operations", "operators have stopped its tenant"] {
-        assert_eq!(deliver(&consumer(), &[sent("3", 3 * DAY - MINUTE)]).await.unwrap(), ["m-3"]);
+        assert_eq!(deliver(&consumer, &[sent("3", 3 * DAY - MINUTE)]).await.unwrap(), ["m-3"]);
         assert_eq!(dead().await, "");
-        assert!(deliver(&consumer(), &[sent("3", 3 * DAY)]).await.unwrap().is_empty());
+        assert!(deliver(&consumer, &[sent("3", 3 * DAY)]).await.unwrap().is_empty());
         let reason = dead().await;
         assert!(reason.starts_with(why) && reason.ends_with("for 3 days"), "{reason}");
         set(&guarded.undisturbed_store(), stopped(Stop::New)).await;
