@@ -14,9 +14,10 @@ use lambda_http::{
 };
 use lambda_idempotency::{
     JwtClaim, KeyFrom, Operation,
+    bounds::{Bounds, Rate},
     http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, Profile, SingleTenant},
     lambda::{Event, http_event},
-    store::Store,
+    store::{Store, Tenants},
 };
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
@@ -31,16 +32,21 @@ const KEY: &str = "order-1";
 const JSON: &str = "application/json";
 
 pub fn layer(store: impl Store, body: Bytes) -> Guarded {
-    call(store, body, Profile::default(), |number| in_header(number, ORDER.to_owned()))
+    call(of(store), body, |number| in_header(number, ORDER.to_owned()))
+}
+
+pub fn bounded(store: impl Tenants + Clone, body: Bytes, new_keys: Rate) -> Guarded {
+    let bounds = Bounds::of(store.clone()).new_keys(new_keys);
+    call(of(store).bounds(bounds), body, |number| in_header(number, ORDER.to_owned()))
 }
 
 pub fn long_body(store: impl Store, body: Bytes) -> Guarded {
-    call(store, body, Profile::default(), |number| in_header(number, long_order(number)))
+    call(of(store), body, |number| in_header(number, long_order(number)))
 }
 
 pub fn key_in_body(store: impl Store, body: Bytes) -> Guarded {
     let profile = Profile::default().key_from(KeyFrom::body("/idempotency_key"));
-    call(store, body, profile, |number| {
+    call(of(store).profile(profile), body, |number| {
         let request = Request::post("/payments").header(CONTENT_TYPE, JSON);
         request.body(Body::from(long_order(number))).expect("a request")
     })
@@ -64,15 +70,16 @@ fn long_order(number: u64) -> String {
     order.to_string()
 }
 
+fn of(store: impl Store) -> Idempotency<SingleTenant> {
+    Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT))
+}
+
 /// Calls the layer with the requests that `request` makes.
 fn call(
-    store: impl Store,
+    guard: Idempotency<SingleTenant>,
     body: Bytes,
-    profile: Profile,
     request: impl Fn(u64) -> Request<Body> + 'static,
 ) -> Guarded {
-    let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
-    let guard = guard.profile(profile);
     let service = guard.layer(service_fn(move |_: Request<Body>| {
         let mut response = Response::new(Full::new(body.clone()));
         *response.status_mut() = StatusCode::CREATED;
