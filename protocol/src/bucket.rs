@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_kept_until_it_is_empty_but_a_month_at_most() {
+    fn a_bucket_is_kept_until_it_is_empty_or_for_a_month() {
         let kept = |rate, number| forgotten(rate, number, NOW).since(NOW);
         let few = Rate::per_minute(1).burst(60);
         assert_eq!(kept(Rate::per_second(1_000).burst(1), 0), 24 * HOUR + Duration::from_millis(2));

@@ -61,7 +61,7 @@ async fn of_two_changes_of_the_same_rules_in_memory_one_is_written() {
 #[apply(on_each_store)]
 async fn a_change_whose_answer_was_lost_is_written_once(endpoint: &str) {
     for fault in [Fault::DropAnswer, Fault::Twice, Fault::TwiceUnderAnotherToken] {
-        let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+        let guarded = Guarded::on(endpoint).await;
         let operator = TenantOperator::new(guarded.store()).world(guarded.clock.clone());
         guarded.faults.script("TransactWriteItems", [fault.clone()]);
         let written = guarded.clock.passing(change(&operator, None, TENANT, &STOP)).await;
@@ -72,7 +72,7 @@ async fn a_change_whose_answer_was_lost_is_written_once(endpoint: &str) {
 
 #[apply(on_each_store)]
 async fn a_change_that_does_not_reach_the_store_leaves_no_line(endpoint: &str) {
-    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let guarded = Guarded::on(endpoint).await;
     let operator = TenantOperator::new(guarded.store()).world(guarded.clock.clone());
     guarded.faults.for_all("TransactWriteItems", Fault::DropRequest);
     let failed = guarded.clock.passing(change(&operator, None, TENANT, &STOP)).await;
