@@ -1,6 +1,6 @@
 //! The guard for HTTP: its layer alone, and a function's whole way from the event to the answer.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -15,7 +15,9 @@ use lambda_http::{
 use lambda_idempotency::{
     JwtClaim, KeyFrom, Operation,
     bounds::{Bounds, Rate},
-    http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, Profile, SingleTenant},
+    http::{
+        IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, Profile, SingleTenant, TenantResolver,
+    },
     lambda::{Event, http_event},
     store::{Store, Tenants},
 };
@@ -30,6 +32,8 @@ const EVENT: &str = include_str!("../../../tests/suite/fixtures/http_api_jwt.jso
 const KEY: &str = "order-1";
 
 const JSON: &str = "application/json";
+
+type Guard = Idempotency<Arc<dyn TenantResolver>>;
 
 pub fn layer(store: impl Store, body: Bytes) -> Guarded {
     call(of(store), body, |number| in_header(number, ORDER.to_owned()))
@@ -70,16 +74,12 @@ fn long_order(number: u64) -> String {
     order.to_string()
 }
 
-fn of(store: impl Store) -> Idempotency<SingleTenant> {
+fn of(store: impl Store) -> Guard {
     Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT))
 }
 
 /// Calls the layer with the requests that `request` makes.
-fn call(
-    guard: Idempotency<SingleTenant>,
-    body: Bytes,
-    request: impl Fn(u64) -> Request<Body> + 'static,
-) -> Guarded {
+fn call(guard: Guard, body: Bytes, request: impl Fn(u64) -> Request<Body> + 'static) -> Guarded {
     let service = guard.layer(service_fn(move |_: Request<Body>| {
         let mut response = Response::new(Full::new(body.clone()));
         *response.status_mut() = StatusCode::CREATED;
