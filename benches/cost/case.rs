@@ -53,7 +53,7 @@ pub const SMALL: [Case; 9] = [
 
 /// The cases that are measured in memory.
 pub fn in_memory() -> Vec<Case> {
-    let others = [Part::LongBody, Part::KeyInBody, Part::Unguarded];
+    let others = [Part::Bounded, Part::Counted, Part::LongBody, Part::KeyInBody, Part::Unguarded];
     SMALL.into_iter().chain(others.map(Case::first)).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use aws_config::SdkConfig;
 use aws_sdk_dynamodb::Client;
-use lambda_idempotency::store::{Store, dynamodb::DynamoDbStore};
+use lambda_idempotency::store::{Tenants, dynamodb::DynamoDbStore};
 
 use crate::{
     case::Case,
@@ -28,7 +28,7 @@ pub struct Calling {
 }
 
 impl Calling {
-    pub async fn new(case: &Case, store: impl Store) -> Self {
+    pub async fn new(case: &Case, store: impl Tenants + Clone) -> Self {
         let calling = Self { guarded: case.part.on(store, &case.body()), is_replay: case.is_replay };
         if case.is_replay {
             assert!(!(calling.guarded)(REPEATED).await.is_replay);

@@ -22,6 +22,9 @@ const SYSTEM_CALLS_GOAL: u32 = 2;
 const EXECUTOR_GOAL: (f64, u64) = (6.0, 30);
 const LAYER_GOAL: (f64, u64) = (12.0, 38);
 
+/// How many µs of CPU bounds may add to a call, on average.
+const BOUNDS_GOAL: f64 = 5.0;
+
 pub fn memory_head(rounds: u64) {
     println!("\nOn the store in memory: the guard's own work, without any SDK. Medians of {rounds} calls.\n");
     println!(
@@ -50,6 +53,7 @@ pub fn memory_goals() {
         Part::Executor.name(),
         Part::Layer.name()
     );
+    println!("{} adds at most {BOUNDS_GOAL} µs to {}.", Part::Bounded.name(), Part::Layer.name());
 }
 
 pub fn paired_head(rounds: u64) {

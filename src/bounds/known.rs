@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How many tenants and operations a process remembers.
-const MAX_TALLIES: usize = 10_000;
+pub(super) const MAX_TALLIES: usize = 10_000;
 
 /// What a process knows.
 #[derive(Default)]
@@ -171,4 +171,105 @@ impl Known {
 
 fn is_ahead(term: Option<Term>, world: &dyn World) -> bool {
     term.is_some_and(|term| !world.left(term).is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use protocol::limits::Rate;
+
+    use super::*;
+    use crate::{key::IdempotencyKey, world::ManualWorld};
+
+    const START: Timestamp = Timestamp::from_secs(1_800_000_000);
+
+    fn of(tenant: &str) -> RecordKey {
+        let (tenant, operation) = (Tenant::parse(tenant).unwrap(), OperationName::parse("pay").unwrap());
+        RecordKey::new(tenant, operation, IdempotencyKey::parse("k").unwrap())
+    }
+
+    /// Of which each tenth key is counted.
+    fn tenths() -> Limits {
+        Limits { new_keys: Some(Rate::per_second(10)), ..Limits::default() }
+    }
+
+    /// For how many keys each of the next ones counts.
+    fn counts(known: &mut Known, limits: &Limits, world: &ManualWorld, keys: usize) -> Vec<u64> {
+        let count = |_| known.count(&of("acme"), limits, world).map_or(0, |counted| counted.keys);
+        (0..keys).map(count).collect()
+    }
+
+    #[test]
+    fn each_tenth_key_counts_for_ten_from_a_random_place() {
+        let mut begun = std::collections::BTreeSet::new();
+        for _ in 0..200 {
+            let (mut known, world) = (Known::default(), ManualWorld::at(START));
+            let counted = counts(&mut known, &tenths(), &world, 30);
+            let first = counted.iter().position(|keys| *keys == 10).expect("one of them counts");
+            let expected = (0..30).map(|at| if at % 10 == first { 10 } else { 0 });
+            assert_eq!(counted, Vec::from_iter(expected));
+            begun.insert(first);
+        }
+        assert_eq!(begun.len(), 10, "all processes together count as many as there are");
+    }
+
+    #[test]
+    fn the_first_key_after_a_bound_counts_for_itself() {
+        for seen in [None, Some(Level(0)), Some(Level(START.as_millis() * 1_000))] {
+            let (mut known, world) = (Known::default(), ManualWorld::at(START));
+            counts(&mut known, &tenths(), &world, 20);
+            known.see(&of("acme"), seen, Some(false), START);
+            assert_eq!(known.standing(&of("acme"), START), Standing::Within);
+            assert!(!counts(&mut known, &tenths(), &world, 10).contains(&1), "it is not over");
+        }
+        for (level, open) in [(Some(Level((START.as_millis() + 7_000) * 1_000)), None), (None, Some(true))] {
+            let (mut known, world) = (Known::default(), ManualWorld::at(START));
+            counts(&mut known, &tenths(), &world, 20);
+            known.see(&of("acme"), level, open, START);
+            assert!(matches!(known.standing(&of("acme"), START), Standing::Over(_)));
+            let counted = counts(&mut known, &tenths(), &world, 11);
+            assert_eq!((counted[0], counted.iter().sum()), (1, 11), "{counted:?}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_is_over_until_its_longest_bound_ends() {
+        let (mut known, world) = (Known::default(), ManualWorld::at(START));
+        let (key, after) = (of("acme"), |seconds| START.plus(Duration::from_secs(seconds)));
+        counts(&mut known, &tenths(), &world, 1);
+        let level = |seconds| Some(Level(after(seconds).as_millis() * 1_000));
+        known.see(&key, level(100), Some(true), START);
+        // What another count has shown before.
+        known.see(&key, level(50), None, START);
+        assert_eq!(known.standing(&key, after(99)), Standing::Over(Duration::from_secs(1)));
+        assert_eq!(known.standing(&key, after(100)), Standing::Within);
+        assert_eq!(known.standing(&of("other"), START), Standing::Within);
+        known.see(&key, level(110), Some(true), after(100));
+        assert_eq!(known.standing(&key, after(100)), Standing::Over(OPEN_LOOK));
+    }
+
+    #[test]
+    fn the_open_records_are_looked_at_each_half_minute() {
+        let (mut known, world) = (Known::default(), ManualWorld::at(START));
+        let limits = Limits { open_records: Some(5), ..tenths() };
+        let mut looks = |limits: &Limits| {
+            (0..20).filter(|_| known.count(&of("acme"), limits, &world).is_some_and(|of| of.looks)).count()
+        };
+        assert_eq!((looks(&tenths()), looks(&limits)), (0, 1));
+        world.advance(OPEN_LOOK - Duration::from_millis(1));
+        assert_eq!(looks(&limits), 0);
+        world.advance(Duration::from_millis(1));
+        assert_eq!(looks(&limits), 1);
+    }
+
+    #[test]
+    fn a_process_remembers_so_many_tenants_and_no_more() {
+        let (mut known, world) = (Known::default(), ManualWorld::at(START));
+        for number in 0..3 * MAX_TALLIES {
+            known.count(&of(&format!("t-{number}")), &tenths(), &world);
+            assert!(known.tallies.len() <= MAX_TALLIES, "{number}");
+        }
+        assert!(known.tallies.len() > MAX_TALLIES / 2);
+    }
 }

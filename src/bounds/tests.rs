@@ -119,6 +119,35 @@ async fn a_flood_gets_its_rate_whatever_the_number_of_processes() {
     }
 }
 
+/// Has this process meet so many others that it forgets all tenants.
+fn forget(process: &Bounds, world: &dyn World) {
+    let of = |number: usize| {
+        let (tenant, key) = (Tenant::parse(&format!("t-{number}")).unwrap(), key());
+        RecordKey::new(tenant, key.operation().clone(), key.idempotency_key().clone())
+    };
+    for number in 0..=known::MAX_TALLIES {
+        process.shared.known().count(&of(number), &process.limits, world);
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_forgets_tenants_admits_a_few_more_at_most() {
+    let (every, burst, hour, forgets) = (MINUTE / 600, 1_200, 60, 20);
+    let mut fleet = Fleet::new(1, Rate::per_second(10).burst(burst));
+    let mut all = 0;
+    for time in 1..=forgets {
+        all += admitted(&mut fleet, every, time * hour / forgets).await;
+        assert!(matches!(fleet.processes[0].standing(&key(), &fleet.world), Standing::Over(_)));
+        forget(&fleet.processes[0], &fleet.world);
+        assert_eq!(fleet.processes[0].standing(&key(), &fleet.world), Standing::Within);
+    }
+    let allowed = f64::from(hour * 600 + u32::try_from(burst).unwrap());
+    let error = (f64::from(all) - allowed) / allowed;
+    // What it admits before it counts the next one.
+    let unseen = f64::from(forgets) * 10.0 / allowed;
+    assert!(error.abs() < 6.0 / allowed.sqrt() + unseen, "{all} of {allowed}: {error}");
+}
+
 #[tokio::test]
 async fn a_tenant_that_was_away_has_its_burst_twice_at_most() {
     let mut fleet = Fleet::new(1, Rate::per_minute(10).burst(100));

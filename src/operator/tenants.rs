@@ -278,6 +278,19 @@ mod tests {
     }
 
     #[test]
+    fn a_change_replaces_what_cannot_be_read_by_the_rest() {
+        let newer = json!({ "stop": "until_noon", "limits": { "pay": { "new_keys": "1/s+2" }, "ship": 7 } });
+        let before: TenantRule = serde_json::from_value(newer).expect("a rule");
+        assert!(before.unread.is_some());
+        let stopped = TenantChange::Stop(Stop::New).of(&before);
+        assert_eq!((stopped.stop, stopped.unread), (Some(Stop::NewAndWork), None));
+        let resumed = TenantChange::Resume.of(&before);
+        assert_eq!((resumed.stop, resumed.unread), (None, None));
+        let pay = Limits { new_keys: Some(Rate::per_second(1).burst(2)), ..Limits::default() };
+        assert_eq!([stopped.limits, resumed.limits], [(); 2].map(|()| [("pay".to_owned(), pay)].into()));
+    }
+
+    #[test]
     fn a_stop_stands_since_its_first_line_after_a_resume() {
         let tenant = Tenant::parse("acme").expect("a tenant");
         let of = |changes: &[TenantChange]| {

@@ -1,6 +1,6 @@
 //! The guard for HTTP: its layer alone, and a function's whole way from the event to the answer.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -14,9 +14,12 @@ use lambda_http::{
 };
 use lambda_idempotency::{
     JwtClaim, KeyFrom, Operation,
-    http::{IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, Profile, SingleTenant},
+    bounds::{Bounds, Rate},
+    http::{
+        IDEMPOTENCY_KEY, IDEMPOTENT_REPLAYED, Idempotency, OrNotBegun, Profile, SingleTenant, TenantResolver,
+    },
     lambda::{Event, http_event},
-    store::Store,
+    store::{Store, Tenants},
 };
 use serde_json::{Value, json};
 use tower::{Layer, ServiceExt, service_fn};
@@ -30,17 +33,24 @@ const KEY: &str = "order-1";
 
 const JSON: &str = "application/json";
 
+type Guard = Idempotency<Arc<dyn TenantResolver>>;
+
 pub fn layer(store: impl Store, body: Bytes) -> Guarded {
-    call(store, body, Profile::default(), |number| in_header(number, ORDER.to_owned()))
+    call(of(store), body, |number| in_header(number, ORDER.to_owned()))
+}
+
+pub fn bounded(store: impl Tenants + Clone, body: Bytes, new_keys: Rate) -> Guarded {
+    let bounds = Bounds::of(store.clone()).new_keys(new_keys);
+    call(of(store).bounds(bounds), body, |number| in_header(number, ORDER.to_owned()))
 }
 
 pub fn long_body(store: impl Store, body: Bytes) -> Guarded {
-    call(store, body, Profile::default(), |number| in_header(number, long_order(number)))
+    call(of(store), body, |number| in_header(number, long_order(number)))
 }
 
 pub fn key_in_body(store: impl Store, body: Bytes) -> Guarded {
     let profile = Profile::default().key_from(KeyFrom::body("/idempotency_key"));
-    call(store, body, profile, |number| {
+    call(of(store).profile(profile), body, |number| {
         let request = Request::post("/payments").header(CONTENT_TYPE, JSON);
         request.body(Body::from(long_order(number))).expect("a request")
     })
@@ -64,15 +74,12 @@ fn long_order(number: u64) -> String {
     order.to_string()
 }
 
+fn of(store: impl Store) -> Guard {
+    Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT))
+}
+
 /// Calls the layer with the requests that `request` makes.
-fn call(
-    store: impl Store,
-    body: Bytes,
-    profile: Profile,
-    request: impl Fn(u64) -> Request<Body> + 'static,
-) -> Guarded {
-    let guard = Idempotency::new(store, Operation::new(OPERATION)).tenant(SingleTenant::new(TENANT));
-    let guard = guard.profile(profile);
+fn call(guard: Guard, body: Bytes, request: impl Fn(u64) -> Request<Body> + 'static) -> Guarded {
     let service = guard.layer(service_fn(move |_: Request<Body>| {
         let mut response = Response::new(Full::new(body.clone()));
         *response.status_mut() = StatusCode::CREATED;

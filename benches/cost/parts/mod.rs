@@ -11,9 +11,10 @@ use bytes::Bytes;
 use futures_util::future::LocalBoxFuture;
 use lambda_http::Context;
 use lambda_idempotency::{
+    bounds::Rate,
     domain::{DomainWrite, Table},
     key::{IdempotencyKey, Tenant},
-    store::Store,
+    store::Tenants,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -27,6 +28,9 @@ const TENANT: &str = "8f14e45f-ceea-467f-a0e6-7f1f2d3c4b5a";
 const OPERATION: &str = "create-payment";
 const ORDER: &str = r#"{"customerId":"c-20391","amountCents":1999,"currency":"EUR","source":"tok_ok",
     "items":[{"sku":"A-1001","quantity":2},{"sku":"B-2002","quantity":1}]}"#;
+
+/// So many new keys that no call is refused.
+const BOUND: Rate = Rate::per_second(1_000_000);
 
 /// How long an invocation may take.
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -54,6 +58,10 @@ pub enum Part {
     LongBody,
     /// The same with its key in that body.
     KeyInBody,
+    /// The layer with bounds of each tenant, of which each tenth key is counted.
+    Bounded,
+    /// The same with a burst so small that each key is counted.
+    Counted,
     /// The event of an HTTP API, a router of axum, the answer's text.
     Event,
     /// The same without a guard.
@@ -74,6 +82,8 @@ impl Part {
             Self::Layer => "HTTP layer",
             Self::LongBody => "HTTP layer, 1 KB sent",
             Self::KeyInBody => "HTTP layer, key in 1 KB",
+            Self::Bounded => "HTTP layer, bounds",
+            Self::Counted => "HTTP layer, each counted",
             Self::Event => "HTTP event",
             Self::Unguarded => "HTTP event, no guard",
             Self::Batch => "batch of ten",
@@ -87,13 +97,15 @@ impl Part {
         if matches!(self, Self::Batch) { batch::MESSAGES } else { 1 }
     }
 
-    pub fn on(self, store: impl Store, body: &Bytes) -> Guarded {
+    pub fn on(self, store: impl Tenants + Clone, body: &Bytes) -> Guarded {
         match self {
             Self::Executor => executor::reserve_and_finish(store, body.clone()),
             Self::Function => function::run(store),
             Self::Layer => http::layer(store, body.clone()),
             Self::LongBody => http::long_body(store, body.clone()),
             Self::KeyInBody => http::key_in_body(store, body.clone()),
+            Self::Bounded => http::bounded(store, body.clone(), BOUND),
+            Self::Counted => http::bounded(store, body.clone(), BOUND.burst(30)),
             Self::Event => http::event(store),
             Self::Unguarded => http::event_unguarded(),
             Self::Batch => batch::deliver(store),

@@ -6,6 +6,7 @@ mod executed;
 mod key_elsewhere;
 mod pages;
 mod requests;
+mod stopped;
 mod swept;
 
 use std::time::Duration;
@@ -31,7 +32,7 @@ use serde_json::{Value, json};
 use crate::support::{
     guarded::Guarded,
     http::{self, Answer, Counter, Gate, PAY, TENANT, api, guard_of, record_key, send},
-    messages::{QUEUE, deliver_within, message},
+    messages::{QUEUE, deliver_within, received},
 };
 
 /// For how long accepted work waits for a worker.
@@ -167,8 +168,14 @@ impl Reports {
 
     /// Hands this message to a worker. Returns whether it was acknowledged.
     async fn work(&self, asked: &Value) -> bool {
+        self.received(asked, 1).await
+    }
+
+    /// The same, with a message that was received this often.
+    async fn received(&self, asked: &Value, times: u32) -> bool {
         let now = std::time::UNIX_EPOCH + Duration::from_millis(self.guarded.clock.now().as_millis());
-        let back = deliver_within(&self.worker(), &[message("m-1", asked)], now, MINUTE).await;
+        let message = received("m-1", asked, times);
+        let back = deliver_within(&self.worker(), &[message], now, MINUTE).await;
         back.expect("an answer").is_empty()
     }
 

@@ -13,7 +13,7 @@ use lambda_idempotency::{
     key::RecordKey,
     operator::Operator,
     record::{State, UnknownCause},
-    store::{Store, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
+    store::{Store, Tenants, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
     time::Timestamp,
 };
 use macro_rules_attribute::apply;
@@ -26,10 +26,10 @@ use crate::support::{
     embedded,
     faults::{ANY, Fault},
     guarded::{Guarded, fingerprints},
-    http::record_key,
+    http::{record_key, tenant},
     on_each_store,
-    payments_api::TestProvider,
-    sample::Sample,
+    payments_api::{TestProvider, order},
+    sample::{Sample, payment, status},
     tables::ledger_table,
 };
 
@@ -183,6 +183,7 @@ async fn environment_and_switch_configure_questions() {
 async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
     let sample = Sample::new("payments", "http://localhost:9").await;
     let (millis, queue) = ("a number of milliseconds above 0", "the URL of an SQS queue");
+    let (keys, open) = ("a number from 1 to 1000000000", "a number from 1 to 100000");
     for (function, name, value, must_be) in [
         ("reconcile", "MAX_UNKNOWN_AGE_MS", "0", millis),
         ("reconcile", "MAX_UNKNOWN_AGE_MS", "24h", millis),
@@ -203,6 +204,20 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         ("webhook", "SEALING_KEYS", "", "set"),
         ("payments", "ACCOUNTS_TABLE", "", "set"),
         ("payments", "DEFERRED_REPORTS_QUEUE_URL", "", "set"),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", "0", keys),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", "-1", keys),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", "1.5", keys),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", "10/s", keys),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", " ", keys),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", "1000000001", keys),
+        ("payments", "TENANT_NEW_KEYS_PER_SECOND", "99999999999999999999", keys),
+        ("payments", "TENANT_OPEN_RECORDS", "0", open),
+        ("payments", "TENANT_OPEN_RECORDS", "-1", open),
+        ("payments", "TENANT_OPEN_RECORDS", "1.5", open),
+        ("payments", "TENANT_OPEN_RECORDS", "many", open),
+        ("payments", "TENANT_OPEN_RECORDS", " ", open),
+        ("payments", "TENANT_OPEN_RECORDS", "100001", open),
+        ("payments", "TENANT_OPEN_RECORDS", "99999999999999999999", open),
         ("orders", "ORDERS_TABLE", "", "set"),
         ("orders", "PROVIDER_URL", "nowhere", "an http or https URL"),
         ("orders", "OUTBOX_TOPICS", "", "set"),
@@ -237,6 +252,36 @@ async fn a_function_that_is_configured_wrongly_names_the_variable_and_ends() {
         let log = sample.refuses_to_start(function, &variables).await;
         let message = format!("the environment variable {name} must be {must_be}");
         assert!(log.contains(&message), "{function}, {name}={value}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn the_bounds_of_payments_are_those_of_its_environment() {
+    let provider = TestProvider::start().await;
+    let (keys, open) = ("TENANT_NEW_KEYS_PER_SECOND", "TENANT_OPEN_RECORDS");
+    for (variables, bucket, last_status) in [
+        (&[][..], None, 201),
+        (&[(keys, ""), (open, "")], None, 201),
+        (&[(keys, "1"), (open, "100000")], Some("new_keys:1/s+120"), 201),
+        (&[(keys, " 7 ")], Some("new_keys:7/s+840"), 201),
+        (&[(keys, "1000000000")], Some("new_keys:1000000000/s+1000000000"), 201),
+        (&[(open, "2")], None, 201),
+        (&[(open, "1")], None, 429),
+    ] {
+        let sample = Sample::new(&ledger_table(embedded::endpoint()).await, &provider.url).await;
+        unknown(&sample, Duration::from_secs(1)).await;
+        let mut function = sample.start("payments", variables).await;
+        let mut last = 0;
+        // At most each tenth key is counted, and the first one looks at the open records.
+        for number in 0..10 {
+            let key = format!("k-{number}");
+            let paid = function.invoke(&payment("acme", &key, &order("tok"))).await;
+            last = status(&paid).as_u16();
+        }
+        assert_eq!(last, last_status, "{variables:?}");
+        let used = sample.store().used(&tenant("acme")).await.expect("the store answers");
+        let names: Vec<_> = used.iter().map(|bucket| &*bucket.name).collect();
+        assert_eq!(names, Vec::from_iter(bucket), "{variables:?}");
     }
 }
 

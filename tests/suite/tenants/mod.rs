@@ -1,7 +1,9 @@
 //! Bounds of each tenant, and the operators' brake.
 
 mod bounded;
+mod changed;
 mod entrances;
+mod profiles;
 mod stopped;
 mod unread;
 mod used;

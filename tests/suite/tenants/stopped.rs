@@ -72,19 +72,37 @@ async fn a_process_without_rules_begins_nothing_of_a_stopped_tenant(endpoint: &s
 }
 
 #[apply(on_each_store)]
-async fn rules_that_cannot_be_read_are_used_for_ten_seconds(endpoint: &str) {
-    let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
+async fn rules_that_were_read_are_used_for_ten_seconds_at_most(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let runs = Counter::default();
     let app = app(&guarded, Bounds::of(guarded.store()), &runs);
-    let began = guarded.now();
     assert_eq!(send(&app, pay("k-1")).await.status, 201);
     guarded.faults.for_all("GetItem", Fault::DropRequest);
     outdate(&guarded);
-    assert_eq!(guarded.clock.passing(send(&app, pay("k-2"))).await.status, 201);
-    assert!(guarded.now().since(began) < 2 * RULES_FOR);
-    guarded.clock.advance(2 * RULES_FOR - guarded.now().since(began));
-    let refused = guarded.clock.passing(send(&app, pay("k-3"))).await;
-    refused.assert_problem(503, "store-unavailable");
-    assert_eq!(runs.count(), 2);
+    // They cannot be read again, and then that is not tried for a second.
+    for key in ["k-2", "k-3"] {
+        assert_eq!(send(&app, pay(key)).await.status, 201);
+    }
+    outdate(&guarded);
+    for key in ["k-4", "k-5"] {
+        send(&app, pay(key)).await.assert_problem(503, "store-unavailable");
+    }
+    assert_eq!(runs.count(), 3);
+}
+
+#[apply(on_each_store)]
+async fn a_single_transaction_without_rules_commits_nothing(endpoint: &str) {
+    let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
+    let guard = guard_of(guarded.store(), Operation::new(PAY)).single_transaction();
+    let guard = guard.world(guarded.clock.clone()).bounds(Bounds::of(guarded.store()));
+    let app = api(guard, |_, _| async { StatusCode::CREATED });
+    // That of the rules. The next one is of the record.
+    guarded.faults.script("GetItem", [Fault::DropRequest]);
+    send(&app, pay("k-1")).await.assert_problem(503, "store-unavailable");
+    assert!(!is_recorded(&guarded.undisturbed_store(), "k-1").await);
+    assert_eq!(guarded.faults.left(), 0);
+    outdate(&guarded);
+    assert_eq!(send(&app, pay("k-1")).await.status, 201);
 }
 
 /// It is sent again for as long as that, and not for as long as its operation could wait.
