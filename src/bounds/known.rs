@@ -184,6 +184,9 @@ mod tests {
 
     const START: Timestamp = Timestamp::from_secs(1_800_000_000);
 
+    /// By the rules that a process begins with.
+    const COUNTED: Counted = Counted { keys: 1, looks: false, learned: 0 };
+
     fn of(tenant: &str) -> RecordKey {
         let (tenant, operation) = (Tenant::parse(tenant).unwrap(), OperationName::parse("pay").unwrap());
         RecordKey::new(tenant, operation, IdempotencyKey::parse("k").unwrap())
@@ -219,14 +222,14 @@ mod tests {
         for seen in [None, Some(Level(0)), Some(Level(START.as_millis() * 1_000))] {
             let (mut known, world) = (Known::default(), ManualWorld::at(START));
             counts(&mut known, &tenths(), &world, 20);
-            known.see(&of("acme"), seen, Some(false), START);
+            known.see(&of("acme"), COUNTED, (seen, Some(false)), START);
             assert_eq!(known.standing(&of("acme"), START), Standing::Within);
             assert!(!counts(&mut known, &tenths(), &world, 10).contains(&1), "it is not over");
         }
         for (level, open) in [(Some(Level((START.as_millis() + 7_000) * 1_000)), None), (None, Some(true))] {
             let (mut known, world) = (Known::default(), ManualWorld::at(START));
             counts(&mut known, &tenths(), &world, 20);
-            known.see(&of("acme"), level, open, START);
+            known.see(&of("acme"), COUNTED, (level, open), START);
             assert!(matches!(known.standing(&of("acme"), START), Standing::Over(_)));
             let counted = counts(&mut known, &tenths(), &world, 11);
             assert_eq!((counted[0], counted.iter().sum()), (1, 11), "{counted:?}");
@@ -239,13 +242,13 @@ mod tests {
         let (key, after) = (of("acme"), |seconds| START.plus(Duration::from_secs(seconds)));
         counts(&mut known, &tenths(), &world, 1);
         let level = |seconds| Some(Level(after(seconds).as_millis() * 1_000));
-        known.see(&key, level(100), Some(true), START);
+        known.see(&key, COUNTED, (level(100), Some(true)), START);
         // What another count has shown before.
-        known.see(&key, level(50), None, START);
+        known.see(&key, COUNTED, (level(50), None), START);
         assert_eq!(known.standing(&key, after(99)), Standing::Over(Duration::from_secs(1)));
         assert_eq!(known.standing(&key, after(100)), Standing::Within);
         assert_eq!(known.standing(&of("other"), START), Standing::Within);
-        known.see(&key, level(110), Some(true), after(100));
+        known.see(&key, COUNTED, (level(110), Some(true)), after(100));
         assert_eq!(known.standing(&key, after(100)), Standing::Over(OPEN_LOOK));
     }
 
