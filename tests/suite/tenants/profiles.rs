@@ -63,7 +63,7 @@ fn contracts() -> [(Profile, Value, Value, Option<&'static str>, bool); 4] {
         ),
         (
             Profile::acp(),
-            over("rate_limit_exceeded", "too_many_requests"),
+            over("service_unavailable", "too_many_requests"),
             stopped("invalid_request"),
             Some("application/json"),
             true,
