@@ -161,7 +161,7 @@ async fn main() -> Result<(), Error> {
     };
     // In a function: `SqsSource::from_env`, `DynamoDbStore::from_env`, and `lambda::run(consumer)`.
     let consumer =
-        Consumer::new(MemorySource::new("orders"), KeyFrom::attribute(ProducerKey::NAME)).sqs(guard, start);
+        Consumer::new(MemorySource::new("orders"), KeyFrom::attribute(ProducerKey::NAME)).each(guard, start);
     let deliver = async |messages: &[Value]| -> Result<(), Error> {
         let batch = serde_json::from_value(json!({ "Records": messages }))?;
         let back = consumer.clone().oneshot(LambdaEvent::new(batch, Context::default())).await?;

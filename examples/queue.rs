@@ -21,7 +21,7 @@ async fn ship(execution: Execution, order: Value) -> Result<String, Failure> {
 async fn main() -> Result<(), Error> {
     let queue = MemorySource::new("payments-orders.fifo");
     let guard = Guard::new(MemoryStore::new(), Operation::new("ship"), Tenant::parse("shop")?);
-    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/orderId")).sqs(guard, ship);
+    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/orderId")).each(guard, ship);
     let batch = LambdaEvent::new(serde_json::from_str(BATCH)?, Context::default());
     println!("{} come again", consumer.oneshot(batch).await?.identifiers().len());
     queue.take_dead().iter().for_each(|dead| println!("dead: {}", dead.reason));

@@ -8,7 +8,7 @@ use std::{
 use lambda_http::{Context, LambdaEvent};
 use lambda_idempotency::{
     Execution, Failure, Guard, Operation,
-    event::{Consumer, KeyFrom, MemorySource, SqsFunction},
+    event::{BatchFunction, Consumer, KeyFrom, MemorySource},
     key::Tenant,
     store::Store,
 };
@@ -66,15 +66,15 @@ async fn ship(order: Order) -> Result<Shipment, Failure> {
 }
 
 /// The consumer, as in production, but for its queue.
-pub fn guarded(store: impl Store) -> impl SqsFunction {
+pub fn guarded(store: impl Store) -> impl BatchFunction {
     let tenant = Tenant::parse("shop").expect("a tenant");
     let guard = Guard::new(store, Operation::new("ship"), tenant);
     let consumer = Consumer::new(MemorySource::new(QUEUE), KeyFrom::body("/id"));
-    consumer.sqs(guard, async |_: Execution, order: Order| ship(order).await)
+    consumer.each(guard, async |_: Execution, order: Order| ship(order).await)
 }
 
 /// Hands a batch to the consumer.
-pub async fn deliver(consumer: &impl SqsFunction, event: &str) {
+pub async fn deliver(consumer: &impl BatchFunction, event: &str) {
     let mut context = Context::default();
     let deadline = SystemTime::now() + TIMEOUT;
     let since = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");

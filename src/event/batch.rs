@@ -1,67 +1,24 @@
 //! A batch of messages: which run at once, and what is handed back.
 
-use std::{
-    collections::HashMap,
-    panic::{self, AssertUnwindSafe},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, StreamExt, stream};
 use lambda_runtime::{Context, Error};
-use tracing::Instrument;
+use tokio::sync::Semaphore;
 
 use super::{
-    Consumer, DeadMessage,
-    consumer::{Done, Job, Work},
-    disposition::{Disposition, Tries},
-    message::{Message, Received, SQS},
+    Consumer,
+    consumer::Work,
+    lanes::{Back, Shared},
+    plan::{Plan, Planned},
 };
 use crate::{
     error_chain::error_chain,
-    function::RunError,
-    key::{FoundKey, Tenant},
     lambda::trigger::{BatchFailures, Event, refuse, time},
-    queue::QueueError,
-    telemetry::{
-        MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_BURIED, MESSAGE_NOT_HIDDEN,
-        count_message,
-    },
+    telemetry::{MESSAGE_NOT_HIDDEN, count_message},
     time::Instant,
-    time_budget::{HANDED_BACK, NO_NEW_WORK, SEND_TIMEOUT},
+    time_budget::NO_NEW_WORK,
 };
-
-/// A message of the batch, and what is to be done about it.
-struct Planned {
-    received: Received,
-    plan: Plan,
-}
-
-enum Plan {
-    /// Run it.
-    Run { key: FoundKey, lane: String, message: Box<Message> },
-    /// There is nothing to run: this is what the queue sees.
-    See(Disposition),
-    /// It is from another source: it is handed back as it is.
-    Foreign,
-}
-
-/// The bounds of an invocation.
-#[derive(Clone, Copy)]
-struct Ends {
-    /// No message begins after this.
-    begin: Instant,
-    /// No call of the queue takes longer than until this.
-    call: Instant,
-}
-
-/// What becomes of a message that is handed back.
-struct Back {
-    id: Option<String>,
-    receipt: Option<String>,
-    /// When it is visible again; `None`: when the queue's own time-out is over.
-    after: Option<Duration>,
-}
 
 impl Consumer {
     /// Runs a batch.
@@ -77,225 +34,28 @@ impl Consumer {
         // However long payloads take to load, the messages without one run.
         let planned_by = now.plus(time / 2);
         // The rest is for the answer: without it, all messages come again.
-        let ends = Ends { begin, call: begin.plus((NO_NEW_WORK / 2).min(time / 2)) };
-        let context = Arc::new(context);
-        let mut lanes: Vec<Vec<Planned>> = Vec::new();
-        let mut known = HashMap::new();
+        let call = begin.plus((NO_NEW_WORK / 2).min(time / 2));
         // Boxed, because the compiler does not see that they may be sent.
-        let plans: Vec<_> =
-            records.iter().map(|raw| self.plan(Received::read(raw), planned_by).boxed()).collect();
+        let plan = |raw| self.plan(self.feed.read(raw, &self.name), planned_by).boxed();
+        let plans: Vec<_> = records.into_iter().map(plan).collect();
         let planned: Vec<_> = stream::iter(plans).buffered(self.at_once).collect().await;
         if let Some(first) = planned.first()
             && planned.iter().all(|planned| matches!(planned.plan, Plan::Foreign))
         {
-            let (found, expected) = (first.received.source(), &*self.queue);
+            let found = first.received.foreign.as_deref().unwrap_or_default();
+            let (noun, expected) = (self.feed.noun(), &*self.name);
             return Err(refuse(&format!(
-                "it is from {found}, and this function takes messages of the queue {expected}"
+                "it is from {found}, and this function takes messages of the {noun} {expected}"
             )));
         }
-        for planned in planned {
-            match lane_of(&planned) {
-                None => lanes.push(vec![planned]),
-                Some(lane) => {
-                    let place = *known.entry(lane).or_insert(lanes.len());
-                    if place == lanes.len() {
-                        lanes.push(Vec::new());
-                    }
-                    lanes[place].push(planned);
-                }
-            }
-        }
+        let permits = Semaphore::new(self.at_once);
+        let shared = Shared { begin, call, permits, context: Arc::new(context), work };
         // Boxed, because each would be as large as the largest function.
-        let run = |lane| self.lane(lane, ends, &context, work).boxed();
-        let lanes = lanes.into_iter().map(run);
-        let back: Vec<Vec<Back>> = stream::iter(lanes).buffer_unordered(self.at_once).collect().await;
-        self.hand_back(back.into_iter().flatten().collect(), ends.call).await
-    }
-
-    /// What is to be done about a message, before anything is done.
-    async fn plan(&self, received: Received, until: Instant) -> Planned {
-        // What a sender wrote must not end the batch.
-        let plan = AssertUnwindSafe(self.planned(&received, until)).catch_unwind();
-        let plan = plan.instrument(self.span(&received.message)).await.unwrap_or_else(|_| {
-            tracing::error!(message_id = received.message.id, "a message panics before it is run");
-            let ended = Err(RunError::NotExecuted(None));
-            let tries = self.tries(&received.message, None);
-            Plan::See(Disposition::of(&ended, tries, self.world.nonce()))
-        });
-        Planned { received, plan }
-    }
-
-    /// So that lines about a message, such as the guard's, which have the key's hash, can be found by it. Its fields have the
-    /// [names of OpenTelemetry].
-    ///
-    /// [names of OpenTelemetry]: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/
-    fn span(&self, message: &Message) -> tracing::Span {
-        tracing::info_span!(
-            "message",
-            "otel.kind" = "consumer",
-            "messaging.system" = "aws_sqs",
-            "messaging.operation.name" = "process",
-            "messaging.destination.name" = &*self.queue,
-            "messaging.message.id" = message.id.as_deref()
-        )
-    }
-
-    async fn planned(&self, received: &Received, until: Instant) -> Plan {
-        let Received { message, queue, kind, unusable, .. } = received;
-        let named = queue.as_deref().and_then(|arn| arn.rsplit(':').next());
-        if kind.as_deref() != Some(SQS) || named != Some(&*self.queue) {
-            let (id, found, expected) = (message.id.as_deref(), received.source(), &*self.queue);
-            tracing::error!(
-                message_id = id,
-                found,
-                expected,
-                "a message is from another queue: it is handed back"
-            );
-            return Plan::Foreign;
-        }
-        let dead = |reason: String| Plan::See(Disposition::Dead(reason));
-        if let Some(reason) = unusable {
-            return dead(reason.clone());
-        }
-        let message = match self.open(message.clone(), until).await {
-            Ok(Some(message)) => message,
-            Ok(None) => return Plan::See(Disposition::Acknowledged),
-            Err(error) => {
-                return Plan::See(Disposition::of(
-                    &Err(error),
-                    self.tries(message, None),
-                    self.world.nonce(),
-                ));
-            }
-        };
-        match self.key.of_message(&message) {
-            Ok(key) => {
-                // A tenant's message does not wait for another tenant's of the same key. A panic is that of its function, which asks again.
-                let tenant = self.tenant.as_ref();
-                let tenant = tenant.map(|of| panic::catch_unwind(AssertUnwindSafe(|| of(&message))));
-                let tenant = tenant.and_then(Result::ok).flatten();
-                let lane = format!("key {}#{}", tenant.as_ref().map_or("", Tenant::as_str), key.key.as_str());
-                Plan::Run { key, lane, message: Box::new(message) }
-            }
-            Err(reason) => dead(reason),
-        }
-    }
-
-    /// Runs messages one after another. Returns those that are handed back.
-    async fn lane(&self, lane: Vec<Planned>, ends: Ends, context: &Arc<Context>, work: &Work) -> Vec<Back> {
-        let mut back: Vec<Back> = Vec::new();
-        for Planned { received, plan } in lane {
-            let Received { message, receipt, .. } = received;
-            // The rest of a group waits behind the one that was handed back, which blocks it as long as it is hidden (T66).
-            let behind = message.group.is_some() && !back.is_empty();
-            let late = matches!(plan, Plan::Run { .. }) && ends.begin.since(self.world.instant()).is_zero();
-            let after = match plan {
-                Plan::Foreign => None,
-                _ if behind => {
-                    tracing::warn!(
-                        message_id = message.id,
-                        "a message is handed back: it waits behind another one of its group"
-                    );
-                    count_message(MESSAGE_HANDED_BACK, &self.queue);
-                    Some(Duration::ZERO)
-                }
-                _ if late => {
-                    tracing::warn!(
-                        message_id = message.id,
-                        "a message is handed back: too little time is left for it"
-                    );
-                    count_message(MESSAGE_HANDED_BACK, &self.queue);
-                    Some(HANDED_BACK.after(message.receives, self.world.nonce()))
-                }
-                plan => match self.end(plan, &message, ends.call, context, work).await {
-                    None => continue,
-                    Some(after) => Some(after),
-                },
-            };
-            back.push(Back { id: message.id, receipt, after });
-        }
-        back
-    }
-
-    /// Runs a message, and buries it if need be. Returns after which time it comes again, if it does.
-    async fn end(
-        &self,
-        plan: Plan,
-        received: &Message,
-        calls_end: Instant,
-        context: &Arc<Context>,
-        work: &Work,
-    ) -> Option<Duration> {
-        let nonce = self.world.nonce();
-        let disposition = match plan {
-            Plan::See(disposition) => disposition,
-            Plan::Run { key, message, .. } => {
-                let (context, origin) = (context.clone(), key.origin(&format!("queue {}", self.queue)));
-                let job = Job { key, message: *message, context, origin };
-                // One that panics outside of its function must not end the batch, which would freeze the others midway.
-                let done = AssertUnwindSafe(async { work(job).await }).catch_unwind();
-                let done = done.instrument(self.span(received)).await;
-                let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked());
-                Disposition::of(&ended, self.tries(received, attempts), nonce)
-            }
-            Plan::Foreign => return None,
-        };
-        let id = received.id.as_deref();
-        match disposition {
-            Disposition::Acknowledged => None,
-            Disposition::HandedBack(after) => {
-                tracing::warn!(message_id = id, after_s = after.as_secs(), "a message is handed back");
-                count_message(MESSAGE_HANDED_BACK, &self.queue);
-                Some(after)
-            }
-            Disposition::Held(after) => {
-                tracing::warn!(
-                    message_id = id,
-                    after_s = after.as_secs(),
-                    "a message is held: its outcome is unknown"
-                );
-                count_message(MESSAGE_HELD, &self.queue);
-                Some(after)
-            }
-            Disposition::Dead(reason) => {
-                let dead = DeadMessage {
-                    id: received.id.clone(),
-                    body: received.body.clone(),
-                    attributes: received.attributes.clone(),
-                    binary_attributes: received.binary_attributes.clone(),
-                    group: received.group.clone(),
-                    deduplication_id: received
-                        .deduplication_id
-                        .clone()
-                        .filter(|_| self.key.has_deduplication_id()),
-                    reason,
-                };
-                let left = calls_end.since(self.world.instant()).min(SEND_TIMEOUT);
-                let buried = self.world.within(left, self.source.bury(dead)).await;
-                match buried.unwrap_or_else(|| Err(QueueError::new("no answer in time"))) {
-                    Ok(()) => {
-                        tracing::error!(message_id = id, "a message is dead: it went to the dead letters");
-                        count_message(MESSAGE_DEAD, &self.queue);
-                        None
-                    }
-                    Err(error) => {
-                        let error = error_chain(&error);
-                        tracing::error!(
-                            message_id = id,
-                            error,
-                            "a dead message could not be sent to the dead letters: it is handed back"
-                        );
-                        count_message(MESSAGE_NOT_BURIED, &self.queue);
-                        Some(HANDED_BACK.after(received.receives, nonce))
-                    }
-                }
-            }
-        }
-    }
-
-    fn tries(&self, received: &Message, attempts: Option<u32>) -> Tries {
-        let age = received.sent_at.map_or(Duration::ZERO, |at| self.world.now().since(at));
-        Tries { receives: received.receives, age, attempts, max_attempts: self.max_attempts }
+        let lanes: Vec<_> = lanes(planned).into_iter().map(|lane| self.lane(lane, &shared).boxed()).collect();
+        // All at once, because one that waits keeps no other from running.
+        let all = lanes.len().max(1);
+        let back: Vec<Vec<Back>> = stream::iter(lanes).buffer_unordered(all).collect().await;
+        self.hand_back(back.into_iter().flatten().collect(), call).await
     }
 
     /// Hands messages back.
@@ -304,7 +64,7 @@ impl Consumer {
     /// If one of them has no id: then all messages come again. What is done is found done.
     async fn hand_back(&self, back: Vec<Back>, calls_end: Instant) -> Result<BatchFailures, Error> {
         let hidden = back.iter().filter_map(|back| Some((back.receipt.clone()?, back.after?)));
-        let hidden: Vec<_> = hidden.collect();
+        let hidden: Vec<(String, Duration)> = hidden.collect();
         if !hidden.is_empty() {
             let left = calls_end.since(self.world.instant());
             let failed = match self.world.within(left, self.source.hide(&hidden)).await {
@@ -316,20 +76,29 @@ impl Consumer {
                     error,
                     "messages could not be hidden: they come again when the queue's own time-out is over"
                 );
-                count_message(MESSAGE_NOT_HIDDEN, &self.queue);
+                count_message(MESSAGE_NOT_HIDDEN, &self.name);
             }
         }
-        BatchFailures::of(back.into_iter().map(|back| back.id))
+        BatchFailures::of(back.into_iter().map(|back| back.item))
     }
 }
 
-/// Messages of one lane run one after another: those of a FIFO group, or of one tenant and key. Others have a lane of their own.
-fn lane_of(planned: &Planned) -> Option<String> {
-    match (&planned.received.message.group, &planned.plan) {
-        (Some(group), _) => Some(format!("group {group}")),
-        (None, Plan::Run { lane, .. }) => Some(lane.clone()),
-        (None, _) => None,
+/// The messages by their lanes, in the order in which they came.
+fn lanes(planned: Vec<Planned>) -> Vec<Vec<Planned>> {
+    let (mut lanes, mut known) = (Vec::<Vec<Planned>>::new(), HashMap::new());
+    for planned in planned {
+        match planned.lane() {
+            None => lanes.push(vec![planned]),
+            Some(lane) => {
+                let place = *known.entry(lane).or_insert(lanes.len());
+                if place == lanes.len() {
+                    lanes.push(Vec::new());
+                }
+                lanes[place].push(planned);
+            }
+        }
     }
+    lanes
 }
 
 #[cfg(test)]
@@ -341,8 +110,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        event::{DeadMessage, KeyFrom, Source},
+        event::{DeadMessage, KeyFrom, Source, SourceKind, consumer::Done},
         function::RunError,
+        queue::QueueError,
         time::Timestamp,
         world::{ManualWorld, World},
     };
@@ -354,6 +124,10 @@ mod tests {
     impl Source for Silent {
         fn name(&self) -> &str {
             "parcels"
+        }
+
+        fn kind(&self) -> SourceKind {
+            SourceKind::Sqs
         }
 
         async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {

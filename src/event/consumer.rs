@@ -12,7 +12,10 @@ use tower_service::Service;
 
 #[cfg(feature = "s3")]
 use super::payload::Payloads;
-use super::{Envelope, KeyFrom, Message, Source, message::FIFO};
+use super::{
+    Envelope, KeyFrom, Message, Source,
+    feed::{Feed, Has},
+};
 use crate::{
     engine::Execution,
     error_chain::json_error,
@@ -25,9 +28,6 @@ use crate::{
 
 /// How many messages run at once.
 const AT_ONCE: usize = 10;
-
-/// How many executions of a message there are before it goes to the dead letters.
-const MAX_ATTEMPTS: u32 = 10;
 
 /// Runs a function for each message of a queue, once for its key. See the [module](super) for what the queue sees.
 ///
@@ -52,16 +52,18 @@ const MAX_ATTEMPTS: u32 = 10;
 ///     lambda::logs();
 ///     let guard = Guard::new(DynamoDbStore::from_env().await?, Operation::new("ship"), Tenant::parse("shop")?);
 ///     let queue = SqsSource::from_env(&lambda::aws().await, "ORDERS_QUEUE_URL", "ORDERS_DEAD_LETTERS_QUEUE_URL")?;
-///     lambda::run(Consumer::new(queue, KeyFrom::body("/id")).sqs(guard, ship)).await
+///     lambda::run(Consumer::new(queue, KeyFrom::body("/id")).each(guard, ship)).await
 /// }
 /// ```
 #[derive(Clone, derive_more::Debug)]
-#[debug("Consumer {{ queue: {queue:?}, key: {key:?}, .. }}")]
+#[debug("Consumer {{ name: {name:?}, key: {key:?}, .. }}")]
 #[must_use]
 pub struct Consumer {
     pub(super) source: Arc<dyn Source>,
+    /// What its source does in its own way.
+    pub(super) feed: Arc<dyn Feed>,
     /// The source's name.
-    pub(super) queue: Arc<str>,
+    pub(super) name: Arc<str>,
     pub(super) key: KeyFrom,
     /// From outside in.
     pub(super) envelopes: Arc<[Envelope]>,
@@ -77,7 +79,7 @@ pub struct Consumer {
 /// A message that is run.
 pub(super) struct Job {
     pub(super) key: FoundKey,
-    pub(super) message: Message,
+    pub(super) message: Arc<Message>,
     /// Of the invocation.
     pub(super) context: Arc<Context>,
     /// Where the message is from, for operators.
@@ -100,8 +102,11 @@ pub(super) type Work = Arc<dyn Fn(Job) -> BoxFuture<'static, Done> + Send + Sync
 impl Consumer {
     /// A consumer of this queue, whose messages have their keys where `key` says.
     pub fn new(source: impl Source, key: KeyFrom) -> Self {
+        let feed: Arc<dyn Feed> = source.kind().feed(source.name()).into();
         Self {
-            queue: source.name().into(),
+            max_attempts: feed.max_attempts(),
+            feed,
+            name: source.name().into(),
             source: Arc::new(source),
             key,
             envelopes: Arc::default(),
@@ -109,7 +114,6 @@ impl Consumer {
             payloads: None,
             tenant: None,
             at_once: AT_ONCE,
-            max_attempts: MAX_ATTEMPTS,
             world: Arc::new(SystemWorld),
         }
     }
@@ -179,7 +183,7 @@ impl Consumer {
     /// # Panics
     /// If the messages cannot have such a key: of an envelope that is not opened, or a deduplication id in a standard queue. If the key is a hash, and
     /// the operation [refuses old keys](crate::Operation::refuse_older_than).
-    pub fn sqs<I, T, F, H>(self, guard: Guard, function: F) -> impl SqsFunction
+    pub fn each<I, T, F, H>(self, guard: Guard, function: F) -> impl BatchFunction
     where
         I: DeserializeOwned + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -194,12 +198,12 @@ impl Consumer {
     ///
     /// Everything in a message can be set by its sender. So use this only if the queue's policy lets none but verified producers send
     /// messages, which say truly whom each is for.
-    pub fn sqs_of_tenants<I, T, F, H>(
+    pub fn each_of_tenants<I, T, F, H>(
         self,
         tenant: impl Fn(&Message) -> Option<Tenant> + Send + Sync + 'static,
         guard: Guard,
         function: F,
-    ) -> impl SqsFunction
+    ) -> impl BatchFunction
     where
         I: DeserializeOwned + Send + 'static,
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -216,9 +220,10 @@ impl Consumer {
     }
 
     /// A function that does this work for each message.
-    pub(super) fn function(self, work: Work) -> impl SqsFunction {
-        let has_attributes = self.envelopes.last().is_none_or(|innermost| innermost.has_attributes());
-        self.key.assert_found(!self.envelopes.is_empty(), self.queue.ends_with(FIFO), has_attributes);
+    pub(super) fn function(self, work: Work) -> impl BatchFunction {
+        let has = self.feed.has();
+        let attributes = self.envelopes.last().map_or(has.attributes, |innermost| innermost.has_attributes());
+        self.key.assert_found(!self.envelopes.is_empty(), Has { attributes, ..has });
         service_fn(move |event: LambdaEvent<Event>| -> BoxFuture<'static, _> {
             let (consumer, work) = (self.clone(), work.clone());
             Box::pin(async move { consumer.batch(&event.payload, event.context, &work).await })
@@ -227,7 +232,7 @@ impl Consumer {
 }
 
 /// A function for the batches of a queue.
-pub trait SqsFunction:
+pub trait BatchFunction:
     Service<
         LambdaEvent<Event>,
         Response = BatchFailures,
@@ -240,7 +245,7 @@ pub trait SqsFunction:
 {
 }
 
-impl<S> SqsFunction for S where
+impl<S> BatchFunction for S where
     S: Service<
             LambdaEvent<Event>,
             Response = BatchFailures,

@@ -1,48 +1,70 @@
-//! What the queue sees of a message, by what became of its function.
+//! What becomes of a message, by what became of its function.
 
 use std::{fmt, time::Duration};
 
-use crate::{
-    function::RunError,
-    time_budget::{HANDED_BACK, HELD, LEASE_OVER, MAX_TURNED_AWAY, MAX_VISIBILITY},
-};
+use crate::function::RunError;
 
-/// What the queue sees of a message.
+/// What becomes of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// It is done.
-    Acknowledged,
-    /// It comes again after this time.
-    HandedBack(Duration),
-    /// Its outcome is unknown: it comes again after this time, without a run until that is settled.
-    Held(Duration),
+    Done,
+    /// It must come again.
+    Again(Again),
     /// No delivery can help.
     Dead(String),
+}
+
+/// Why a message must come again. Its source decides when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// Another execution is in flight, for so long at most.
+    InFlight { lease_left: Duration },
+    /// It did nothing, or was interrupted, and may be tried again.
+    Failed,
+    /// The store does not answer, or there was too little time.
+    Unavailable,
+    /// Its outcome is unknown, and is asked about after this time.
+    Unknown { wait: Duration },
+    /// Its tenant is over a bound, for so long.
+    OverBound { wait: Duration },
+    /// Operators have stopped its tenant.
+    Stopped,
+}
+
+impl Again {
+    /// In words, behind "it is handed back, because".
+    pub(super) const fn why(self) -> &'static str {
+        match self {
+            Self::InFlight { .. } => "another execution is in flight",
+            Self::Failed => "nothing was done, or it was interrupted",
+            Self::Unavailable => "the store does not answer, or too little time is left",
+            Self::Unknown { .. } => "its outcome is unknown",
+            Self::OverBound { .. } => "its tenant has too many new operations, or too many are open",
+            Self::Stopped => "operators have stopped its tenant",
+        }
+    }
 }
 
 /// How often a message was tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tries {
-    /// How often it was received.
-    pub(super) receives: u32,
-    /// How long ago it was sent.
-    pub(super) age: Duration,
     /// How many executions there were, if a record counts them.
     pub(super) attempts: Option<u32>,
     /// How many there may be.
     pub(super) max_attempts: u32,
+    /// How often it was seen: received by a queue, or run in this invocation.
+    pub(super) seen: u32,
+    /// If no record counts its executions, it may be seen this many times as often.
+    pub(super) seen_of_an_attempt: u32,
 }
-
-/// A message of which no record counts the executions may be received this many times as often: it is received, too, while another one of
-/// its group is tried, or while the store does not answer.
-const RECEIVES_OF_AN_ATTEMPT: u32 = 10;
 
 impl Tries {
     /// Whether they are used up.
     fn are_over(self) -> bool {
         match self.attempts {
             Some(attempts) => attempts >= self.max_attempts,
-            None => self.receives >= self.max_attempts.saturating_mul(RECEIVES_OF_AN_ATTEMPT),
+            None => self.seen >= self.max_attempts.saturating_mul(self.seen_of_an_attempt),
         }
     }
 }
@@ -51,34 +73,27 @@ impl fmt::Display for Tries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempts {
             Some(attempts) => write!(f, "it was tried {attempts} times"),
-            None => write!(f, "it was received {} times", self.receives),
+            None => write!(f, "it was received {} times", self.seen),
         }
     }
 }
 
 impl Disposition {
-    /// What the queue sees of a message whose function ended so. `nonce` is the source of the backoff's jitter.
-    pub(super) fn of(ended: &Result<(), RunError>, tries: Tries, nonce: [u8; 16]) -> Self {
-        let again = || Self::HandedBack(HANDED_BACK.after(tries.receives, nonce));
+    /// What becomes of a message whose function ended so.
+    pub(super) fn of(ended: &Result<(), RunError>, tries: Tries) -> Self {
         match ended {
             // A queue needs no result, and the log has why there is none.
-            Ok(()) | Err(RunError::ResultNotKept(_) | RunError::ResultUnreadable(_)) => Self::Acknowledged,
-            Err(RunError::InFlight { lease_left, .. }) if lease_left.is_zero() => again(),
-            // One receive more, not one each second (T67).
+            Ok(()) | Err(RunError::ResultNotKept(_) | RunError::ResultUnreadable(_)) => Self::Done,
             Err(RunError::InFlight { lease_left, .. }) => {
-                Self::HandedBack(lease_left.saturating_add(LEASE_OVER).min(MAX_VISIBILITY))
+                Self::Again(Again::InFlight { lease_left: *lease_left })
             }
-            Err(RunError::Unavailable) => again(),
-            // Neither is the message's fault: it counts as no try. But a queue deletes what it has kept for too long, without a word.
-            Err(ended @ (RunError::OverBound { .. } | RunError::Stopped)) if tries.age >= MAX_TURNED_AWAY => {
-                Self::Dead(format!("{ended}, and was for {} days", MAX_TURNED_AWAY.as_secs() / (24 * 3600)))
+            Err(RunError::Unavailable) => Self::Again(Again::Unavailable),
+            // Neither is the message's fault: it counts as no try.
+            Err(RunError::OverBound { wait }) => Self::Again(Again::OverBound { wait: *wait }),
+            Err(RunError::Stopped) => Self::Again(Again::Stopped),
+            Err(RunError::NotExecuted(_) | RunError::Interrupted(_)) if !tries.are_over() => {
+                Self::Again(Again::Failed)
             }
-            // Rarely, so that the queue gives up after weeks, and not in days.
-            Err(RunError::OverBound { wait }) => {
-                Self::HandedBack(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))
-            }
-            Err(RunError::Stopped) => Self::HandedBack(HELD.after(tries.receives, nonce)),
-            Err(RunError::NotExecuted(_) | RunError::Interrupted(_)) if !tries.are_over() => again(),
             Err(ended @ (RunError::NotExecuted(error) | RunError::Interrupted(error))) => {
                 let parts = match ended {
                     RunError::Interrupted(_) => ", and parts of it may be done",
@@ -87,9 +102,7 @@ impl Disposition {
                 let why = error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
                 Self::Dead(format!("{tries}{parts}{why}"))
             }
-            Err(RunError::Unknown { wait, .. }) => {
-                Self::Held(HELD.after(tries.receives, nonce).max((*wait).min(HELD.max)))
-            }
+            Err(RunError::Unknown { wait, .. }) => Self::Again(Again::Unknown { wait: *wait }),
             Err(RunError::Refused(reason)) => Self::Dead(reason.clone()),
             Err(
                 error @ (RunError::Key(_)

@@ -5,7 +5,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::value::RawValue;
 use tower_service::Service;
 
-use super::{KeyFrom, Message};
+use super::{KeyFrom, Message, feed::Has};
 use crate::{
     engine::Execution,
     error_chain::json_error,
@@ -96,7 +96,7 @@ where
     H: Future<Output = Result<T, Failure>> + Send + 'static,
     R: Send + 'static,
 {
-    key.assert_found(false, false, false);
+    key.assert_found(false, Has::NOTHING);
     guard.operation().assert_dates(&key);
     service_fn(move |event: LambdaEvent<Box<RawValue>>| {
         let (guard, key, function, reply) = (guard.clone(), key.clone(), function.clone(), reply.clone());

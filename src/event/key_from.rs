@@ -2,7 +2,7 @@
 
 use serde_json::{Value, error::Category};
 
-use super::Message;
+use super::{Message, feed::Has};
 use crate::{
     fingerprint::{Content, FingerprintRule, JsonPointer},
     key::{FoundKey, KeyFrom, Place},
@@ -34,21 +34,30 @@ impl KeyFrom {
     }
 
     /// Panics if messages without these cannot have such a key: a mistake in the program, found at start-up.
-    pub(super) fn assert_found(&self, has_envelope: bool, is_fifo: bool, has_attributes: bool) {
+    pub(super) fn assert_found(&self, has_envelope: bool, has: Has) {
         match &self.0 {
             Place::All(several) | Place::First(several) => {
-                several.iter().for_each(|from| from.assert_found(has_envelope, is_fifo, has_attributes));
+                several.iter().for_each(|from| from.assert_found(has_envelope, has));
             }
             Place::Envelope => {
                 assert!(has_envelope, "KeyFrom::envelope() needs an envelope: set Consumer::envelopes")
             }
             Place::DeduplicationId => {
-                assert!(is_fifo, "KeyFrom::deduplication_id() needs a FIFO queue, whose name ends in .fifo");
+                assert!(
+                    has.deduplication_id,
+                    "KeyFrom::deduplication_id() needs a FIFO queue, whose name ends in .fifo"
+                );
             }
             Place::Attribute(name) => {
                 assert!(
-                    has_attributes,
-                    "KeyFrom::attribute({name:?}): neither an invocation, nor what is in such an envelope, has attributes"
+                    has.attributes,
+                    "KeyFrom::attribute({name:?}): neither an invocation, nor a stream, nor what is in such an envelope, has attributes"
+                );
+            }
+            Place::RecordId => {
+                assert!(
+                    has.record_id,
+                    "KeyFrom::record_id() needs a stream: a queue gives a message another id at each redrive"
                 );
             }
             Place::Body(_) | Place::Content => {}
@@ -69,6 +78,12 @@ impl KeyFrom {
                 parts.extend(
                     id.ok_or_else(|| absent("the message has no envelope with an id"))?.iter().cloned(),
                 );
+                return Ok(());
+            }
+            Place::RecordId => {
+                let id = message.record_id.as_ref();
+                parts
+                    .extend(id.ok_or_else(|| absent("the record does not say where it is"))?.iter().cloned());
                 return Ok(());
             }
             Place::Body(pointer) => in_body(pointer, &message.body)?,

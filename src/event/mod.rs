@@ -20,24 +20,33 @@
 
 mod batch;
 mod consumer;
+mod dead;
 mod disposition;
 mod envelope;
+mod feed;
 mod invocation;
 mod key_from;
+mod lanes;
+mod letters;
 mod message;
 mod open;
 mod outbox;
 mod payload;
+mod plan;
 mod route;
 mod source;
 mod sqs;
+mod stream;
 mod worker;
 
 pub use crate::key::KeyFrom;
-pub use consumer::{Consumer, SqsFunction};
+pub use consumer::{BatchFunction, Consumer};
+pub use dead::DeadMessage;
 pub use envelope::Envelope;
+pub use feed::{Shards, SourceKind};
 pub use invocation::{invocation, invocation_with};
 pub use message::Message;
 pub use outbox::{deliverer, deliveries, outbox};
-pub use source::{DeadMessage, MemorySource, Source};
+pub use source::{MemorySource, Source};
 pub use sqs::SqsSource;
+pub use stream::StreamSource;

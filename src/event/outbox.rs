@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lambda_runtime::{Error, LambdaEvent, service_fn};
 
 use super::{
-    Consumer, KeyFrom, Source, SqsFunction, SqsSource,
+    BatchFunction, Consumer, KeyFrom, Source, SqsSource,
     consumer::{Done, Job, Work},
 };
 use crate::{
@@ -112,7 +112,7 @@ pub async fn outbox(deliverer: Deliverer) -> Result<(), Error> {
 /// Handles one event: of the stream, or of the queue of wakes.
 async fn outbox_event(
     deliverer: &Deliverer,
-    deliveries: &impl SqsFunction,
+    deliveries: &impl BatchFunction,
     event: LambdaEvent<Event>,
 ) -> Result<BatchFailures, Error> {
     match event.payload.trigger(NO_JOB)? {
@@ -126,7 +126,7 @@ async fn outbox_event(
 }
 
 /// The function that does what the messages of the queue of wakes ask for.
-pub fn deliveries(deliverer: Deliverer, source: impl Source) -> impl SqsFunction {
+pub fn deliveries(deliverer: Deliverer, source: impl Source) -> impl BatchFunction {
     let world = deliverer.engine.world.clone();
     let work: Work = Arc::new(move |job| {
         let deliverer = deliverer.clone();

@@ -7,7 +7,7 @@ use lambda_http::RequestExt;
 use tower_service::Service;
 
 use super::{
-    Consumer, Message, SqsFunction,
+    BatchFunction, Consumer, Message,
     consumer::{Done, Job},
 };
 use crate::{
@@ -29,7 +29,7 @@ impl Consumer {
         self,
         service: S,
         request: impl Fn(&Message) -> Result<Request<B>, String> + Send + Sync + 'static,
-    ) -> impl SqsFunction
+    ) -> impl BatchFunction
     where
         S: Service<Request<B>, Response = Response<R>> + Clone + Send + Sync + 'static,
         S::Future: Send,

@@ -1,23 +1,26 @@
-//! The queue that messages come from, as far as its consumer needs it.
+//! Where messages come from, as far as their consumer needs it.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use async_trait::async_trait;
 
+use super::{DeadMessage, SourceKind};
 use crate::queue::QueueError;
 
-/// The queue that messages come from, and its dead letters.
+/// The queue or the stream that messages come from, and its dead letters.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// The queue's name: the last part of its ARN. A message of another queue is handed back.
+    /// The name of the queue, the stream or the table, as its ARN has it. A message of another one is handed back.
     fn name(&self) -> &str;
 
+    /// What kind of source it is.
+    fn kind(&self) -> SourceKind;
+
     /// Makes received messages visible again after these times, counted from now, by their receipts. Those for which that fails come again
-    /// when the queue's own visibility time-out is over.
+    /// when the queue's own visibility time-out is over. Not called for a stream, which hides nothing.
     ///
     /// # Errors
     /// If it fails for any of them.
@@ -30,32 +33,11 @@ pub trait Source: Send + Sync + 'static {
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError>;
 }
 
-/// A message that no delivery can help.
-#[derive(Clone, derive_more::Debug)]
-// A reason may be a function's own words about its input.
-#[debug("DeadMessage({:?})", id)]
-#[non_exhaustive]
-pub struct DeadMessage {
-    /// SQS's id of the message.
-    pub id: Option<String>,
-    /// Its body as it came.
-    pub body: String,
-    /// Its message attributes that are text.
-    pub attributes: HashMap<String, String>,
-    /// Its message attributes that are bytes.
-    pub binary_attributes: HashMap<String, Vec<u8>>,
-    /// Its group, in a FIFO queue.
-    pub group: Option<String>,
-    /// Its deduplication id, if that is in its key.
-    pub deduplication_id: Option<String>,
-    /// Why it is dead.
-    pub reason: String,
-}
-
-/// A queue for tests: remembers what its consumer did.
+/// A queue, or a stream, for tests: remembers what its consumer did.
 #[derive(Clone, Debug)]
 pub struct MemorySource {
     name: Arc<str>,
+    kind: SourceKind,
     hidden: Arc<Mutex<Vec<(String, Duration)>>>,
     dead: Arc<Mutex<Vec<DeadMessage>>>,
 }
@@ -67,7 +49,12 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 impl MemorySource {
     /// A queue of this name.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self { name: name.into(), hidden: Arc::default(), dead: Arc::default() }
+        Self::of(SourceKind::Sqs, name)
+    }
+
+    /// A source of this kind and name.
+    pub fn of(kind: SourceKind, name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), kind, hidden: Arc::default(), dead: Arc::default() }
     }
 
     /// Takes the receipts of what was handed back, with the times until they are visible.
@@ -85,6 +72,10 @@ impl MemorySource {
 impl Source for MemorySource {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn kind(&self) -> SourceKind {
+        self.kind.clone()
     }
 
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {

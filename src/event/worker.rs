@@ -10,7 +10,7 @@ use tower_service::Service;
 use tracing::Instrument;
 
 use super::{
-    Consumer, KeyFrom, Source, SqsFunction,
+    BatchFunction, Consumer, KeyFrom, Source,
     consumer::{Done, Job, Work},
     route::done,
 };
@@ -52,7 +52,7 @@ impl Consumer {
     ///
     /// A message whose route is gone goes to the dead letters: nothing is run, and the record ends with 408 in time. Pass the guarded router: a
     /// handler without its guard is run, and only then does the message go to the dead letters.
-    pub fn work<S, R>(self, store: impl Store, service: S) -> impl SqsFunction
+    pub fn work<S, R>(self, store: impl Store, service: S) -> impl BatchFunction
     where
         S: Service<Request<Body>, Response = Response<R>> + Clone + Send + Sync + 'static,
         S::Future: Send,

@@ -67,7 +67,11 @@ impl KeyFrom {
         match &self.0 {
             Place::First(several) | Place::All(several) => several.iter().for_each(Self::assert_of_request),
             #[cfg(feature = "lambda")]
-            Place::Attribute(_) | Place::Envelope | Place::DeduplicationId | Place::Content => {
+            Place::Attribute(_)
+            | Place::Envelope
+            | Place::RecordId
+            | Place::DeduplicationId
+            | Place::Content => {
                 panic!("{self:?} is for messages: a request has its key elsewhere")
             }
             _ => {}
@@ -144,7 +148,11 @@ impl KeyFrom {
             Place::Function(key) => key(parts, body).map(Cow::Owned),
             Place::Body(pointer) => in_body(pointer, body)?,
             #[cfg(feature = "lambda")]
-            Place::Attribute(_) | Place::Envelope | Place::DeduplicationId | Place::Content => None,
+            Place::Attribute(_)
+            | Place::Envelope
+            | Place::RecordId
+            | Place::DeduplicationId
+            | Place::Content => None,
             Place::First(_) | Place::All(_) => None,
         };
         text.ok_or(Fault::MISSING)

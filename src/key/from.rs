@@ -13,7 +13,7 @@ use crate::fingerprint::JsonPointer;
 /// | a member of the JSON body | [`body`](Self::body) | [`body`](Self::body) |
 /// | a part of the path, the query | [`path`](Self::path), [`query`](Self::query) | |
 /// | what the caller's token says | [`claim`](Self::claim) | |
-/// | what carries it | | [`envelope`](Self::envelope), [`deduplication_id`](Self::deduplication_id) |
+/// | what carries it | | [`envelope`](Self::envelope), [`record_id`](Self::record_id), [`deduplication_id`](Self::deduplication_id) |
 /// | anything else | [`function`](Self::function) | [`content`](Self::content) |
 /// | several | [`first`](Self::first), [`all`](Self::all) | the same |
 ///
@@ -49,6 +49,8 @@ pub(crate) enum Place {
     Attribute(String),
     #[cfg(feature = "lambda")]
     Envelope,
+    #[cfg(feature = "lambda")]
+    RecordId,
     #[cfg(feature = "lambda")]
     DeduplicationId,
     #[cfg(feature = "lambda")]
@@ -166,7 +168,7 @@ impl KeyFrom {
                 first.filter(|_| counts.all(|count| count == first))
             }
             #[cfg(feature = "lambda")]
-            Place::Envelope => Some([0, 1]),
+            Place::Envelope | Place::RecordId => Some([0, 1]),
             _ => Some([1, 0]),
         }
     }
@@ -248,6 +250,14 @@ impl KeyFrom {
     /// one that repeats a call whose answer was lost, gives it two ids, and it has two effects. If the message itself says which fact it is, take that.
     pub const fn envelope() -> Self {
         Self(Place::Envelope)
+    }
+
+    /// Where a record is in its stream: of Kinesis, the stream, the shard and the sequence number; of a DynamoDB table, the stream and the change.
+    ///
+    /// One of a table is of the change. One of Kinesis is of a *publication*: a producer that puts one fact twice, such as one that repeats a call whose answer was
+    /// lost, has two effects. If the record itself says which fact it is, take that.
+    pub const fn record_id() -> Self {
+        Self(Place::RecordId)
     }
 
     /// The deduplication id of a FIFO queue, if the producer chose it, or the queue by the content. SQS itself forgets it after 5 minutes.

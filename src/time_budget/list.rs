@@ -285,6 +285,16 @@ list! {
     /// Loading a message's payload from S3 may take this long. Then the message comes again.
     pub const PAYLOAD_TIMEOUT: Duration = seconds(10);
 
+    /// A record of a stream that cannot go on waits within its invocation: for so long, and then it is run again.
+    pub(crate) const STREAM_PAUSE: Backoff = Backoff { first: seconds(1), factor: 2, max: seconds(30) };
+
+    /// A record of a stream that cannot go on is parked once it is this old: a stream keeps records for a day, unless it is set otherwise, and none behind it is
+    /// done before.
+    pub const PARK_AFTER: Duration = hours(6);
+
+    /// The same while the store does not answer: an outage must not park whole shards.
+    pub(crate) const PARK_STORE_AWAY: Duration = hours(12);
+
     /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.
     pub(crate) const LEASE_OVER: Duration = seconds(2);
 

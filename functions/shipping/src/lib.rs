@@ -45,7 +45,7 @@ pub async fn run() -> Result<(), Error> {
     lambda::logs();
     let (consumer, guard, shipments) = configured().await.inspect_err(lambda::report)?;
     let ship = move |execution, event| ship(shipments.clone(), execution, event);
-    lambda::run(consumer.sqs_of_tenants(|message| event::tenant(&message.body), guard, ship)).await
+    lambda::run(consumer.each_of_tenants(|message| event::tenant(&message.body), guard, ship)).await
 }
 
 async fn configured() -> Result<(Consumer, Guard, Shipments), Error> {

@@ -49,6 +49,10 @@ impl event::Source for GatedSource {
         QUEUE
     }
 
+    fn kind(&self) -> event::SourceKind {
+        event::SourceKind::Sqs
+    }
+
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
         let valid = "it is from our batch";
         let hidden = receipts.iter().map(|(receipt, time)| (Receipt::parse(receipt).expect(valid), *time));
@@ -116,7 +120,7 @@ pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
                 .world(machine.clone());
             let worker = machine.clone();
             let work = move |execution, body: Body| work(worker.clone(), execution, body.key());
-            consumer.sqs(guard, work).call(event).await
+            consumer.each(guard, work).call(event).await
         }
         _ => return,
     };

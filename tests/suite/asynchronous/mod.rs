@@ -19,7 +19,7 @@ use axum::{
 };
 use lambda_idempotency::{
     Execution, Operation,
-    event::{Consumer, MemorySource, SqsFunction},
+    event::{BatchFunction, Consumer, MemorySource},
     http::{NotBegun, Outcome, Profile, operation_status},
     key::RecordKey,
     queue::MemoryQueue,
@@ -154,7 +154,7 @@ impl Reports {
         self.record(key).await.state.name()
     }
 
-    fn worker(&self) -> impl SqsFunction + use<> {
+    fn worker(&self) -> impl BatchFunction + use<> {
         let consumer = Consumer::worker(self.queue.clone());
         consumer.world(self.guarded.clock.clone()).work(self.guarded.store(), self.app.clone())
     }

@@ -80,7 +80,7 @@ async fn each_part_of_a_key_is_as_long_as_the_operation_asks() {
     assert!(matches!(&refused, Err(RunError::MayNotBegin(why)) if why == "too-short"), "{refused:?}");
     let queue = MemorySource::new(QUEUE);
     let from = KeyFrom::all([KeyFrom::body("/shop"), KeyFrom::body("/number")]);
-    let consumer = Consumer::new(queue.clone(), from).world(clock()).sqs(guard, count);
+    let consumer = Consumer::new(queue.clone(), from).world(clock()).each(guard, count);
     let short = message("m-1", json!({ "shop": "teashop", "number": 123 }));
     let long = message("m-2", json!({ "shop": "teashop", "number": 1234 }));
     assert!(deliver(&consumer, &[short, long]).await.expect("an answer").is_empty());
@@ -98,11 +98,11 @@ fn a_key_without_a_time_is_found_at_start_up() {
     let guard = || Guard::new(MemoryStore::new(), operation(), tenant(TENANT));
     let nothing = async |_: Execution, _: Value| Ok::<_, Failure>(());
     let of_messages = |from: KeyFrom| {
-        drop(Consumer::new(MemorySource::new(QUEUE), from).sqs(guard(), nothing));
+        drop(Consumer::new(MemorySource::new(QUEUE), from).each(guard(), nothing));
     };
     let of_tenants = |from: KeyFrom| {
         let consumer = Consumer::new(MemorySource::new(QUEUE), from);
-        drop(consumer.sqs_of_tenants(|_| None, guard(), nothing));
+        drop(consumer.each_of_tenants(|_| None, guard(), nothing));
     };
     let of_calls = |from: KeyFrom| drop(invocation(guard(), from, nothing));
     let panics = |start: &dyn Fn(KeyFrom), from: KeyFrom| {

@@ -7,7 +7,7 @@ use std::{
 
 use lambda_idempotency::{
     Execution, Failure, async_trait,
-    event::{Consumer, DeadMessage, KeyFrom, Source},
+    event::{Consumer, DeadMessage, KeyFrom, Source, SourceKind},
     queue::QueueError,
 };
 use macro_rules_attribute::apply;
@@ -26,7 +26,7 @@ use crate::support::{
 #[apply(on_each_store)]
 async fn a_batch_of_no_messages_is_done(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
-    let consumer = consumer(&guarded, &queue()).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue()).each(guard(&guarded), ships(&runs));
     assert!(deliver(&consumer, &[]).await.expect("an answer").is_empty());
 }
 
@@ -46,7 +46,7 @@ async fn messages_of_different_keys_run_at_once(endpoint: &str) {
             Ok::<_, Failure>(())
         }
     };
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), function);
     let messages: Vec<_> =
         (0..10).map(|n| of_group(&n.to_string(), &format!("m-{n}"), parcel(&format!("p-{n}")))).collect();
     let opens = async {
@@ -62,7 +62,7 @@ async fn messages_of_different_keys_run_at_once(endpoint: &str) {
 #[apply(on_each_store)]
 async fn the_same_key_twice_in_a_batch_runs_once(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     // One message that was received twice, another one of the same key, and one that did nothing, twice.
     let once = [message("m-1", parcel("p-1")), message("m-1", parcel("p-1")), message("m-2", parcel("p-1"))];
     assert!(deliver(&consumer, &once).await.expect("an answer").is_empty());
@@ -100,7 +100,7 @@ fn in_order(
 async fn behind_a_failed_message_its_group_is_handed_back(endpoint: &str) {
     for does in ["nothing", "fails"] {
         let (guarded, queue, order) = (Guarded::on(endpoint).await, fifo(), Arc::default());
-        let consumer = consumer(&guarded, &queue).at_once(1).sqs(guard(&guarded), in_order(&order));
+        let consumer = consumer(&guarded, &queue).at_once(1).each(guard(&guarded), in_order(&order));
         let messages = [
             of_group("a", "a-1", parcel("a-1")),
             of_group("b", "b-1", parcel("b-1")),
@@ -126,7 +126,7 @@ async fn behind_a_failed_message_its_group_is_handed_back(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_dead_message_does_not_block_its_group(endpoint: &str) {
     let (guarded, queue, order) = (Guarded::on(endpoint).await, fifo(), Arc::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), in_order(&order));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), in_order(&order));
     let messages = [
         of_group("a", "a-1", parcel_that("a-1", "refuses")),
         of_group("a", "a-2", "no parcel"),
@@ -143,7 +143,7 @@ async fn a_dead_message_does_not_block_its_group(endpoint: &str) {
 #[apply(on_each_store)]
 async fn without_an_id_a_message_that_must_come_again_fails_the_batch(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     for id in [Value::Null, json!("")] {
         let mut unnamed = message("", parcel_that("p-1", "nothing"));
         unnamed["messageId"] = id;
@@ -159,7 +159,7 @@ async fn without_an_id_a_message_that_must_come_again_fails_the_batch(endpoint: 
 #[apply(on_each_store)]
 async fn messages_of_another_queue_are_not_run(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     let mut foreign = message("m-1", parcel("p-1"));
     foreign["eventSourceARN"] = json!("arn:aws:sqs:us-east-2:123456789012:returns");
     let mixed = [foreign.clone(), message("m-2", parcel("p-2"))];
@@ -183,7 +183,7 @@ async fn near_the_deadline_no_message_begins(endpoint: &str) {
         counted.add();
         async { Ok::<_, Failure>(()) }
     };
-    let consumer = consumer(&guarded, &queue).at_once(1).sqs(guard(&guarded), function);
+    let consumer = consumer(&guarded, &queue).at_once(1).each(guard(&guarded), function);
     let messages: Vec<_> = (1..=4).map(|n| message(&format!("m-{n}"), parcel(&format!("p-{n}")))).collect();
     let now = UNIX_EPOCH + Duration::from_millis(guarded.now().as_millis());
     let back = deliver_within(&consumer, &messages, now, Duration::from_secs(30)).await.expect("an answer");
@@ -202,6 +202,10 @@ impl Source for Away {
         self.0
     }
 
+    fn kind(&self) -> SourceKind {
+        SourceKind::Sqs
+    }
+
     async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
         Err(QueueError::new("away"))
     }
@@ -215,7 +219,7 @@ impl Source for Away {
 async fn a_dead_message_is_kept_until_its_dead_letters_take_it(endpoint: &str) {
     let (guarded, runs) = (Guarded::on(endpoint).await, Counter::default());
     let consumer = Consumer::new(Away(QUEUE), KeyFrom::body("/id")).world(guarded.clock.clone());
-    let consumer = consumer.sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer.each(guard(&guarded), ships(&runs));
     let messages =
         [message("m-1", parcel_that("p-1", "refuses")), message("m-2", "tea"), message("m-3", parcel("p-3"))];
     assert_eq!(deliver(&consumer, &messages).await.expect("an answer"), ["m-1", "m-2"]);
@@ -227,7 +231,7 @@ async fn a_dead_message_is_kept_until_its_dead_letters_take_it(endpoint: &str) {
 async fn a_dead_message_that_is_not_buried_blocks_its_group(endpoint: &str) {
     let (guarded, order) = (Guarded::on(endpoint).await, Arc::default());
     let consumer = Consumer::new(Away(FIFO), KeyFrom::body("/id")).world(guarded.clock.clone());
-    let consumer = consumer.at_once(1).sqs(guard(&guarded), in_order(&order));
+    let consumer = consumer.at_once(1).each(guard(&guarded), in_order(&order));
     let mut unreadable = of_group("c", "c-1", parcel("c-1"));
     unreadable["messageAttributes"] = json!({ "photo": "no attribute" });
     let messages = [
@@ -257,7 +261,7 @@ async fn a_group_of_a_standard_queue_has_no_order(endpoint: &str) {
             if parcel["does"] == "nothing" { Err(Failure::not_executed("no connection")) } else { Ok(()) }
         }
     };
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), function);
     let of_tenant = |id: &str, does: &str| {
         let mut message = message(id, parcel_that(id, does));
         message["attributes"]["MessageGroupId"] = json!("acme");
@@ -276,7 +280,7 @@ async fn a_group_of_a_standard_queue_has_no_order(endpoint: &str) {
 #[apply(on_each_store)]
 async fn by_default_a_message_is_dead_after_ten_attempts(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     for times in 1..=10 {
         let message = received("m-1", parcel_that("p-1", "nothing"), times);
         let back = deliver(&consumer, &[message]).await.expect("an answer");

@@ -3,7 +3,7 @@
 use axum::{body::Body, http::Request};
 use lambda_idempotency::{
     Failure, Guard, MemoryStore, Operation,
-    event::{Consumer, Envelope, KeyFrom, Message, SqsFunction},
+    event::{BatchFunction, Consumer, Envelope, KeyFrom, Message},
 };
 use serde_json::{Value, json};
 
@@ -17,13 +17,13 @@ use crate::support::{
 use Envelope::{EventBridge, S3, Sns};
 
 /// Counts its runs, whatever it is to do.
-fn counting(consumer: Consumer, runs: &Counter) -> impl SqsFunction {
+fn counting(consumer: Consumer, runs: &Counter) -> impl BatchFunction {
     let runs = runs.clone();
     let function = move |_, _: Value| {
         runs.add();
         async { Ok::<_, Failure>(()) }
     };
-    consumer.sqs(memory(), function)
+    consumer.each(memory(), function)
 }
 
 fn memory() -> Guard {
@@ -271,7 +271,7 @@ async fn attributes_of_a_notification_are_those_of_its_message() {
         counted.add();
         async { Ok::<_, Failure>(()) }
     };
-    let consumer = consumer.sqs_of_tenants(tenant, memory(), function);
+    let consumer = consumer.each_of_tenants(tenant, memory(), function);
     assert!(deliver(&consumer, &[message("m-1", &notification)]).await.expect("an answer").is_empty());
     assert_eq!((runs.count(), queue.take_dead().len()), (1, 0));
     notification["MessageAttributes"]["photo"]["Value"] = json!("no base64!");
@@ -284,7 +284,7 @@ async fn attributes_of_a_notification_are_those_of_its_message() {
 async fn a_group_keeps_its_order_in_envelopes() {
     let (queue, runs) = (fifo(), Counter::default());
     let consumer = Consumer::new(queue.clone(), KeyFrom::envelope()).envelopes([Sns, EventBridge]);
-    let consumer = consumer.sqs(memory(), ships(&runs));
+    let consumer = consumer.each(memory(), ships(&runs));
     let nested = |group: &str, id: &str, does: &str| {
         let event = bus(&format!("e-{id}"), "shop", &parcel_that(id, does));
         of_group(group, id, sns(&format!("sns-{id}"), event))

@@ -159,7 +159,7 @@ fn held(
 async fn a_lease_ends_with_the_invocation_whatever_its_event(endpoint: &str) {
     let (guarded, queue, gate) = (Guarded::on(endpoint).await, queue(), Gate::closed());
     let direct = invocation(guard(&guarded), KeyFrom::body("/id"), held(&gate));
-    let by_queue = consumer(&guarded, &queue).sqs(guard(&guarded), held(&gate));
+    let by_queue = consumer(&guarded, &queue).each(guard(&guarded), held(&gate));
     let waiting = gate.clone();
     let guard = guard_of(guarded.store(), Operation::new(PAY)).world(guarded.clock.clone());
     let app = api(guard, move |_, _| {

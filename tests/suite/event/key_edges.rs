@@ -34,7 +34,7 @@ async fn nothing(_: Execution, _: Value) -> Result<(), Failure> {
 #[apply(on_each_store)]
 async fn large_numbers_that_differ_are_different_keys(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     let numbers =
         ["9007199254740993", "9007199254740992", "18446744073709551615", "-9223372036854775808", "0"];
     for number in numbers {
@@ -48,7 +48,7 @@ async fn large_numbers_that_differ_are_different_keys(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_key_that_readers_could_read_differently_is_none(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let at_id = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let at_id = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     let numbers = ["18446744073709551616", "-9223372036854775809", "1.0", "1e3", "1E400", "-0.0"];
     let numbers = numbers.map(|number| format!(r#"{{"id":{number},"does":"ships"}}"#));
     let others = [
@@ -65,7 +65,7 @@ async fn a_key_that_readers_could_read_differently_is_none(endpoint: &str) {
         assert_eq!(dead.len(), 1, "{body}");
         assert!(!dead[0].reason.contains("p-1"), "{}", dead[0].reason);
     }
-    let deep = Consumer::new(queue.clone(), KeyFrom::body("/order/id")).sqs(guard(&guarded), ships(&runs));
+    let deep = Consumer::new(queue.clone(), KeyFrom::body("/order/id")).each(guard(&guarded), ships(&runs));
     let twice = r#"{"order":{"id":"p-1"},"order":{"id":"p-2"}}"#;
     assert!(deliver(&deep, &[message("m-1", twice)]).await.expect("an answer").is_empty());
     let reasons: Vec<_> = queue.take_dead().into_iter().map(|dead| dead.reason).collect();
@@ -77,7 +77,7 @@ async fn a_key_that_readers_could_read_differently_is_none(endpoint: &str) {
 async fn a_message_with_two_keys_that_differ_is_dead() {
     let (queue, runs) = (queue(), Counter::default());
     let from = KeyFrom::first([KeyFrom::attribute("key"), KeyFrom::body("/id")]);
-    let consumer = Consumer::new(queue.clone(), from).sqs(memory(), ships(&runs));
+    let consumer = Consumer::new(queue.clone(), from).each(memory(), ships(&runs));
     let differs = with_attribute(message("m-1", json!({ "id": "k-2" })), "key", text("k-1"));
     let neither = message("m-2", "{}");
     let wrong = with_attribute(message("m-3", json!({ "id": true })), "key", text("k-3"));
@@ -118,14 +118,14 @@ fn a_consumer_with_a_mistake_does_not_start() {
         ("KeyFrom::body(\"\")", refuses_to_start(|| KeyFrom::body(""))),
         ("/a~2", refuses_to_start(|| KeyFrom::body("/a~2"))),
         ("at least one part", refuses_to_start(|| KeyFrom::all([]))),
-        ("Consumer::envelopes", refuses_to_start(|| of(KeyFrom::envelope()).sqs(memory(), nothing))),
-        ("Consumer::envelopes", refuses_to_start(|| of(deep()).sqs(memory(), nothing))),
-        (".fifo", refuses_to_start(|| of(KeyFrom::deduplication_id()).sqs(memory(), nothing))),
-        ("for requests", refuses_to_start(|| of(KeyFrom::header("Idempotency-Key")).sqs(memory(), nothing))),
+        ("Consumer::envelopes", refuses_to_start(|| of(KeyFrom::envelope()).each(memory(), nothing))),
+        ("Consumer::envelopes", refuses_to_start(|| of(deep()).each(memory(), nothing))),
+        (".fifo", refuses_to_start(|| of(KeyFrom::deduplication_id()).each(memory(), nothing))),
+        ("for requests", refuses_to_start(|| of(KeyFrom::header("Idempotency-Key")).each(memory(), nothing))),
         (
             "for requests",
             refuses_to_start(|| {
-                of(KeyFrom::first([KeyFrom::body("/id"), KeyFrom::query("a")])).sqs(memory(), nothing)
+                of(KeyFrom::first([KeyFrom::body("/id"), KeyFrom::query("a")])).each(memory(), nothing)
             }),
         ),
         ("attribute(\"key\")", refuses_to_start(|| invocation(memory(), KeyFrom::attribute("key"), nothing))),
@@ -139,7 +139,7 @@ fn a_consumer_with_a_mistake_does_not_start() {
         (
             "attribute(\"key\")",
             refuses_to_start(|| {
-                of(KeyFrom::attribute("key")).envelopes([Envelope::Sns, Envelope::S3]).sqs(memory(), nothing)
+                of(KeyFrom::attribute("key")).envelopes([Envelope::Sns, Envelope::S3]).each(memory(), nothing)
             }),
         ),
         ("without a bucket", refuses_to_start(|| of(KeyFrom::content()).payloads_in(client, [""; 0]))),
@@ -149,9 +149,9 @@ fn a_consumer_with_a_mistake_does_not_start() {
         assert!(message.contains(expected), "{expected}: {message}");
     }
     // The same keys where there are such messages.
-    drop(of(deep()).envelopes([Envelope::Sns]).sqs(memory(), nothing));
-    drop(Consumer::new(fifo(), KeyFrom::deduplication_id()).sqs(memory(), nothing));
-    drop(of(KeyFrom::attribute("key")).sqs(memory(), nothing));
+    drop(of(deep()).envelopes([Envelope::Sns]).each(memory(), nothing));
+    drop(Consumer::new(fifo(), KeyFrom::deduplication_id()).each(memory(), nothing));
+    drop(of(KeyFrom::attribute("key")).each(memory(), nothing));
 }
 
 // Sent back from the dead letters, it has another deduplication id of the queue's: a new key would run it again.
@@ -159,7 +159,7 @@ fn a_consumer_with_a_mistake_does_not_start() {
 async fn a_buried_message_that_comes_back_has_its_key(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, fifo(), Counter::default());
     let consumer = Consumer::new(queue.clone(), KeyFrom::deduplication_id()).world(guarded.clock.clone());
-    let consumer = consumer.sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer.each(guard(&guarded), ships(&runs));
     let body = parcel_that("p-1", "refuses");
     let mut next = of_group("g", "m-1", &body);
     let mut ids = HashSet::new();

@@ -25,7 +25,7 @@ async fn run(guarded: &Guarded, consumer: Consumer, messages: &[Value]) -> usize
         counted.add();
         async { Ok::<_, Failure>(()) }
     };
-    assert!(deliver(&consumer.sqs(guard(guarded), function), messages).await.expect("an answer").is_empty());
+    assert!(deliver(&consumer.each(guard(guarded), function), messages).await.expect("an answer").is_empty());
     runs.count()
 }
 
@@ -141,7 +141,7 @@ async fn an_envelope_is_opened_and_its_id_is_a_key(endpoint: &str) {
             counted.add();
             async { Ok::<_, Failure>(()) }
         };
-        let consumer = consumer.sqs(guard(&guarded), function);
+        let consumer = consumer.each(guard(&guarded), function);
         let [first, second] = bodies;
         // T64: twice in one batch, and again in another.
         let batch = [message("m-1", &first), message("m-2", &second), message("m-2", &second)];
@@ -219,7 +219,7 @@ async fn the_tenant_of_a_message_comes_from_its_resolver(endpoint: &str) {
     let tenant = |message: &Message| Tenant::parse(message.attributes.get("tenant")?).ok();
     let of = |name: &str| with_attribute(message(name, parcel("p-1")), "tenant", text(name));
     let runs = Counter::default();
-    let consumer = consumer(&guarded, &queue).sqs_of_tenants(tenant, guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each_of_tenants(tenant, guard(&guarded), ships(&runs));
     let messages = [of("acme"), of("globex"), of("acme"), message("m-4", parcel("p-1"))];
     assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
     assert_eq!(runs.count(), 2);
@@ -258,7 +258,7 @@ async fn a_message_that_cannot_be_used_blocks_no_other(endpoint: &str) {
         no_attributes,
         message("good-2", parcel("p-4")),
     ];
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
     let mut dead = queue.take_dead();
     dead.sort_by(|a, b| a.id.cmp(&b.id));
@@ -292,7 +292,7 @@ async fn a_body_of_another_type_is_dead_and_not_quoted(endpoint: &str) {
     }
     let (guarded, queue) = (Guarded::on(endpoint).await, queue());
     let function = |_, _: Parcel| async { Ok::<_, Failure>(()) }.boxed();
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), function);
     let body = json!({ "id": "p-1", "weight": "4111111111111111" });
     assert!(deliver(&consumer, &[message("m-1", body)]).await.expect("an answer").is_empty());
     let dead = queue.take_dead();

@@ -30,7 +30,7 @@ const HANDED_BACK: [&str; 1] = ["m-1"];
 #[apply(on_each_store)]
 async fn a_message_that_comes_ten_times_runs_once(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     for times in 1..=10 {
         let message = received(&format!("m-{times}"), parcel("p-1"), times);
         assert!(deliver(&consumer, &[message]).await.expect("an answer").is_empty());
@@ -43,7 +43,7 @@ async fn a_message_that_comes_ten_times_runs_once(endpoint: &str) {
 #[apply(on_each_store)]
 async fn no_message_is_acknowledged_before_its_record_is_completed(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     let messages = [message("m-1", parcel("p-1"))];
     let handed_back = guarded.ends_written(2, deliver(&consumer, &messages)).await;
     assert!(handed_back.expect("an answer").is_empty());
@@ -65,7 +65,7 @@ async fn a_message_whose_function_stood_still_past_its_lease_is_held(endpoint: &
             Ok::<_, Failure>(())
         }
     };
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), function);
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), function);
     let messages = [message("m-1", parcel("p-1"))];
     let mut batch = Box::pin(deliver(&consumer, &messages));
     tokio::select! {
@@ -83,7 +83,7 @@ async fn a_message_whose_function_stood_still_past_its_lease_is_held(endpoint: &
 #[apply(on_each_store)]
 async fn a_message_that_did_nothing_comes_again_later_each_time(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).max_attempts(4).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).max_attempts(4).each(guard(&guarded), ships(&runs));
     for (times, seconds) in [(1, 1), (2, 2), (3, 4)] {
         let message = received("m-1", parcel_that("p-1", "nothing"), times);
         assert_eq!(deliver(&consumer, &[message]).await.expect("an answer"), HANDED_BACK);
@@ -105,7 +105,7 @@ async fn a_message_that_did_nothing_comes_again_later_each_time(endpoint: &str) 
 async fn a_reservation_that_is_taken_back_buries_no_message(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;
     let (queue, runs) = (queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).max_attempts(2).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).max_attempts(2).each(guard(&guarded), ships(&runs));
     let key = record_key(&["p-1"]);
     for times in 1..=3 {
         if times < 3 {
@@ -125,7 +125,7 @@ async fn a_reservation_that_is_taken_back_buries_no_message(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_refused_message_is_dead_with_the_reason(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     // The second time, its process had died before the first dead letter was sent.
     for _ in 0..2 {
         let message = message("m-1", parcel_that("p-1", "refuses"));
@@ -142,7 +142,7 @@ async fn a_refused_message_is_dead_with_the_reason(endpoint: &str) {
 async fn a_message_with_an_unknown_outcome_is_held(endpoint: &str) {
     for does in ["fails", "panics"] {
         let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-        let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+        let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
         for times in 1..=3 {
             let message = received("m-1", parcel_that("p-1", does), times);
             assert_eq!(deliver(&consumer, &[message]).await.expect("an answer"), HANDED_BACK);
@@ -172,7 +172,7 @@ async fn a_message_in_flight_comes_again_after_the_lease(endpoint: &str) {
         _ = &mut died => panic!("it never ends"),
         () = reserved => {}
     }
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     assert_eq!(deliver(&consumer, &[message("m-1", &body)]).await.expect("an answer"), HANDED_BACK);
     let after = hidden(&queue);
     assert_eq!(after, LEASE + GRACE + Duration::from_secs(2));
@@ -187,10 +187,10 @@ async fn a_message_in_flight_comes_again_after_the_lease(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_completed_message_is_acknowledged_whatever_its_result(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let now = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let now = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     assert!(deliver(&now, &[message("m-1", parcel("p-1"))]).await.expect("an answer").is_empty());
     let later = consumer(&guarded, &queue)
-        .sqs(guard(&guarded), async |_, _: Value| -> Result<u64, Failure> { panic!("it ran") });
+        .each(guard(&guarded), async |_, _: Value| -> Result<u64, Failure> { panic!("it ran") });
     assert!(deliver(&later, &[message("m-1", parcel("p-1"))]).await.expect("an answer").is_empty());
     assert_eq!((runs.count(), queue.take_dead().len()), (1, 0));
 }
@@ -198,7 +198,7 @@ async fn a_completed_message_is_acknowledged_whatever_its_result(endpoint: &str)
 #[apply(on_each_store)]
 async fn another_message_under_the_same_key_is_dead(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     let (first, other) =
         (parcel("p-1"), serde_json::json!({ "id": "p-1", "does": "ships", "to": "elsewhere" }));
     for body in [first, other] {
@@ -212,7 +212,7 @@ async fn another_message_under_the_same_key_is_dead(endpoint: &str) {
 async fn while_the_store_is_away_messages_are_handed_back(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
     // So often that it would be dead if that counted.
-    let consumer = consumer(&guarded, &queue).max_attempts(1).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).max_attempts(1).each(guard(&guarded), ships(&runs));
     guarded.faults.for_all(ANY, Fault::DropRequest);
     for times in 1..=3 {
         let messages = [received("m-1", parcel("p-1"), times)];
@@ -226,7 +226,7 @@ async fn while_the_store_is_away_messages_are_handed_back(endpoint: &str) {
 #[apply(on_each_store)]
 async fn a_record_that_cannot_be_read_is_never_run_over(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
-    let consumer = consumer(&guarded, &queue).sqs(guard(&guarded), ships(&runs));
+    let consumer = consumer(&guarded, &queue).each(guard(&guarded), ships(&runs));
     assert!(deliver(&consumer, &[message("m-1", parcel("p-1"))]).await.expect("an answer").is_empty());
     let mut item = guarded.item(&record_key(&["p-1"])).await.expect("an item");
     item.insert("schema".into(), aws_sdk_dynamodb::types::AttributeValue::N("99".into()));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction};
+use lambda_idempotency::event::{BatchFunction, Consumer, KeyFrom, MemorySource, Message};
 use macro_rules_attribute::apply;
 use serde_json::json;
 
@@ -19,7 +19,7 @@ use crate::support::{
 };
 
 /// Delivers a message that panics, of a key that nobody else has, together with others. It comes twice, and the third time it is dead.
-async fn ends_alone(consumer: &impl SqsFunction, queue: &MemorySource) {
+async fn ends_alone(consumer: &impl BatchFunction, queue: &MemorySource) {
     for (times, receives) in [(1, 1), (2, 29), (3, 30)] {
         let good = |number| {
             let id = format!("{times}-{number}");
@@ -52,7 +52,7 @@ async fn a_tenant_resolver_that_panics_blocks_no_other_message(endpoint: &str) {
         Some(tenant())
     };
     let consumer = consumer(&guarded, &queue).max_attempts(3);
-    ends_alone(&consumer.sqs_of_tenants(resolver, guard(&guarded), ships(&runs)), &queue).await;
+    ends_alone(&consumer.each_of_tenants(resolver, guard(&guarded), ships(&runs)), &queue).await;
     assert_eq!((runs.count(), guarded.number_of_items().await), (6, 6));
 }
 

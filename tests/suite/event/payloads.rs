@@ -57,7 +57,7 @@ async fn a_pointer_is_refused_by_its_name_whatever_the_key() {
         for key in keys {
             let (queue, runs) = (queue(), Counter::default());
             let consumer = Consumer::new(queue.clone(), key).envelopes(envelopes.iter().copied());
-            let consumer = consumer.sqs(memory(), ships(&runs));
+            let consumer = consumer.each(memory(), ships(&runs));
             assert!(deliver(&consumer, std::slice::from_ref(&message)).await.expect("an answer").is_empty());
             let dead = queue.take_dead();
             assert_eq!((runs.count(), dead.len()), (0, 1));
@@ -78,7 +78,7 @@ async fn a_payload_is_loaded_before_its_key_and_its_fingerprint() {
     for key in [KeyFrom::body("/id"), KeyFrom::content()] {
         let (queue, runs) = (queue(), Counter::default());
         let by_content = format!("{key:?}").contains("Content");
-        let consumer = consumer(&queue, key, &s3.client).sqs(memory(), ships(&runs));
+        let consumer = consumer(&queue, key, &s3.client).each(memory(), ships(&runs));
         // T64: also in one batch, and beside the same parcel without a pointer.
         let same = [
             message("m-1", pointer(BUCKET, "1")),
@@ -116,7 +116,7 @@ async fn a_payload_is_loaded_wherever_its_pointer_is_in_the_envelopes() {
         counted.add();
         async { Ok::<_, lambda_idempotency::Failure>(()) }
     };
-    let consumer = consumer.envelopes([Envelope::Sns, Envelope::S3]).sqs(memory(), function);
+    let consumer = consumer.envelopes([Envelope::Sns, Envelope::S3]).each(memory(), function);
     let messages = [
         message("m-1", pointer(BUCKET, "outside")),
         message("m-2", sns("sns-2", pointer(BUCKET, "inside"))),
@@ -162,7 +162,7 @@ async fn an_unusable_payload_is_dead_and_its_letter_has_the_pointer() {
     ];
     for (pointer, reason) in cases {
         let (queue, runs) = (queue(), Counter::default());
-        let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).sqs(memory(), ships(&runs));
+        let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).each(memory(), ships(&runs));
         let mut sent = message("m-1", &pointer);
         // What it says is not counted on.
         sent["messageAttributes"]["ExtendedPayloadSize"] =
@@ -177,7 +177,7 @@ async fn an_unusable_payload_is_dead_and_its_letter_has_the_pointer() {
     largest.resize(MAX, b' ');
     put(&s3, BUCKET, "largest", largest).await;
     let (queue, runs) = (queue(), Counter::default());
-    let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).sqs(memory(), ships(&runs));
+    let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).each(memory(), ships(&runs));
     assert!(
         deliver(&consumer, &[message("m-1", pointer(BUCKET, "largest"))])
             .await
@@ -193,7 +193,7 @@ async fn while_s3_is_away_messages_are_handed_back() {
     let s3 = LocalS3::with_bucket(BUCKET).await;
     put(&s3, BUCKET, "1", parcel("p-1").to_string()).await;
     let (queue, runs) = (fifo(), Counter::default());
-    let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).sqs(memory(), ships(&runs));
+    let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).each(memory(), ships(&runs));
     let mut often = of_group("a", "a-1", pointer(BUCKET, "1"));
     often["attributes"]["ApproximateReceiveCount"] = json!("900");
     let batch = [
@@ -218,7 +218,7 @@ async fn while_s3_is_away_messages_are_handed_back() {
 async fn a_payload_that_s3_refuses_is_tried_a_hundred_times() {
     let s3 = LocalS3::with_bucket(BUCKET).await;
     let (queue, runs) = (queue(), Counter::default());
-    let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).sqs(memory(), ships(&runs));
+    let consumer = consumer(&queue, KeyFrom::body("/id"), &s3.client).each(memory(), ships(&runs));
     for (status, code) in [(403, "AccessDenied"), (404, "NoSuchBucket"), (403, "InvalidObjectState")] {
         s3.fail(status, code);
         let at = async |times| {
@@ -245,7 +245,7 @@ async fn a_payload_that_takes_too_long_hands_its_message_back() {
     {
         let (clock, queue, runs) = (WatchedClock::now_standing(), queue(), Counter::default());
         let consumer = consumer(&queue, KeyFrom::body("/id"), &client).world(clock.clone());
-        let consumer = consumer.sqs(memory(), ships(&runs));
+        let consumer = consumer.each(memory(), ships(&runs));
         let advances = async {
             clock.slept(waits, 1).await;
             clock.advance(waits);

@@ -22,7 +22,7 @@ fn memory() -> Guard {
 #[tokio::test]
 async fn a_bare_list_of_records_is_a_batch() {
     let (queue, runs) = (fifo(), Counter::default());
-    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).sqs(memory(), ships(&runs));
+    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).each(memory(), ships(&runs));
     let list = json!([
         of_group("a", "a-1", parcel("a-1")),
         of_group("a", "a-2", parcel_that("a-2", "nothing")),
@@ -105,7 +105,7 @@ async fn members_that_are_missing_null_or_unknown_change_nothing() {
         with("m-16", attribute(json!({ "binaryValue": null, "stringValue": null }))),
     ];
     let (queue, runs) = (queue(), Counter::default());
-    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).sqs(memory(), ships(&runs));
+    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).each(memory(), ships(&runs));
     assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
     let dead = queue.take_dead();
     assert!(dead.is_empty(), "{:?}", dead.iter().map(|dead| (&dead.id, &dead.reason)).collect::<Vec<_>>());
@@ -128,7 +128,7 @@ async fn members_of_another_type_are_dead_letters() {
     ];
     for members in others {
         let (queue, runs) = (queue(), Counter::default());
-        let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).sqs(memory(), ships(&runs));
+        let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).each(memory(), ships(&runs));
         let messages = [with("m-1", members.clone())];
         assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
         let dead = queue.take_dead();
@@ -141,7 +141,7 @@ async fn members_of_another_type_are_dead_letters() {
         }
     }
     let (queue, runs) = (queue(), Counter::default());
-    let consumer = Consumer::new(queue.clone(), KeyFrom::attribute("id")).sqs(memory(), ships(&runs));
+    let consumer = Consumer::new(queue.clone(), KeyFrom::attribute("id")).each(memory(), ships(&runs));
     let members = json!({ "messageAttributes": { "id": { "stringValue": "p-1" }, "a": "tea" } });
     assert!(deliver(&consumer, &[with("m-1", members)]).await.expect("an answer").is_empty());
     let dead = queue.take_dead();

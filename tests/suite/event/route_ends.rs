@@ -12,7 +12,7 @@ use axum::{
 use lambda_idempotency::{
     Answer, Operation,
     engine::SingleTransaction,
-    event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
+    event::{BatchFunction, Consumer, KeyFrom, MemorySource, Message},
     http::Outcome,
     key::age::KeyTime,
     operation::WhileInFlight,
@@ -36,7 +36,7 @@ fn guard(guarded: &Guarded, operation: Operation) -> Guard {
 }
 
 /// Whether the message is handed back, and why it is dead.
-async fn ends(consumer: &impl SqsFunction, queue: &MemorySource, message: Value) -> (bool, Option<String>) {
+async fn ends(consumer: &impl BatchFunction, queue: &MemorySource, message: Value) -> (bool, Option<String>) {
     let back = deliver(consumer, &[message]).await.expect("an answer");
     (!back.is_empty(), queue.take_dead().pop().map(|dead| dead.reason))
 }

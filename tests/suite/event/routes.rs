@@ -12,7 +12,7 @@ use axum::{
 use lambda_idempotency::{
     Idempotency, MemoryStore, NotBegun, Operation, SingleTenant,
     engine::{CallError, PhaseError},
-    event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction},
+    event::{BatchFunction, Consumer, KeyFrom, MemorySource, Message},
     http::{Outcome, Profile},
     key::IdempotencyKey,
 };
@@ -43,7 +43,7 @@ pub(super) fn order_of(body: &Value) -> Request<Body> {
 }
 
 /// A consumer of orders, which tries each twice.
-pub(super) fn consumer(guarded: &Guarded, app: Router, source: &MemorySource) -> impl SqsFunction {
+pub(super) fn consumer(guarded: &Guarded, app: Router, source: &MemorySource) -> impl BatchFunction {
     let consumer = Consumer::new(source.clone(), KeyFrom::body("/orderId")).world(guarded.clock.clone());
     consumer.max_attempts(2).route(app, request)
 }

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use lambda_idempotency::{
     Execution, Failure, Guard, Operation, async_trait,
     engine::{Executor, Request},
-    event::{Consumer, KeyFrom, MemorySource, Message, SqsFunction, deliveries},
+    event::{BatchFunction, Consumer, KeyFrom, MemorySource, Message, deliveries},
     key::Tenant,
     lambda::{DeferredReports, Event, reconcile_event, stale_event},
     outbox::{Deliverer, Target, Topics},
@@ -58,7 +58,7 @@ impl Slow {
 }
 
 /// Hands over a batch. Returns how many of the flood ended before the other tenant's began.
-async fn waited(slow: &Slow, consumer: &impl SqsFunction, batch: &[Value]) -> usize {
+async fn waited(slow: &Slow, consumer: &impl BatchFunction, batch: &[Value]) -> usize {
     let now = UNIX_EPOCH + Duration::from_millis(slow.0.now().as_millis());
     let back = deliver_within(consumer, batch, now, MINUTE).await.expect("an answer");
     assert_eq!(back, [""; 0], "all are done");
@@ -89,7 +89,7 @@ async fn a_message_waits_for_no_other_tenants_in_its_batch() {
             Guard::new(MemoryStore::new(), Operation::new("ship"), tenant(FLOOD)).world(slow.0.clone());
         let source = MemorySource::new(QUEUE);
         let consumer = Consumer::new(source, KeyFrom::body("/id")).world(slow.0.clone());
-        let consumer = consumer.sqs_of_tenants(of, guard, run);
+        let consumer = consumer.each_of_tenants(of, guard, run);
         let parcel = |(number, tenant): (usize, &str)| {
             let id = if has_its_own { number } else { 0 };
             message(&number.to_string(), json!({ "id": id.to_string(), "tenant": tenant }))

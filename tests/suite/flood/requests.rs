@@ -140,7 +140,7 @@ async fn a_message_waits_for_none_that_is_handed_back() {
     let guard = guard.world(guarded.clock.clone()).bounds(bounds);
     let source = MemorySource::new(QUEUE);
     let consumer = Consumer::new(source.clone(), KeyFrom::body("/id")).world(guarded.clock.clone());
-    let consumer = consumer.sqs_of_tenants(of, guard, function);
+    let consumer = consumer.each_of_tenants(of, guard, function);
     let [fail, hang, more] = ["fails", "hangs", "more"]
         .map(|does| [0, 1, 2].map(|number| parcel(&format!("{does}-{number}"), FLOOD)));
     // Three are unknown, three in flight, and the rest is more than the flood may begin.

@@ -200,7 +200,7 @@ async fn a_refusal_that_is_too_large_to_be_kept_is_a_refusal(endpoint: &str) {
     let queue = MemorySource::new(QUEUE);
     let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).world(guarded.clock.clone());
     let consumer =
-        consumer.sqs(guard.clone(), async |_, _: Value| -> Result<u8, Failure> { panic!("it ran") });
+        consumer.each(guard.clone(), async |_, _: Value| -> Result<u8, Failure> { panic!("it ran") });
     let order = message("m-1", json!({ "id": "order-1" }));
     assert!(deliver(&consumer, &[order]).await.expect("an answer").is_empty());
     let reasons: Vec<_> = queue.take_dead().into_iter().map(|dead| dead.reason).collect();
@@ -243,7 +243,7 @@ async fn a_forgotten_answer_runs_nothing_and_ends_its_message(endpoint: &str) {
             other => panic!("{other:?}"),
         }
         let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).world(guarded.clock.clone());
-        let consumer = consumer.sqs(guard, function);
+        let consumer = consumer.each(guard, function);
         assert!(deliver(&consumer, &[message("m-1", input())]).await.expect("an answer").is_empty());
         assert_eq!((queue.take_dead().len(), runs.count()), (usize::from(refuses), 1));
     }

@@ -219,7 +219,7 @@ async fn a_queue_acknowledges_what_is_done_without_its_result(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, MemorySource::new(QUEUE), Counter::default());
     let counted = runs.clone();
     let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).world(guarded.clock.clone());
-    let consumer = consumer.sqs(guard(&guarded), move |_, _: Value| {
+    let consumer = consumer.each(guard(&guarded), move |_, _: Value| {
         counted.add();
         async { Ok(f64::NAN) }
     });

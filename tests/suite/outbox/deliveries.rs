@@ -338,7 +338,7 @@ async fn a_guarded_consumer_takes_a_message_once(endpoint: &str) {
         }
     };
     let consumer = Consumer::new(MemorySource::new("parcels"), KeyFrom::cloud_event());
-    let consumer = consumer.world(guarded.clock.clone()).sqs(guard, ship);
+    let consumer = consumer.world(guarded.clock.clone()).each(guard, ship);
     for (n, body) in events.iter().chain(&events).enumerate() {
         let again = message(&format!("m-{n}"), body);
         assert_eq!(deliver(&consumer, &[again]).await.expect("an answer"), [""; 0]);

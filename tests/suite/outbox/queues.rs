@@ -105,7 +105,7 @@ async fn a_delivered_message_has_its_id_as_its_key() {
                 async { Ok::<_, Failure>(()) }
             };
             let source = SqsSource::new(&sqs.config(), &*queue.url, &*queue.dead_letters);
-            let consumer = Consumer::new(source, key).sqs(guard.clone(), function);
+            let consumer = Consumer::new(source, key).each(guard.clone(), function);
             assert!(deliver(&consumer, &[queue.record(&arrived[0])]).await.expect("an answer").is_empty());
             counts.push(runs.count());
         }

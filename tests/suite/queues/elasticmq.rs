@@ -35,7 +35,7 @@ async fn elasticmq_keeps_a_group_in_order_behind_its_failed_message() {
     queue.send(&messages).await;
     let order = Arc::default();
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&order));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&order));
     let first = deliver_next(&queue, &consumer).await;
     assert_eq!(first.len(), 5, "all in one batch: {:?}", bodies(&first));
     assert_eq!(queue.left().await, 3, "a-2 and what follows it");
@@ -63,7 +63,7 @@ async fn elasticmq_gets_a_dead_letter_with_the_bytes_of_its_attributes() {
         ..NewMessage::new("no parcel")
     };
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&Arc::default()));
     queue.send(&[message]).await;
     let record = queue.record(&queue.next().await[0]);
     assert!(record["messageAttributes"]["photo"]["binaryValue"].is_string(), "{record}");

@@ -3,7 +3,7 @@
 use aws_sdk_sqs::{Client, types::SendMessageBatchRequestEntry};
 use lambda_idempotency::{
     Failure, Guard, Operation,
-    event::{Consumer, Envelope, KeyFrom, SqsFunction},
+    event::{BatchFunction, Consumer, Envelope, KeyFrom},
     queue::ProducerKey,
     world::SystemWorld,
 };
@@ -25,13 +25,13 @@ fn counting(
     key: KeyFrom,
     guard: &Guard,
     runs: &Counter,
-) -> impl SqsFunction + use<> {
+) -> impl BatchFunction + use<> {
     let runs = runs.clone();
     let function = move |_, _: Value| {
         runs.add();
         async { Ok::<_, Failure>(()) }
     };
-    Consumer::new(source(sqs, queue), key).sqs(guard.clone(), function)
+    Consumer::new(source(sqs, queue), key).each(guard.clone(), function)
 }
 
 fn by_attribute() -> KeyFrom {
@@ -112,7 +112,7 @@ async fn an_event_that_is_published_twice_has_its_producers_key() {
         async { Ok::<_, Failure>(()) }
     };
     let consumer = Consumer::new(queue.clone(), KeyFrom::body("/idempotency-key"));
-    let consumer = consumer.envelopes([Envelope::EventBridge]).sqs(ship(), function);
+    let consumer = consumer.envelopes([Envelope::EventBridge]).each(ship(), function);
     for id in ["e-1", "e-2"] {
         let message = message(id, bus(id, "shop", &detail));
         assert!(deliver(&consumer, &[message]).await.expect("an answer").is_empty());

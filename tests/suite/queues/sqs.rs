@@ -8,7 +8,7 @@ use std::{
 use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
 use lambda_idempotency::{
     Execution, Failure, Guard, MemoryStore, Operation,
-    event::{Consumer, KeyFrom, Source, SqsFunction, SqsSource},
+    event::{BatchFunction, Consumer, KeyFrom, Source, SqsSource},
     key::Tenant,
     operation::OnLeaseExpiry,
 };
@@ -34,7 +34,7 @@ pub(super) fn guard(operation: Operation) -> Guard {
 }
 
 /// Hands the next batch over, and deletes what is not handed back. Returns the batch.
-pub(super) async fn deliver_next(queue: &Queue, consumer: &impl SqsFunction) -> Vec<Message> {
+pub(super) async fn deliver_next(queue: &Queue, consumer: &impl BatchFunction) -> Vec<Message> {
     let messages = queue.next().await;
     let records: Vec<_> = messages.iter().map(|message| queue.record(message)).collect();
     let time = Duration::from_secs(30);
@@ -165,7 +165,7 @@ async fn a_group_waits_for_its_head_and_not_for_dead_letters() {
     ];
     queue.send(&messages).await;
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&order));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&order));
     while queue.left().await > 0 {
         deliver_next(&queue, &consumer).await;
     }
@@ -188,7 +188,7 @@ async fn a_dead_letter_of_a_fifo_queue_keeps_what_it_was() {
     queue.send(&[NewMessage { attributes, ..NewMessage::of_group("g-1", &body) }]).await;
     let order = Arc::default();
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&order));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&order));
     let messages = queue.next().await;
     let records: Vec<_> = messages.iter().map(|message| queue.record(message)).collect();
     for _ in 0..2 {
@@ -215,7 +215,7 @@ async fn a_record_that_cannot_be_read_keeps_its_first_deduplication_id() {
     let sqs = Sqs::start().await;
     let queue = sqs.queue("parcels.fifo", 60).await;
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::deduplication_id());
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&Arc::default()));
     let attributes = vec![("idempotency-deduplication-id".to_owned(), "first".to_owned())];
     let message = NewMessage { attributes, ..NewMessage::of_group("g-1", "a parcel") };
     // A member of another type than SQS writes.
@@ -243,7 +243,7 @@ async fn a_message_with_ten_attributes_keeps_them_as_a_dead_letter() {
     let message = NewMessage { attributes, ..NewMessage::new("no parcel") };
     let record = sent(&queue, &message, |_| ()).await;
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&Arc::default()));
     let (now, time) = (SystemTime::now(), Duration::from_secs(30));
     assert!(deliver_within(&consumer, &[record], now, time).await.expect("an answer").is_empty());
     let dead = queue.take_dead_letters().await;
@@ -258,7 +258,7 @@ async fn a_message_is_never_buried_without_the_deduplication_id_of_its_key() {
     let sqs = Sqs::start().await;
     let queue = sqs.queue("parcels.fifo", 60).await;
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::deduplication_id());
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&Arc::default()));
     let time = Duration::from_secs(30);
     for number in [9, 10] {
         let attributes = (0..number).map(|number| (format!("own-{number}"), "x".to_owned())).collect();
@@ -284,7 +284,7 @@ async fn messages_without_an_id_are_dead_letters_of_their_own() {
     let sqs = Sqs::start().await;
     let queue = sqs.queue("parcels.fifo", 60).await;
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard(Operation::new("ship")), in_order(&Arc::default()));
+    let consumer = consumer.each(guard(Operation::new("ship")), in_order(&Arc::default()));
     let mut records = Vec::new();
     for body in ["no parcel", "no parcel either"] {
         let message = NewMessage::of_group(body, body);
@@ -306,7 +306,7 @@ async fn a_message_in_flight_comes_again_once_after_its_lease() {
     let guard = guard(operation.on_lease_expiry(OnLeaseExpiry::RunAgain));
     let order = Arc::default();
     let consumer = Consumer::new(source(&sqs, &queue), KeyFrom::body("/id"));
-    let consumer = consumer.sqs(guard.clone(), in_order(&order));
+    let consumer = consumer.each(guard.clone(), in_order(&order));
     let body = json!({ "id": "p-1", "does": "ships" });
     // A worker that never ends.
     let (begun, begins) = tokio::sync::oneshot::channel();

@@ -317,7 +317,7 @@ async fn a_message_is_held_while_its_outcome_has_the_wrong_kind(endpoint: &str) 
     let queue = MemorySource::new(QUEUE);
     let consumer = Consumer::new(queue.clone(), KeyFrom::body("/id")).world(shipping.guarded.clock.clone());
     let consumer = consumer
-        .sqs(shipping.guard.clone(), async |_, _: Value| -> Result<String, Failure> { panic!("it ran") });
+        .each(shipping.guard.clone(), async |_, _: Value| -> Result<String, Failure> { panic!("it ran") });
     let deliver = async || deliver(&consumer, &[message("m-1", order())]).await.expect("an answer").len();
     assert_eq!(shipping.poll(&key).await, ReconcileOutcome::Escalated);
     assert_eq!(deliver().await, 1);

@@ -87,8 +87,8 @@ async fn a_consumer_logs_and_debugs_no_data_of_its_messages(endpoint: &str) {
         Tenant::parse(&tenant).ok()
     };
     let opened = consumer.clone().envelopes([Envelope::Sns]);
-    let consumer = consumer.max_attempts(1).sqs_of_tenants(resolve, guard(&guarded, &secrets), ship);
-    let opened = opened.sqs(guard(&guarded, &secrets), ship);
+    let consumer = consumer.max_attempts(1).each_of_tenants(resolve, guard(&guarded, &secrets), ship);
+    let opened = opened.each(guard(&guarded, &secrets), ship);
     let mut bodies = bodies(&secrets, "message");
     bodies.push(secrets.marker.clone());
     let messages = bodies.iter().enumerate().map(|(n, body)| {

@@ -11,7 +11,7 @@ use axum::{Extension, body::Body, http::StatusCode, response::IntoResponse};
 use lambda_idempotency::{
     Execution, Failure, async_trait,
     engine::{CallError, PhaseError, Report},
-    event::{Consumer, DeadMessage, KeyFrom, MemorySource, Source},
+    event::{Consumer, DeadMessage, KeyFrom, MemorySource, Source, SourceKind},
     http::{Outcome, Profile},
     key::Tenant,
     operation::Operation,
@@ -339,6 +339,10 @@ impl Source for Away {
         &self.0
     }
 
+    fn kind(&self) -> SourceKind {
+        SourceKind::Sqs
+    }
+
     async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
         Err(QueueError::new("away"))
     }
@@ -369,11 +373,11 @@ async fn what_becomes_of_messages_is_counted_by_queue(endpoint: &str) {
     let all = |queue: &str| ["ships", "nothing", "fails", "refuses"].map(|does| of(queue, does));
     assert_eq!((counts(&here), counts(&away)), (Counts::new(), Counts::new()));
     let consumer =
-        Consumer::new(MemorySource::new(&*here), KeyFrom::body("/id")).sqs(guard.clone(), function);
+        Consumer::new(MemorySource::new(&*here), KeyFrom::body("/id")).each(guard.clone(), function);
     assert_eq!(deliver(&consumer, &all(&here)).await.expect("an answer").len(), 2);
     let counted = [("message.handed_back", 1), ("message.held", 1), ("message.dead", 1)];
     assert_eq!(counts(&here), expected(&counted));
-    let consumer = Consumer::new(Away(away.clone()), KeyFrom::body("/id")).sqs(guard, function);
+    let consumer = Consumer::new(Away(away.clone()), KeyFrom::body("/id")).each(guard, function);
     assert_eq!(deliver(&consumer, &all(&away)).await.expect("an answer").len(), 3);
     let counted = [
         ("message.handed_back", 1),

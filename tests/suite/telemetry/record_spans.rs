@@ -124,7 +124,7 @@ async fn a_message_has_a_span_with_opentelemetrys_names() {
     let (logs, key) = begin();
     let guard = Guard::new(MemoryStore::new(), Operation::new(PAY), Tenant::parse(TENANT).expect("a tenant"));
     let consumer = Consumer::new(queue(), KeyFrom::body("/id"))
-        .sqs(guard, async |_: Execution, _: Value| -> Result<String, Failure> { Ok("done".to_owned()) });
+        .each(guard, async |_: Execution, _: Value| -> Result<String, Failure> { Ok("done".to_owned()) });
     let order = json!({ "id": key.idempotency_key().as_str() });
     let back = deliver(&consumer, &[message("m-1", order)]).await.expect("it has an id");
     assert!(back.is_empty(), "{back:?}");

@@ -50,7 +50,7 @@ async fn a_message_of_a_stopped_tenant_is_handed_back_and_never_dead(endpoint: &
         counted.add();
         async { Ok::<_, Failure>(()) }
     };
-    let by_function = consumer(&guarded, &queue).sqs(bounded(&guarded), function);
+    let by_function = consumer(&guarded, &queue).each(bounded(&guarded), function);
     for times in [1, 2, 19, 400] {
         assert_eq!(deliver(&by_function, &[parcel("1", times)]).await.unwrap(), ["m-1"]);
         let [(_, hidden)] = &queue.take_hidden()[..] else { panic!("it is hidden") };
@@ -72,7 +72,7 @@ async fn a_message_over_its_bound_waits_as_long_as_the_bound(endpoint: &str) {
         counted.add();
         async { Ok::<_, Failure>(()) }
     };
-    let by_function = consumer(&guarded, &queue).sqs(bounded(&guarded), function);
+    let by_function = consumer(&guarded, &queue).each(bounded(&guarded), function);
     for id in ["1", "2"] {
         assert!(deliver(&by_function, &[parcel(id, 1)]).await.unwrap().is_empty());
     }
@@ -98,7 +98,7 @@ async fn a_message_over_its_bound_waits_as_long_as_the_bound(endpoint: &str) {
 async fn what_was_turned_away_for_three_days_is_a_dead_letter(endpoint: &str) {
     let (guarded, queue) = (Guarded::on(endpoint).await, MemorySource::new(QUEUE));
     let function = |_, _: Value| async { Ok::<_, Failure>(()) };
-    let consumer = consumer(&guarded, &queue).sqs(bounded(&guarded), function);
+    let consumer = consumer(&guarded, &queue).each(bounded(&guarded), function);
     let sent = |id: &str, age: Duration| {
         let mut parcel = parcel(id, 100);
         parcel["attributes"]["SentTimestamp"] = json!(guarded.now().minus(age).as_millis().to_string());

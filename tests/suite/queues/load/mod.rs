@@ -20,7 +20,7 @@ use aws_sdk_sqs::types::{Message, MessageSystemAttributeName};
 use futures_util::{FutureExt, future::join_all};
 use lambda_idempotency::{
     Execution, Failure, Guard, Operation, async_trait,
-    event::{Consumer, DeadMessage, KeyFrom, Source, SqsFunction, SqsSource},
+    event::{BatchFunction, Consumer, DeadMessage, KeyFrom, Source, SourceKind, SqsSource},
     key::Tenant,
     queue::{MemoryQueue, QueueError},
     reconcile::Reconciliation,
@@ -85,6 +85,10 @@ impl Source for Hasty {
         self.0.name()
     }
 
+    fn kind(&self) -> SourceKind {
+        self.0.kind()
+    }
+
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
         let hidden = receipts.iter().map(|(receipt, time)| (receipt.clone(), (*time).min(MAX_HIDDEN)));
         self.0.hide(&hidden.collect::<Vec<_>>()).await
@@ -130,7 +134,7 @@ fn operation() -> Operation {
 
 impl Setup {
     /// A new process, with its consumer.
-    fn process(&self, queue: &Queue) -> (Process, impl SqsFunction + use<>) {
+    fn process(&self, queue: &Queue) -> (Process, impl BatchFunction + use<>) {
         let process = Process { world: Mortal::born(), moments: Arc::default() };
         let tenant = Tenant::parse("acme").expect("a tenant");
         let guard = Guard::new(self.store.clone(), operation(), tenant).world(process.world.clone());
@@ -139,7 +143,7 @@ impl Setup {
         let consumer = Consumer::new(source, KeyFrom::body("/id")).max_attempts(MAX_ATTEMPTS);
         let (carrier, ran_by) = (self.carrier.clone(), process.clone());
         let function = move |execution, parcel| ship(ran_by.clone(), carrier.clone(), execution, parcel);
-        let consumer = consumer.world(process.world.clone()).sqs(guard, function);
+        let consumer = consumer.world(process.world.clone()).each(guard, function);
         (process, consumer)
     }
 

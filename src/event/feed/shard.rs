@@ -1,0 +1,83 @@
+//! What the sources with shards have in common: nothing is hidden, and a checkpoint moves for all.
+
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::{Again, Received};
+use crate::{
+    event::DeadMessage,
+    time_budget::{LEASE_OVER, PARK_AFTER, PARK_STORE_AWAY, STREAM_PAUSE},
+};
+
+/// How many executions of a record there are.
+pub(super) const MAX_ATTEMPTS: u32 = 5;
+
+/// The longest body of a dead letter. SQS takes 1 MiB, with its attributes.
+const MAX_LETTER: usize = 1_000_000;
+
+/// What is left of a longer one, in characters.
+const CUT: usize = 10_000;
+
+/// How the records of a stream are processed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shards {
+    pub(super) park_after: Duration,
+    pub(super) lane_by_shard: bool,
+}
+
+impl Default for Shards {
+    fn default() -> Self {
+        Self { park_after: PARK_AFTER, lane_by_shard: false }
+    }
+}
+
+impl Shards {
+    /// After which time a record that cannot go on is parked. Default: 6 hours.
+    #[must_use]
+    pub fn park_after(self, park_after: Duration) -> Self {
+        Self { park_after, ..self }
+    }
+
+    /// Whether nothing in a shard overtakes anything, instead of nothing of one key.
+    #[must_use]
+    pub fn lane_by_shard(self) -> Self {
+        Self { lane_by_shard: true, ..self }
+    }
+
+    /// The wait within the invocation.
+    pub(super) fn pause(&self, again: Again, seen: u32, nonce: [u8; 16]) -> Duration {
+        let pause = STREAM_PAUSE.after(seen, nonce);
+        match again {
+            Again::InFlight { lease_left } if !lease_left.is_zero() => pause.min(lease_left + LEASE_OVER),
+            _ => pause,
+        }
+    }
+
+    /// Why a record of this age is parked, if it is.
+    pub(super) fn gives_up(&self, again: Again, age: Duration, is_last: bool) -> Option<String> {
+        let after = match again {
+            // It has its tries.
+            Again::Failed => return None,
+            // An outage must not park whole shards.
+            Again::Unavailable => self.park_after.max(PARK_STORE_AWAY),
+            _ => self.park_after,
+        };
+        // After a day without a consumer all records are old: each has the time of an invocation.
+        let is_over = age >= after && (is_last || after.is_zero());
+        is_over.then(|| format!("it was {} s old: {}", age.as_secs(), again.why()))
+    }
+}
+
+/// A record as it is buried: as an event with that record alone, so that it can be handed to the function once more.
+pub(super) fn letter(received: &Received) -> DeadMessage {
+    let raw = received.raw.as_deref().map_or("null", RawValue::get);
+    let body = format!("{{\"Records\":[{raw}]}}");
+    let is_long = body.len() > MAX_LETTER;
+    let short: String = body.chars().take(CUT).collect();
+    DeadMessage {
+        body: if is_long { short.clone() } else { body },
+        short: Some(short),
+        ..DeadMessage::of(&received.message)
+    }
+}
