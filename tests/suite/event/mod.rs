@@ -12,6 +12,7 @@ mod pipes;
 mod route_ends;
 mod route_layers;
 mod routes;
+mod streams;
 
 use lambda_idempotency::{
     Execution, Failure, Guard, Operation,

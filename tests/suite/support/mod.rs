@@ -40,6 +40,7 @@ pub mod seeded_world;
 pub mod server;
 pub mod sqs;
 pub mod storm;
+pub mod streams;
 pub mod tables;
 pub mod turns;
 pub mod webhooks;
