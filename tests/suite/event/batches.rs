@@ -112,7 +112,10 @@ async fn behind_a_failed_message_its_group_is_handed_back(endpoint: &str) {
             of_group("a", "a-5", parcel("a-1")),
         ];
         assert_eq!(deliver(&consumer, &messages).await.expect("an answer"), ["a-2", "a-3", "a-4", "a-5"]);
-        assert_eq!(*order.lock().unwrap(), ["a-1", "a-2", "b-1", "b-2"]);
+        let mut ran: Vec<String> = order.lock().unwrap().clone();
+        // By groups, each in its order.
+        ran.sort_by(|one, other| one[..1].cmp(&other[..1]));
+        assert_eq!(ran, ["a-1", "a-2", "b-1", "b-2"]);
         assert!(queue.take_dead().is_empty());
         let hidden = queue.take_hidden();
         // The rest is visible at once, and waits behind the one that is hidden.

@@ -454,11 +454,11 @@ async fn changes_of_one_item_keep_their_order() {
 #[test]
 fn a_key_that_its_source_does_not_have_panics_at_start_up() {
     let starts = |kind: SourceKind, key: KeyFrom| {
-        std::panic::catch_unwind(|| {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let guard = Guard::new(MemoryStore::new(), Operation::new(SHIP), tenant());
             let consumer = Consumer::new(MemorySource::of(kind, STREAM), key);
             drop(consumer.each(guard, async |_: Execution, _: Value| Ok::<_, Failure>(())));
-        })
+        }))
         .is_ok()
     };
     let streams = || [SourceKind::Kinesis(Shards::default()), SourceKind::DynamoDb(Shards::default())];
