@@ -5,9 +5,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Again, Feed, Has, Received, Shards, shard};
+use super::{
+    received::{Feed, Has, Received},
+    shard::{self, Shards},
+};
 use crate::{
-    event::{DeadMessage, Message},
+    event::{DeadMessage, Message, disposition::Again},
     store::stream::text_member,
     time::Timestamp,
 };

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::value::RawValue;
 
-use super::{Again, Received};
+use super::received::Received;
 use crate::{
-    event::DeadMessage,
+    event::{DeadMessage, disposition::Again},
     time_budget::{LEASE_OVER, PARK_AFTER, PARK_STORE_AWAY, STREAM_PAUSE},
 };
 

@@ -6,11 +6,12 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::{Again, Feed, Has, Received};
+use super::received::{Feed, Has, Received};
 use crate::{
     event::{
         DeadMessage, Message,
         dead::{DEDUPLICATION_ID, FIFO},
+        disposition::Again,
     },
     store::stream::text_member,
     time::Timestamp,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use lambda_idempotency::{
-    Execution, Failure, Guard, MemoryStore, Operation, async_trait,
+    DynamoDbStore, Execution, Failure, Guard, MemoryStore, Operation, async_trait,
     bounds::{Bounds, Rate},
     event::{BatchFunction, Consumer, DeadMessage, KeyFrom, MemorySource, Shards, Source, SourceKind},
     queue::QueueError,
@@ -17,9 +17,8 @@ use serde_json::{Value, json};
 
 use super::{SHIP, parcel, parcel_that, tenant};
 use crate::support::{
-    faults::{ANY, Fault},
-    guarded::Guarded,
-    http::{Counter, Gate},
+    client::client,
+    http::Gate,
     messages::deliver_within,
     seeded_world::SeededWorld,
     streams::{STREAM, bytes, change, gzip, record, sequence},
@@ -118,7 +117,7 @@ async fn a_record_runs_once_and_a_redelivery_is_a_replay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_behind_one_of_their_key_are_not_run_and_all_are_named() {
+async fn records_behind_one_of_their_key_wait_and_all_are_named() {
     let stream = Stream::kinesis();
     let consumer = stream.consumer().max_attempts(100).each(stream.guard(), stream.ships());
     let batch = [
@@ -151,7 +150,7 @@ async fn a_lane_by_shard_stops_at_its_first_failure() {
 
 // T84
 #[tokio::test(start_paused = true)]
-async fn a_poison_record_is_parked_after_its_tries_and_its_key_goes_on() {
+async fn a_poison_record_is_parked_and_its_key_goes_on() {
     let stream = Stream::kinesis();
     let batch = [record(1, "a", parcel_that("1", "nothing"), START), record(2, "a", parcel("2"), START)];
     assert_eq!(stream.deliver(&stream.each(), &batch).await, [""; 0]);
@@ -301,22 +300,22 @@ async fn what_may_be_parked_at_once_holds_nothing_up() {
     assert!(stream.now().since(began) < Duration::from_secs(5));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_outage_of_the_store_parks_no_shard() {
-    let guarded = Guarded::on(crate::support::embedded::endpoint()).await;
-    let source = MemorySource::of(SourceKind::Kinesis(Shards::default().park_after(Duration::ZERO)), STREAM);
-    let runs = Counter::default();
-    let consumer = Consumer::new(source.clone(), KeyFrom::body("/id")).world(guarded.clock.clone());
-    let consumer = consumer.each(super::guard(&guarded), super::ships(&runs));
-    guarded.faults.for_all(ANY, Fault::Status(500));
+    let stream = Stream::of(SourceKind::Kinesis(Shards::default().park_after(Duration::ZERO)));
+    // Nothing answers there.
+    let store = DynamoDbStore::from_client(client("http://127.0.0.1:9"), "records");
+    let guard = Guard::new(store, Operation::new(SHIP), tenant()).world(stream.world.clone());
+    let consumer = stream.consumer().each(guard, stream.ships());
     for (age, is_parked) in [(11 * HOUR, false), (13 * HOUR, true)] {
-        let batch = [record(1, "a", parcel("1"), guarded.now().minus(age))];
-        let now = UNIX_EPOCH + Duration::from_millis(guarded.now().as_millis());
-        let delivered = deliver_within(&consumer, &batch, now, HALF_A_MINUTE);
-        let back = guarded.clock.passing(delivered).await.expect("an answer");
-        assert_eq!((back.is_empty(), source.take_dead().len() == 1), (is_parked, is_parked), "{age:?}");
+        let back = stream.deliver(&consumer, &[record(1, "a", parcel("1"), stream.now().minus(age))]).await;
+        assert_eq!(
+            (back.is_empty(), stream.source.take_dead().len() == 1),
+            (is_parked, is_parked),
+            "{age:?}"
+        );
     }
-    assert_eq!(runs.count(), 0);
+    assert_eq!(stream.take_runs(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
