@@ -157,8 +157,8 @@ impl Consumer {
         Self { at_once, ..self }
     }
 
-    /// After how many executions that certainly did nothing, or were interrupted, a message goes to the dead letters. Default: 10, which are
-    /// over after about 9 minutes. Each time that it is sent back from there, it is tried once more.
+    /// After how many executions that certainly did nothing, or were interrupted, a message goes to the dead letters. Default: 10 of a
+    /// queue, which are over after about 9 minutes, and 5 of a stream. Each time that it is sent back from there, it is tried once more.
     ///
     /// The queue's `maxReceiveCount` counts more than executions: each receive while a message is in flight, held or behind another of its
     /// group. Let it be 1,000, the most that SQS allows.

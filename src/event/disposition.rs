@@ -20,10 +20,14 @@ pub(super) enum Disposition {
 pub(super) enum Again {
     /// Another execution is in flight, for so long at most.
     InFlight { lease_left: Duration },
-    /// It did nothing, or was interrupted, and may be tried again.
+    /// It did nothing, or was interrupted, and may be tried again. Its record counts that.
     Failed,
+    /// The same, but no record counts it.
+    FailedUncounted,
     /// The store does not answer, or there was too little time.
     Unavailable,
+    /// There was no time to run it.
+    NoTime,
     /// Its outcome is unknown, and is asked about after this time.
     Unknown { wait: Duration },
     /// Its tenant is over a bound, for so long.
@@ -37,7 +41,8 @@ impl Again {
     pub(super) const fn why(self) -> &'static str {
         match self {
             Self::InFlight { .. } => "another execution is in flight",
-            Self::Failed => "nothing was done, or it was interrupted",
+            Self::Failed | Self::FailedUncounted => "nothing was done, or it was interrupted",
+            Self::NoTime => "too little time is left for it",
             Self::Unavailable => "the store does not answer, or too little time is left",
             Self::Unknown { .. } => "its outcome is unknown",
             Self::OverBound { .. } => "its tenant has too many new operations, or too many are open",
@@ -46,6 +51,10 @@ impl Again {
     }
 }
 
+/// A message of which no record counts the executions may be received this many times as often: it is received, too, while another one of
+/// its group is tried, or while the store does not answer.
+const RECEIVES_OF_AN_ATTEMPT: u32 = 10;
+
 /// How often a message was tried.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tries {
@@ -53,10 +62,8 @@ pub(super) struct Tries {
     pub(super) attempts: Option<u32>,
     /// How many there may be.
     pub(super) max_attempts: u32,
-    /// How often it was seen: received by a queue, or run in this invocation.
-    pub(super) seen: u32,
-    /// If no record counts its executions, it may be seen this many times as often.
-    pub(super) seen_of_an_attempt: u32,
+    /// How often it was received, if its source counts that.
+    pub(super) receives: Option<u32>,
 }
 
 impl Tries {
@@ -64,7 +71,9 @@ impl Tries {
     fn are_over(self) -> bool {
         match self.attempts {
             Some(attempts) => attempts >= self.max_attempts,
-            None => self.seen >= self.max_attempts.saturating_mul(self.seen_of_an_attempt),
+            None => self
+                .receives
+                .is_some_and(|receives| receives >= self.max_attempts.saturating_mul(RECEIVES_OF_AN_ATTEMPT)),
         }
     }
 }
@@ -73,7 +82,7 @@ impl fmt::Display for Tries {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.attempts {
             Some(attempts) => write!(f, "it was tried {attempts} times"),
-            None => write!(f, "it was received {} times", self.seen),
+            None => write!(f, "it was received {} times", self.receives.unwrap_or_default()),
         }
     }
 }
@@ -92,7 +101,7 @@ impl Disposition {
             Err(RunError::OverBound { wait }) => Self::Again(Again::OverBound { wait: *wait }),
             Err(RunError::Stopped) => Self::Again(Again::Stopped),
             Err(RunError::NotExecuted(_) | RunError::Interrupted(_)) if !tries.are_over() => {
-                Self::Again(Again::Failed)
+                Self::Again(if tries.attempts.is_some() { Again::Failed } else { Again::FailedUncounted })
             }
             Err(ended @ (RunError::NotExecuted(error) | RunError::Interrupted(error))) => {
                 let parts = match ended {

@@ -77,38 +77,40 @@ impl Consumer {
             let disposition = match &plan {
                 Plan::Foreign => return None,
                 Plan::See(disposition) => disposition.clone(),
-                Plan::Run { .. } => self.run(&plan, received, seen, shared).await,
+                Plan::Run { .. } => self.run(&plan, received, shared).await,
             };
             let again = match disposition {
                 Disposition::Done => return None,
-                Disposition::Dead(reason) => return self.bury(received, reason, shared.call, nonce).await,
+                Disposition::Dead(reason) => return self.bury(received, reason, shared, nonce).await,
                 Disposition::Again(again) => again,
             };
             let age = received.sent_at.map_or(Duration::ZERO, |at| self.world.now().since(at));
             let after = self.feed.after(again, seen, nonce);
             let left = shared.begin.since(self.world.instant());
-            let waits = self.feed.waits() && after < left && matches!(plan, Plan::Run { .. });
-            if let Some(reason) = self.feed.gives_up(again, age, !waits) {
-                return self.bury(received, reason, shared.call, nonce).await;
+            let waits = self.feed.waits() && after < left;
+            let is_run_again = waits && matches!(plan, Plan::Run { .. });
+            if let Some(reason) = self.feed.gives_up(again, age, !is_run_again) {
+                return self.bury(received, reason, shared, nonce).await;
             }
-            if !waits {
+            if waits {
+                tracing::debug!(message_id = received.message.id, why = again.why(), "a message waits");
+                self.world.sleep(after).await;
+            }
+            if !is_run_again {
                 self.handed_back(received, again, after);
                 return Some(after);
             }
-            tracing::debug!(message_id = received.message.id, why = again.why(), "a message waits");
-            self.world.sleep(after).await;
             seen = seen.saturating_add(1);
         }
     }
 
     /// Runs a message once.
-    async fn run(&self, plan: &Plan, received: &Received, seen: u32, shared: &Shared<'_>) -> Disposition {
-        let Plan::Run { key, message, .. } = plan else { return Disposition::Again(Again::Unavailable) };
+    async fn run(&self, plan: &Plan, received: &Received, shared: &Shared<'_>) -> Disposition {
+        let Plan::Run { key, message, .. } = plan else { return Disposition::Again(Again::NoTime) };
         // It is never closed.
         let _permit = shared.permits.acquire().await.ok();
         if shared.begin.since(self.world.instant()).is_zero() {
-            tracing::warn!(message_id = message.id, "too little time is left for a message");
-            return Disposition::Again(Again::Unavailable);
+            return Disposition::Again(Again::NoTime);
         }
         let origin = key.origin(&format!("{} {}", self.feed.noun(), self.name));
         let (context, message) = (shared.context.clone(), message.clone());
@@ -117,7 +119,7 @@ impl Consumer {
         let done = AssertUnwindSafe(async { (shared.work)(job).await }).catch_unwind();
         let done = done.instrument(self.span(&received.message)).await;
         let Done { ended, attempts } = done.unwrap_or_else(|_| Done::panicked());
-        Disposition::of(&ended, self.tries(seen, attempts))
+        Disposition::of(&ended, self.tries(&received.message, attempts))
     }
 
     fn handed_back(&self, received: &Received, again: Again, after: Duration) {
@@ -139,14 +141,17 @@ impl Consumer {
         &self,
         received: &Received,
         reason: String,
-        until: Instant,
+        shared: &Shared<'_>,
         nonce: [u8; 16],
     ) -> Option<Duration> {
         let id = received.message.id.as_deref();
         let mut dead = self.feed.letter(received);
         dead.deduplication_id = dead.deduplication_id.filter(|_| self.key.has_deduplication_id());
         dead.reason = reason;
-        let left = until.since(self.world.instant()).min(SEND_TIMEOUT);
+        // So that a batch of dead messages sends a few at once.
+        let left = || shared.call.since(self.world.instant());
+        let _permit = self.world.within(left(), shared.permits.acquire()).await;
+        let left = left().min(SEND_TIMEOUT);
         let buried = self.world.within(left, self.source.bury(dead)).await;
         match buried.unwrap_or_else(|| Err(QueueError::new("no answer in time"))) {
             Ok(()) => {

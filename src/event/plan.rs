@@ -50,7 +50,7 @@ impl Consumer {
         let plan = plan.instrument(self.span(&received.message)).await.unwrap_or_else(|_| {
             tracing::error!(message_id = received.message.id, "a message panics before it is run");
             let ended = Err(RunError::NotExecuted(None));
-            Plan::See(Disposition::of(&ended, self.tries(received.message.receives, None)))
+            Plan::See(Disposition::of(&ended, self.tries(&received.message, None)))
         });
         Planned { received, plan }
     }
@@ -70,9 +70,9 @@ impl Consumer {
         )
     }
 
-    pub(super) fn tries(&self, seen: u32, attempts: Option<u32>) -> Tries {
-        let seen_of_an_attempt = self.feed.seen_of_an_attempt();
-        Tries { attempts, max_attempts: self.max_attempts, seen, seen_of_an_attempt }
+    pub(super) fn tries(&self, message: &Message, attempts: Option<u32>) -> Tries {
+        let receives = self.feed.counts_receives().then_some(message.receives);
+        Tries { attempts, max_attempts: self.max_attempts, receives }
     }
 
     async fn planned(&self, received: &Received, until: Instant) -> Plan {
@@ -95,7 +95,7 @@ impl Consumer {
             Ok(Some(message)) => message,
             Ok(None) => return Plan::See(Disposition::Done),
             Err(error) => {
-                return Plan::See(Disposition::of(&Err(error), self.tries(message.receives, None)));
+                return Plan::See(Disposition::of(&Err(error), self.tries(message, None)));
             }
         };
         match self.key.of_message(&message) {

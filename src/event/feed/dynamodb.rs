@@ -2,59 +2,22 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::{
     received::{Feed, Has, Received},
     shard::{self, Shards},
 };
-use crate::{
-    event::{DeadMessage, Message, disposition::Again},
-    store::stream::text_member,
-    time::Timestamp,
-};
+use crate::event::{DeadMessage, Message, disposition::Again};
 
 /// Lambda's name for streams of DynamoDB.
 const DYNAMODB: &str = "aws:dynamodb";
 
 pub(super) struct DynamoDb(pub(super) Shards);
 
-/// A change as Lambda hands it over (<https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html>). Any member may be missing or null, and there
-/// may be others.
-#[derive(Deserialize)]
-struct Change<'a> {
-    #[serde(borrow)]
-    dynamodb: Option<Item<'a>>,
-    #[serde(rename = "eventSourceARN")]
-    event_source_arn: Option<String>,
-    #[serde(rename = "eventSource")]
-    event_source: Option<String>,
-    #[serde(rename = "eventID")]
-    event_id: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Item<'a> {
-    #[serde(borrow)]
-    keys: Option<&'a RawValue>,
-    sequence_number: Option<String>,
-    /// In seconds.
-    approximate_creation_date_time: Option<f64>,
-}
-
-const NOT_OF_DYNAMODB: &str = "the record is not as a stream of DynamoDB writes it";
-
-/// The table's name in the ARN of its stream.
-fn name_in(arn: &str) -> Option<&str> {
-    arn.split_once(":table/").and_then(|(_, rest)| rest.split('/').next())
-}
-
 /// The item's key, in one form: the order of its attributes means nothing.
-fn canonical(keys: &RawValue) -> Option<String> {
-    let keys: serde_json::Map<String, serde_json::Value> = serde_json::from_str(keys.get()).ok()?;
-    let mut keys: Vec<_> = keys.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+fn canonical(keys: &Value) -> Option<String> {
+    let mut keys: Vec<_> = keys.as_object()?.iter().map(|(name, value)| format!("{name}={value}")).collect();
     keys.sort_unstable();
     Some(keys.join(","))
 }
@@ -76,56 +39,38 @@ impl Feed for DynamoDb {
         shard::MAX_ATTEMPTS
     }
 
-    fn seen_of_an_attempt(&self) -> u32 {
-        1
+    fn counts_receives(&self) -> bool {
+        false
     }
 
+    /// Any member may be missing, or be something else than AWS documents (<https://docs.aws.amazon.com/lambda/latest/dg/with-ddb.html>).
     fn read(&self, raw: Box<RawValue>, name: &str) -> Received {
-        let change = serde_json::from_str::<Change<'_>>(raw.get());
-        let unusable = change.as_ref().map_or(true, |change| change.dynamodb.is_none());
-        let change = change.unwrap_or_else(|_| Change {
-            dynamodb: None,
-            event_source_arn: text_member(raw.get(), "eventSourceARN"),
-            event_source: text_member(raw.get(), "eventSource"),
-            event_id: text_member(raw.get(), "eventID"),
-        });
-        let arn = change.event_source_arn.unwrap_or_default();
-        let is_ours = change.event_source.as_deref() == Some(DYNAMODB) && name_in(&arn) == Some(name);
-        let foreign =
-            (!is_ours).then(|| if arn.is_empty() { "an unknown source".to_owned() } else { arn.clone() });
-        let (keys, item, created) = match change.dynamodb {
-            Some(item) => (
-                item.keys.and_then(canonical),
-                item.sequence_number.filter(|number| !number.is_empty()),
-                item.approximate_creation_date_time,
-            ),
-            None => (None, None, None),
-        };
-        // A batch is of one shard.
-        let lane = if self.0.lane_by_shard {
-            Some("shard".to_owned())
-        } else {
-            keys.map(|keys| format!("item {keys}"))
+        let record: Value = serde_json::from_str(raw.get()).unwrap_or_default();
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let (arn, change) = (text(&record["eventSourceARN"]).unwrap_or_default(), &record["dynamodb"]);
+        let id = text(&record["eventID"]);
+        let lane = match self.0.lane_by_shard {
+            // A batch is of one shard.
+            true => Some("shard".to_owned()),
+            false => canonical(&change["Keys"]).map(|keys| format!("item {keys}")),
         };
         // The stream's ARN has the time at which it was made.
-        let record_id = change.event_id.clone().filter(|id| !id.is_empty() && !arn.is_empty());
-        let created = created.filter(|at| at.is_finite() && *at >= 0.0);
-        let sent_at = created.and_then(|at| Duration::try_from_secs_f64(at).ok());
+        let record_id = id.clone().filter(|id| !id.is_empty() && !arn.is_empty());
         Received {
+            receipt: None,
+            item: text(&change["SequenceNumber"]).filter(|number| !number.is_empty()),
+            foreign: shard::foreign(&arn, ":table/", record["eventSource"] == DYNAMODB, name),
+            unusable: (!change.is_object())
+                .then(|| "the record is not as a stream of DynamoDB writes it".to_owned()),
+            lane,
+            sent_at: shard::time(&change["ApproximateCreationDateTime"]),
             message: Message {
                 record_id: record_id.map(|id| vec![arn.clone(), id]),
-                id: change.event_id,
                 body: raw.get().to_owned(),
                 receives: 1,
+                id,
                 ..Message::default()
             },
-            receipt: None,
-            item,
-            foreign,
-            unusable: unusable.then(|| NOT_OF_DYNAMODB.to_owned()),
-            lane,
-            sent_at: sent_at
-                .map(|at| Timestamp::from_millis(u64::try_from(at.as_millis()).unwrap_or(u64::MAX))),
             raw: Some(raw),
         }
     }

@@ -23,8 +23,8 @@ pub(in crate::event) trait Feed: Send + Sync {
     /// How many executions of a message there are, unless the consumer says so.
     fn max_attempts(&self) -> u32;
 
-    /// How often a message may be seen for each execution that no record counts.
-    fn seen_of_an_attempt(&self) -> u32;
+    /// Whether it counts how often a message was received.
+    fn counts_receives(&self) -> bool;
 
     /// Reads one record of a batch. One that is not as AWS documents it is unusable, but keeps what can be read of it.
     fn read(&self, raw: Box<RawValue>, name: &str) -> Received;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use super::received::Received;
 use crate::{
     event::{DeadMessage, disposition::Again},
+    time::Timestamp,
     time_budget::{LEASE_OVER, PARK_AFTER, PARK_STORE_AWAY, STREAM_PAUSE},
 };
 
@@ -57,8 +58,8 @@ impl Shards {
     /// Why a record of this age is parked, if it is.
     pub(super) fn gives_up(&self, again: Again, age: Duration, is_last: bool) -> Option<String> {
         let after = match again {
-            // It has its tries.
-            Again::Failed => return None,
+            // It has its tries, or was not tried.
+            Again::Failed | Again::NoTime => return None,
             // An outage must not park whole shards.
             Again::Unavailable => self.park_after.max(PARK_STORE_AWAY),
             _ => self.park_after,
@@ -69,15 +70,33 @@ impl Shards {
     }
 }
 
+/// A time in seconds, as AWS writes it.
+pub(super) fn time(seconds: &Value) -> Option<Timestamp> {
+    let seconds = seconds.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
+    let since = Duration::try_from_secs_f64(seconds).ok()?;
+    Some(Timestamp::from_millis(u64::try_from(since.as_millis()).ok()?))
+}
+
+/// Where a record is from, if not from this source: what stands between `before` and the next `/` of its ARN names another one.
+pub(super) fn foreign(arn: &str, before: &str, is_kind: bool, name: &str) -> Option<String> {
+    let named = arn.split_once(before).and_then(|(_, rest)| rest.split('/').next());
+    let is_ours = is_kind && named == Some(name);
+    (!is_ours).then(|| if arn.is_empty() { "an unknown source".to_owned() } else { arn.to_owned() })
+}
+
 /// A record as it is buried: as an event with that record alone, so that it can be handed to the function once more.
 pub(super) fn letter(received: &Received) -> DeadMessage {
     let raw = received.raw.as_deref().map_or("null", RawValue::get);
     let body = format!("{{\"Records\":[{raw}]}}");
     let is_long = body.len() > MAX_LETTER;
     let short: String = body.chars().take(CUT).collect();
-    DeadMessage {
-        body: if is_long { short.clone() } else { body },
-        short: Some(short),
-        ..DeadMessage::of(&received.message)
+    if is_long {
+        tracing::error!(
+            message_id = received.message.id,
+            "a record is too long for a dead letter, which has its beginning: the stream has it, as long as it retains records"
+        );
     }
+    // A partition key is no group of a queue.
+    let received = DeadMessage { group: None, ..DeadMessage::of(&received.message) };
+    DeadMessage { body: if is_long { short.clone() } else { body }, short: Some(short), ..received }
 }

@@ -24,10 +24,6 @@ const SQS: &str = "aws:sqs";
 /// How many executions of a message there are before it goes to the dead letters.
 const MAX_ATTEMPTS: u32 = 10;
 
-/// A message of which no record counts the executions may be received this many times as often: it is received, too, while another one of
-/// its group is tried, or while the store does not answer.
-const RECEIVES_OF_AN_ATTEMPT: u32 = 10;
-
 pub(super) struct Sqs {
     is_fifo: bool,
 }
@@ -78,8 +74,8 @@ impl Feed for Sqs {
         MAX_ATTEMPTS
     }
 
-    fn seen_of_an_attempt(&self) -> u32 {
-        RECEIVES_OF_AN_ATTEMPT
+    fn counts_receives(&self) -> bool {
+        true
     }
 
     fn read(&self, raw: Box<RawValue>, name: &str) -> Received {
@@ -95,7 +91,11 @@ impl Feed for Sqs {
             Again::InFlight { lease_left } if !lease_left.is_zero() => {
                 lease_left.saturating_add(LEASE_OVER).min(MAX_VISIBILITY)
             }
-            Again::InFlight { .. } | Again::Failed | Again::Unavailable => HANDED_BACK.after(seen, nonce),
+            Again::InFlight { .. }
+            | Again::Failed
+            | Again::FailedUncounted
+            | Again::Unavailable
+            | Again::NoTime => HANDED_BACK.after(seen, nonce),
             // Rarely, so that the queue gives up after weeks, and not in days.
             Again::Unknown { wait } | Again::OverBound { wait } => {
                 HELD.after(seen, nonce).max(wait.min(HELD.max))

@@ -8,7 +8,10 @@ use std::{
 use lambda_idempotency::{
     DynamoDbStore, Execution, Failure, Guard, MemoryStore, Operation, async_trait,
     bounds::{Bounds, Rate},
-    event::{BatchFunction, Consumer, DeadMessage, KeyFrom, MemorySource, Shards, Source, SourceKind},
+    event::{
+        BatchFunction, Consumer, DeadMessage, KeyFrom, MemorySource, Message, Shards, Source, SourceKind,
+    },
+    key::Tenant,
     queue::QueueError,
     time::Timestamp,
     world::World,
@@ -228,7 +231,9 @@ async fn what_is_in_flight_is_waited_for_within_the_invocation() {
             Ok::<_, Failure>(())
         }
     });
-    let batch = [record(1, "a", parcel("1"), START), record(2, "a", parcel("2"), START)];
+    // They are old, but each has the time of an invocation.
+    let old = START.minus(7 * HOUR);
+    let batch = [record(1, "a", parcel("1"), old), record(2, "a", parcel("2"), old)];
     let other = tokio::spawn({
         let (stream, slow, first) = (stream.clone(), slow.clone(), batch[..1].to_vec());
         async move { stream.deliver(&slow, &first).await }
@@ -316,6 +321,36 @@ async fn an_outage_of_the_store_parks_no_shard() {
         );
     }
     assert_eq!(stream.take_runs(), [""; 0]);
+}
+
+// After a day without a consumer, all records are old.
+#[tokio::test(start_paused = true)]
+async fn an_old_record_for_which_no_time_is_left_is_not_parked() {
+    let stream = Stream::kinesis();
+    let world = stream.world.clone();
+    let consumer = stream.consumer().at_once(1).each(stream.guard(), move |_: Execution, _: Value| {
+        let world = world.clone();
+        async move {
+            world.sleep(Duration::from_secs(20)).await;
+            Ok::<_, Failure>(())
+        }
+    });
+    let old = START.minus(20 * HOUR);
+    let batch: Vec<_> = (0..4).map(|n| record(n, &n.to_string(), parcel(&n.to_string()), old)).collect();
+    let back = stream.deliver(&consumer, &batch).await;
+    assert!(back.len() >= 2 && stream.source.take_dead().is_empty(), "{back:?}");
+}
+
+// No record counts what is around the function, and a stream counts no receives.
+#[tokio::test(start_paused = true)]
+async fn what_no_record_counts_is_parked_once_it_is_old() {
+    let stream = Stream::kinesis();
+    let tenants = |_: &Message| -> Option<Tenant> { panic!("around the function") };
+    let consumer = stream.consumer().each_of_tenants(tenants, stream.guard(), stream.ships());
+    let batch = |age| [record(1, "a", parcel("1"), stream.now().minus(age))];
+    assert_eq!(stream.deliver(&consumer, &batch(5 * HOUR)).await, [sequence(1)]);
+    assert_eq!(stream.deliver(&consumer, &batch(6 * HOUR)).await, [""; 0]);
+    assert!(stream.parked().reason.contains("nothing was done"));
 }
 
 #[tokio::test(start_paused = true)]
