@@ -34,7 +34,7 @@ use crate::{
     record::Standing,
     store::{Bucket, Fill, StoreError, StoreErrorKind, Tenants},
     telemetry::{self, STORE_ERROR},
-    time_budget::{RULES_AGAIN, RULES_FOR, STORE_TIMEOUT},
+    time_budget::{RULES_AGAIN, RULES_FOR, STORE_TIMEOUT, STORE_TRY},
     world::{Term, World},
 };
 
@@ -73,14 +73,6 @@ use crate::{
 pub struct Bounds {
     shared: Arc<Shared>,
     limits: Limits,
-}
-
-/// Why there are no rules by which an execution may begin.
-#[derive(Debug)]
-pub(crate) struct Unread {
-    pub(crate) error: StoreError,
-    /// Whether the store was asked for that. Otherwise it is the error of another request's question.
-    pub(crate) was_asked: bool,
 }
 
 struct Shared {
@@ -178,14 +170,13 @@ impl Bounds {
     ///
     /// # Errors
     /// If they cannot be read, and those before are too old.
-    pub(crate) async fn refresh(&self, world: &dyn World) -> Result<(), Unread> {
+    pub(crate) async fn refresh(&self, world: &dyn World) -> Result<(), StoreError> {
         let _one = self.shared.reading.lock().await;
         if self.are_fresh(world) {
             return Ok(());
         }
         if let Some(kind) = self.shared.known().failed(world) {
-            let error = StoreError::new(kind, "the tenants' rules could not be read a moment ago");
-            return Err(Unread { error, was_asked: false });
+            return Err(StoreError::new(kind, "the tenants' rules could not be read a moment ago"));
         }
         let (fresh_until, usable_until) = (world.term(RULES_FOR), world.term(2 * RULES_FOR));
         let read = world.within(STORE_TIMEOUT, self.shared.store.rules()).await;
@@ -205,20 +196,23 @@ impl Bounds {
             Err(error) => {
                 tracing::warn!(cause = error.cause(), "the tenants' rules could not be read");
                 known.fail(error.kind(), world.term(RULES_AGAIN));
-                return if known.are_usable(world) { Ok(()) } else { Err(Unread { error, was_asked: true }) };
+                return if known.are_usable(world) { Ok(()) } else { Err(error) };
             }
         }
         if known.are_usable(world) {
             return Ok(());
         }
         // The process was frozen meanwhile: what was read is too old.
-        Err(Unread { error: StoreError::no_answer_in_time(true), was_asked: true })
+        Err(StoreError::no_answer_in_time(true))
     }
 
-    /// Notes that a caller could wait no longer for the rules. Returns whether those before may be used.
-    pub(crate) fn gave_up(&self, world: &dyn World) -> bool {
+    /// Whether the rules that are known may be used, after a caller could wait no longer for others. If it waited as long as an answer takes,
+    /// they are not read again at once.
+    pub(crate) fn are_usable_after(&self, waited: Duration, world: &dyn World) -> bool {
         let mut known = self.shared.known();
-        known.fail(StoreErrorKind::Unavailable, world.term(RULES_AGAIN));
+        if waited >= STORE_TRY {
+            known.fail(StoreErrorKind::Unavailable, world.term(RULES_AGAIN));
+        }
         known.are_usable(world)
     }
 

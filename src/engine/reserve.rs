@@ -17,7 +17,6 @@ use super::{
     take_back::TakeBack,
 };
 use crate::{
-    bounds::Unread,
     operation::WhileInFlight,
     record::{
         Answer, AttemptId, Found, Record, ReservationRequest, Says, Standing, State, Transition, Work, decide,
@@ -406,7 +405,7 @@ impl Executor {
         record: Box<Record>,
         times: Times,
         Begun { until, over_perhaps, over }: Begun,
-        reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), Unread>>>>,
+        reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), StoreError>>>>,
     ) -> Result<Ownership, Says<Replay>> {
         let world = &self.engine.world;
         let unread = self.unread_rules(reading, times.answer_by).await;

@@ -28,7 +28,7 @@ use crate::{
     bounds::Bounds,
     domain::{DomainWrite, DomainWriteError, IfRefused, Topic},
     key::{IdempotencyKey, RecordKey, Tenant},
-    record::{Answer, AttemptId, Record, Says, Standing, State},
+    record::{Answer, AttemptId, Found, Record, Says, Standing, State},
     store::{Companion, StoreError, StoreErrorKind},
     telemetry::{self, COMPLETE_LATENCY, Count},
     time::Timestamp,
@@ -390,6 +390,10 @@ impl Executor {
             };
             let begins = self.begins(request, attempt, (times, standing), Some(current), moment);
             match (begins, &current.state) {
+                // An earlier try may still be applied: it did not do nothing.
+                (Err(Found::Says(Says::Stopped | Says::OverBound { .. })), _) if sent => {
+                    Step::Stop(Next::Begins(()))
+                }
                 (Err(found), _) => instead(found, Some(current)),
                 // A dead worker's transaction may still be on its way: it is fenced before the caller gets an answer.
                 (Ok(_), _) if current.is_undone_by_the_next_write() => {

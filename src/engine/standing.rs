@@ -9,7 +9,7 @@ use futures_util::future::{self, Either, MaybeDone};
 
 use super::{Executor, Request};
 use crate::{
-    bounds::{Bounds, Unread},
+    bounds::Bounds,
     record::Standing,
     store::StoreError,
     time::Instant,
@@ -31,7 +31,7 @@ pub(super) async fn beside<T, R: Future>(
 /// request of another tenant would wait for whatever this one waits for.
 pub(super) fn end_reading<R>(mut reading: Pin<&mut MaybeDone<R>>)
 where
-    R: Future<Output = Result<(), Unread>>,
+    R: Future<Output = Result<(), StoreError>>,
 {
     reading.set(MaybeDone::Done(Ok(())));
 }
@@ -60,7 +60,7 @@ impl Executor {
     }
 
     /// Reads the rules, if they are too old.
-    pub(super) async fn read_rules(&self) -> Result<(), Unread> {
+    pub(super) async fn read_rules(&self) -> Result<(), StoreError> {
         match &self.bounds {
             Some(bounds) => bounds.refresh(&*self.engine.world).await,
             None => Ok(()),
@@ -68,10 +68,10 @@ impl Executor {
     }
 
     /// Waits for rules that are not too old: for half of the time that is left until the answer, so that a reservation can still be taken back.
-    /// Returns why there are none. Nothing begins without, and the breaker hears of it.
+    /// Returns why there are none. Nothing begins without. The breaker does not hear of it: what is done is replayed all the same.
     pub(super) async fn unread_rules(
         &self,
-        mut reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), Unread>>>>,
+        mut reading: Pin<&mut MaybeDone<impl Future<Output = Result<(), StoreError>>>>,
         answer_by: Option<Instant>,
     ) -> Option<StoreError> {
         let bounds = self.bounds.as_ref()?;
@@ -89,18 +89,10 @@ impl Executor {
         end_reading(reading);
         let read = match read {
             Some(read) => read,
-            None if bounds.gave_up(&**world) => Ok(()),
-            None => {
-                let error = StoreError::no_answer_in_time(time < STORE_TRY);
-                Err(Unread { error, was_asked: true })
-            }
+            None if bounds.are_usable_after(time, &**world) => Ok(()),
+            None => Err(StoreError::no_answer_in_time(time < STORE_TRY)),
         };
-        let Unread { error, was_asked } = read.err()?;
-        // One question is one failure, however many requests wait for its answer.
-        if was_asked {
-            self.observe_store(Some(&error));
-        }
-        Some(error)
+        read.err()
     }
 
     /// The same, before anything is asked: only if its tenant is refused by what is known, or if reading the rules has just failed. So no

@@ -89,7 +89,7 @@ impl Consumer {
             let left = shared.begin.since(self.world.instant());
             let waits = self.feed.waits() && after < left;
             let is_run_again = waits && matches!(plan, Plan::Run { .. });
-            if let Some(reason) = self.feed.gives_up(again, age, !is_run_again) {
+            if let Some(reason) = self.feed.gives_up(again, age, seen, !is_run_again) {
                 return self.bury(received, reason, shared, nonce).await;
             }
             if waits {

@@ -198,8 +198,12 @@ impl TenantOperator {
         let (revision, now) = (self.engine.world.nonce().into(), self.engine.world.now());
         let tenants = seen.map(|seen| seen.tenants.clone()).unwrap_or_default();
         let rules = TenantRules { revision, tenants }.with(tenant, after.clone());
-        let length = serde_json::to_string(&rules.tenants).map_or(0, |written| written.len());
-        if matches!(change, TenantChange::Limit(..)) && length > MAX_WITH_LIMITS {
+        let length =
+            |rules: &TenantRules| serde_json::to_string(&rules.tenants).map_or(0, |written| written.len());
+        let (before, after_it) = (seen.map_or(0, length), length(&rules));
+        // A tighter limit in place of another has its place.
+        let is_longer = after_it > before.max(MAX_WITH_LIMITS);
+        if matches!(change, TenantChange::Limit(..)) && is_longer {
             return Err(TenantChangeError::Full);
         }
         let line = AuditLine::new([who, &change.what(tenant), reason], now, None, None);

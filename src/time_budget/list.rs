@@ -303,7 +303,7 @@ list! {
     /// its outcome is settled it is done.
     pub(crate) const HELD: Backoff = Backoff { first: minutes(1), factor: 2, max: minutes(30) };
 
-    /// A message whose tenant is stopped or over a bound goes to the dead letters once it was sent this long ago. A queue keeps a message for
+    /// A message whose tenant is stopped or over a bound goes to the dead letters once it was sent this long ago, and received ten times. A queue keeps a message for
     /// four days, unless it is set otherwise, and then deletes it.
     pub const MAX_TURNED_AWAY: Duration = hours(3 * 24);
 

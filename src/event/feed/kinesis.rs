@@ -86,7 +86,7 @@ impl Feed for Kinesis {
         true
     }
 
-    fn gives_up(&self, again: Again, age: Duration, is_last: bool) -> Option<String> {
+    fn gives_up(&self, again: Again, age: Duration, _: u32, is_last: bool) -> Option<String> {
         self.0.gives_up(again, age, is_last)
     }
 

@@ -35,8 +35,9 @@ pub(in crate::event) trait Feed: Send + Sync {
     /// Whether a message waits for that time within the invocation, because nothing can be hidden.
     fn waits(&self) -> bool;
 
-    /// Why a message that must come again does not, but goes to the dead letters: it is so old. `is_last` is whether it would be handed back now.
-    fn gives_up(&self, again: Again, age: Duration, is_last: bool) -> Option<String>;
+    /// Why a message that must come again does not, but goes to the dead letters: it is so old. It was `seen` so often; `is_last` is whether it
+    /// would be handed back now.
+    fn gives_up(&self, again: Again, age: Duration, seen: u32, is_last: bool) -> Option<String>;
 
     /// The message as it is buried.
     fn letter(&self, received: &Received) -> DeadMessage;

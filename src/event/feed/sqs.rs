@@ -24,6 +24,9 @@ const SQS: &str = "aws:sqs";
 /// How many executions of a message there are before it goes to the dead letters.
 const MAX_ATTEMPTS: u32 = 10;
 
+/// A message that is turned away this often has waited for about three hours.
+const TURNED_AWAY: u32 = 10;
+
 pub(super) struct Sqs {
     is_fifo: bool,
 }
@@ -108,12 +111,12 @@ impl Feed for Sqs {
         false
     }
 
-    /// A queue deletes what it has kept for too long, without a word.
-    fn gives_up(&self, again: Again, age: Duration, _: bool) -> Option<String> {
+    /// A queue deletes what it has kept for too long, without a word. One that is old for another reason is turned away for some hours first.
+    fn gives_up(&self, again: Again, age: Duration, seen: u32, _: bool) -> Option<String> {
         let is_turned_away = matches!(again, Again::OverBound { .. } | Again::Stopped);
         let days = MAX_TURNED_AWAY.as_secs() / (24 * 3600);
-        (is_turned_away && age >= MAX_TURNED_AWAY)
-            .then(|| format!("{}, and was for {days} days", again.why()))
+        (is_turned_away && age >= MAX_TURNED_AWAY && seen >= TURNED_AWAY)
+            .then(|| format!("{}, and it was sent {days} days ago or earlier", again.why()))
     }
 
     fn letter(&self, received: &Received) -> DeadMessage {

@@ -4,6 +4,8 @@
 //! operation is an item `<tenant>#use` with the operation as sort key. That partition key begins as those of the tenant's records do, and no record
 //! can have it, because theirs have two `#` at least. The index contains neither, and the stream's filters leave both out.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use async_trait::async_trait;
 use aws_sdk_dynamodb::{
     error::SdkError,
@@ -190,6 +192,8 @@ impl Tenants for DynamoDbStore {
     /// more for each 8 KB of the tenant's records in it.
     async fn open_records(&self, tenant: &Tenant, at_most: usize) -> Result<usize> {
         let limit = i32::try_from(at_most).unwrap_or(i32::MAX);
+        // Of all partitions.
+        let all = AtomicUsize::new(0);
         let counted = SHARDS.iter().map(|shard| async {
             let query = self
                 .in_shard(shard)
@@ -205,18 +209,19 @@ impl Tenants for DynamoDbStore {
                 .expression_attribute_values(":tenant", text(RecordKey::partition_key_prefix(tenant)))
                 .expression_attribute_values(":unknown", text(StateName::Unknown.name()))
                 .expression_attribute_values(":between_workers", text(StateName::BetweenWorkers.name()));
-            let (mut counted, mut start) = (0, None);
+            let mut start = None;
             loop {
                 // Records with an alarm are in the index too: a page may count fewer than it has.
                 let page = query.clone().set_exclusive_start_key(start).send().await?;
-                counted += usize::try_from(page.count).unwrap_or_default();
+                let counted = usize::try_from(page.count).unwrap_or_default();
+                let before = all.fetch_add(counted, Ordering::Relaxed);
                 start = page.last_evaluated_key;
-                if start.is_none() || counted >= at_most {
-                    return Ok::<_, StoreError>(counted);
+                if start.is_none() || before + counted >= at_most {
+                    return Ok::<_, StoreError>(());
                 }
             }
         });
-        let counts = futures_util::future::try_join_all(counted).await?;
-        Ok(counts.iter().sum::<usize>().min(at_most))
+        futures_util::future::try_join_all(counted).await?;
+        Ok(all.into_inner().min(at_most))
     }
 }
