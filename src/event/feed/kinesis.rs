@@ -86,8 +86,8 @@ impl Feed for Kinesis {
         true
     }
 
-    fn gives_up(&self, again: Again, age: Duration, _: u32, is_last: bool) -> Option<String> {
-        self.0.gives_up(again, age, is_last)
+    fn gives_up(&self, again: Again, age: Duration, seen: u32, is_last: bool) -> Option<String> {
+        self.0.gives_up(again, age, seen, is_last)
     }
 
     fn letter(&self, received: &Received) -> DeadMessage {

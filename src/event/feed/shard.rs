@@ -56,10 +56,12 @@ impl Shards {
     }
 
     /// Why a record of this age is parked, if it is.
-    pub(super) fn gives_up(&self, again: Again, age: Duration, is_last: bool) -> Option<String> {
+    pub(super) fn gives_up(&self, again: Again, age: Duration, seen: u32, is_last: bool) -> Option<String> {
         let after = match again {
             // It has its tries, or was not tried.
             Again::Failed | Again::NoTime => return None,
+            // It was tried once, perhaps too late to begin.
+            Again::Unavailable if seen < 2 => return None,
             // An outage must not park whole shards.
             Again::Unavailable => self.park_after.max(PARK_STORE_AWAY),
             _ => self.park_after,
