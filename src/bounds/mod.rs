@@ -75,6 +75,15 @@ pub struct Bounds {
     limits: Limits,
 }
 
+/// The rate that this variable sets, in a second, with the default burst; `None` if it is not set.
+#[cfg(any(feature = "dynamodb", feature = "sqs"))]
+pub(crate) fn per_second(variable: &'static str) -> Result<Option<Rate>, ConfigError> {
+    let number = optional(variable, "a number from 1 to 1000000000", |number| {
+        Rate::per_second(*number).burst(1).check().is_ok()
+    })?;
+    Ok(number.map(Rate::per_second))
+}
+
 struct Shared {
     store: Arc<dyn Tenants>,
     known: Mutex<Known>,
@@ -98,13 +107,10 @@ impl Bounds {
     /// If a variable is malformed.
     #[cfg(any(feature = "dynamodb", feature = "sqs"))]
     pub fn from_env(store: impl Tenants) -> Result<Self, ConfigError> {
-        let keys = optional("TENANT_NEW_KEYS_PER_SECOND", "a number from 1 to 1000000000", |keys| {
-            Rate::per_second(*keys).burst(1).check().is_ok()
-        })?;
+        let new_keys = per_second("TENANT_NEW_KEYS_PER_SECOND")?;
         let is_valid =
             |number: &usize| Limits { open_records: Some(*number), ..Limits::default() }.check().is_ok();
         let open_records = optional("TENANT_OPEN_RECORDS", "a number from 1 to 100000", is_valid)?;
-        let new_keys = keys.map(Rate::per_second);
         Ok(Self { limits: Limits { new_keys, accepted_bytes: None, open_records }, ..Self::of(store) })
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 use tracing::Instrument;
 
 use super::{
-    Consumer,
+    Consumer, Message,
     consumer::{Done, Job, Work},
     disposition::{Again, Disposition},
     feed::Received,
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     error_chain::error_chain,
+    key::FoundKey,
     queue::QueueError,
     telemetry::{MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_BURIED, count_message},
     time::Instant,
@@ -77,7 +78,7 @@ impl Consumer {
             let disposition = match &plan {
                 Plan::Foreign => return None,
                 Plan::See(disposition) => disposition.clone(),
-                Plan::Run { .. } => self.run(&plan, received, shared).await,
+                Plan::Run { key, message, .. } => self.run((key, message), received, shared).await,
             };
             let again = match disposition {
                 Disposition::Done => return None,
@@ -105,8 +106,12 @@ impl Consumer {
     }
 
     /// Runs a message once.
-    async fn run(&self, plan: &Plan, received: &Received, shared: &Shared<'_>) -> Disposition {
-        let Plan::Run { key, message, .. } = plan else { return Disposition::Again(Again::NoTime) };
+    async fn run(
+        &self,
+        (key, message): (&FoundKey, &Arc<Message>),
+        received: &Received,
+        shared: &Shared<'_>,
+    ) -> Disposition {
         // It is never closed.
         let _permit = shared.permits.acquire().await.ok();
         if shared.begin.since(self.world.instant()).is_zero() {

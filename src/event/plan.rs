@@ -1,6 +1,9 @@
 //! What is to be done about each message of a batch, before anything is done.
 
-use std::panic::{self, AssertUnwindSafe};
+use std::{
+    panic::{self, AssertUnwindSafe},
+    sync::Arc,
+};
 
 use futures_util::FutureExt;
 use tracing::Instrument;
@@ -24,7 +27,7 @@ pub(super) struct Planned {
 
 pub(super) enum Plan {
     /// Run it, behind others of this lane.
-    Run { key: FoundKey, lane: String, message: std::sync::Arc<Message> },
+    Run { key: FoundKey, lane: String, message: Arc<Message> },
     /// There is nothing to run.
     See(Disposition),
     /// It is from another source: it is handed back as it is.

@@ -8,14 +8,14 @@ use std::{
 use protocol::bucket::{self, Level};
 
 use super::{Problem, ProblemType};
-#[cfg(any(feature = "dynamodb", feature = "sqs"))]
-use crate::config::{ConfigError, optional};
 use crate::{
     bounds::Rate,
     key::{RecordKey, Tenant},
     telemetry::{self, LOOK_UP_OVER_BOUND},
     time::Timestamp,
 };
+#[cfg(any(feature = "dynamodb", feature = "sqs"))]
+use crate::{bounds::per_second, config::ConfigError};
 
 /// How many tenants a process remembers.
 const MAX_TENANTS: usize = 10_000;
@@ -74,10 +74,7 @@ impl LookUps {
     /// If it is malformed.
     #[cfg(any(feature = "dynamodb", feature = "sqs"))]
     pub fn from_env() -> Result<Self, ConfigError> {
-        let number = optional("TENANT_LOOK_UPS_PER_SECOND", "a number from 1 to 1000000000", |number| {
-            Rate::per_second(*number).burst(1).check().is_ok()
-        })?;
-        Ok(number.map_or_else(Self::unbounded, |number| Self::at_most(Rate::per_second(number))))
+        Ok(per_second("TENANT_LOOK_UPS_PER_SECOND")?.map_or_else(Self::unbounded, Self::at_most))
     }
 
     /// Counts that the tenant of this record looks it up now.

@@ -11,6 +11,7 @@ mod sqs;
 
 pub(super) use received::{Feed, Has, Received};
 pub use shard::Shards;
+use shard::Stream;
 
 /// What kind of source messages come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +30,14 @@ impl SourceKind {
     pub(super) fn feed(&self, name: &str) -> Box<dyn Feed> {
         match self {
             Self::Sqs => Box::new(sqs::Sqs::named(name)),
-            Self::Kinesis(shards) => Box::new(kinesis::Kinesis(shards.clone())),
-            Self::DynamoDb(shards) => Box::new(dynamodb::DynamoDb(shards.clone())),
+            Self::Kinesis(shards) => {
+                let (system, noun, read) = ("aws_kinesis", "stream", kinesis::read);
+                Box::new(Stream { system, noun, read, shards: shards.clone() })
+            }
+            Self::DynamoDb(shards) => {
+                let (system, noun, read) = ("aws_dynamodb", "table", dynamodb::read);
+                Box::new(Stream { system, noun, read, shards: shards.clone() })
+            }
         }
     }
 }

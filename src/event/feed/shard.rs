@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, value::RawValue};
 
-use super::received::Received;
+use super::received::{Feed, Has, Received};
 use crate::{
     event::{DeadMessage, disposition::Again},
     time::Timestamp,
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How many executions of a record there are.
-pub(super) const MAX_ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 
 /// The longest body of a dead letter. SQS takes 1 MiB, with its attributes.
 const MAX_LETTER: usize = 1_000_000;
@@ -23,8 +23,8 @@ const CUT: usize = 10_000;
 /// How the records of a stream are processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shards {
-    pub(super) park_after: Duration,
-    pub(super) lane_by_shard: bool,
+    park_after: Duration,
+    lane_by_shard: bool,
 }
 
 impl Default for Shards {
@@ -45,9 +45,43 @@ impl Shards {
     pub fn lane_by_shard(self) -> Self {
         Self { lane_by_shard: true, ..self }
     }
+}
 
-    /// The wait within the invocation.
-    pub(super) fn pause(&self, again: Again, seen: u32, nonce: [u8; 16]) -> Duration {
+/// A source with shards.
+pub(super) struct Stream {
+    pub(super) system: &'static str,
+    pub(super) noun: &'static str,
+    /// Reads a record of a source of this name, whose lane is its shard, or its key.
+    pub(super) read: fn(Box<RawValue>, &str, bool) -> Received,
+    pub(super) shards: Shards,
+}
+
+impl Feed for Stream {
+    fn system(&self) -> &'static str {
+        self.system
+    }
+
+    fn noun(&self) -> &'static str {
+        self.noun
+    }
+
+    fn has(&self) -> Has {
+        Has { deduplication_id: false, attributes: false, record_id: true }
+    }
+
+    fn max_attempts(&self) -> u32 {
+        MAX_ATTEMPTS
+    }
+
+    fn counts_receives(&self) -> bool {
+        false
+    }
+
+    fn read(&self, raw: Box<RawValue>, name: &str) -> Received {
+        (self.read)(raw, name, self.shards.lane_by_shard)
+    }
+
+    fn after(&self, again: Again, seen: u32, nonce: [u8; 16]) -> Duration {
         let pause = STREAM_PAUSE.after(seen, nonce);
         match again {
             Again::InFlight { lease_left } if !lease_left.is_zero() => pause.min(lease_left + LEASE_OVER),
@@ -55,20 +89,28 @@ impl Shards {
         }
     }
 
-    /// Why a record of this age is parked, if it is.
-    pub(super) fn gives_up(&self, again: Again, age: Duration, seen: u32, is_last: bool) -> Option<String> {
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn gives_up(&self, again: Again, age: Duration, seen: u32, is_last: bool) -> Option<String> {
+        let park_after = self.shards.park_after;
         let after = match again {
             // It has its tries, or was not tried.
             Again::Failed | Again::NoTime => return None,
             // It was tried once, perhaps too late to begin.
             Again::Unavailable if seen < 2 => return None,
             // An outage must not park whole shards.
-            Again::Unavailable => self.park_after.max(PARK_STORE_AWAY),
-            _ => self.park_after,
+            Again::Unavailable => park_after.max(PARK_STORE_AWAY),
+            _ => park_after,
         };
         // After a day without a consumer all records are old: each has the time of an invocation.
         let is_over = age >= after && (is_last || after.is_zero());
         is_over.then(|| format!("it was {} s old: {}", age.as_secs(), again.why()))
+    }
+
+    fn letter(&self, received: &Received) -> DeadMessage {
+        letter(received)
     }
 }
 
@@ -87,7 +129,7 @@ pub(super) fn foreign(arn: &str, before: &str, is_kind: bool, name: &str) -> Opt
 }
 
 /// A record as it is buried: as an event with that record alone, so that it can be handed to the function once more.
-pub(super) fn letter(received: &Received) -> DeadMessage {
+fn letter(received: &Received) -> DeadMessage {
     let raw = received.raw.as_deref().map_or("null", RawValue::get);
     let body = format!("{{\"Records\":[{raw}]}}");
     let is_long = body.len() > MAX_LETTER;
