@@ -63,10 +63,8 @@ const OURS: &[(&str, &str)] = &[
 ];
 
 /// The metrics of a queue's messages, which have the dimension `queue`. All count events.
-const OF_MESSAGES: &[&str] = &[telemetry::MESSAGE_HELD, telemetry::MESSAGE_NOT_BURIED, MESSAGE_CUT];
-
-/// Records of which only the beginning was parked.
-pub const MESSAGE_CUT: &str = "api.idempotency.message.cut.count";
+const OF_MESSAGES: &[&str] =
+    &[telemetry::MESSAGE_HELD, telemetry::MESSAGE_NOT_BURIED, telemetry::MESSAGE_CUT];
 
 /// AWS's metrics: namespace, metric, statistics, the one dimension, and the type of resource that the dimension names.
 ///

@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use lambda_idempotency::telemetry;
 use local::alarms::{Alarm, Reading, Recorded};
 
-use super::{
-    alarms::MESSAGE_CUT,
-    watched::{ALARMS, OF_STREAMS, alarm, on, record},
-};
+use super::watched::{ALARMS, OF_STREAMS, alarm, on, record};
 
 const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
 const AGE: &str = "ApproximateAgeOfOldestMessage";
@@ -209,9 +206,9 @@ fn rows_of_streams() -> Vec<Row> {
         counted("KinesisDropped", sent, 1.0),
         counted("ChangesDropped", sent, 1.0),
         counted("KafkaDropped", sent, 1.0),
-        counted("KinesisCut", MESSAGE_CUT, 1.0),
-        counted("ChangesCut", MESSAGE_CUT, 1.0),
-        counted("KafkaCut", MESSAGE_CUT, 1.0),
+        counted("KinesisCut", telemetry::MESSAGE_CUT, 1.0),
+        counted("ChangesCut", telemetry::MESSAGE_CUT, 1.0),
+        counted("KafkaCut", telemetry::MESSAGE_CUT, 1.0),
     ]
 }
 

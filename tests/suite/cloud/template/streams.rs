@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{
     ALARM, FUNCTION, QUEUE, Resource, STREAMS,
-    alarms::{MESSAGE_CUT, looks_at},
+    alarms::looks_at,
     list, members, referred, resource, resources_of,
     rights::{ROLE, needed, rights},
     template,
@@ -168,7 +168,7 @@ fn each_consumer_has_the_same_alarms_on_its_own_metrics() {
         alarm("Dropped", format!("NumberOfMessagesSent {part}DroppedQueue"));
         alarm("NotParked", format!("{} {source}", telemetry::MESSAGE_NOT_BURIED));
         alarm("Held", format!("{} {source}", telemetry::MESSAGE_HELD));
-        alarm("Cut", format!("{MESSAGE_CUT} {source}"));
+        alarm("Cut", format!("{} {source}", telemetry::MESSAGE_CUT));
     }
     let alarms = resources_of(&[STREAMS], ALARM).into_iter();
     let alarms = alarms.flat_map(|alarm| {
