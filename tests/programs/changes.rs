@@ -1,4 +1,4 @@
-//! A consumer of a table's changes. It counts each run of a change where nobody else does: in the transaction that completes it.
+//! A consumer of a table's changes. It counts the effects of each change, in the transaction that completes it.
 
 use std::{env, fs, io::Write, path::Path, time::Duration};
 
