@@ -36,7 +36,7 @@ use crate::{
 /// #[tokio::main]
 /// async fn main() -> Result<(), lambda::Error> {
 ///     lambda::logs();
-///     let ship_once = Operation::new("ship").retain(Duration::from_hours(28 * 24)); // as long as a record can come again
+///     let ship_once = Operation::new("ship").retain(Duration::from_hours(15 * 24)); // as long as a record can come again
 ///     let guard = Guard::new(DynamoDbStore::from_env().await?, ship_once, Tenant::parse("shop")?);
 ///     let stream = StreamSource::kinesis(&lambda::aws().await, "ORDERS_STREAM", "ORDERS_PARKED_QUEUE_URL")?;
 ///     lambda::run(Consumer::new(stream, KeyFrom::body("/id")).each(guard, ship)).await
