@@ -81,32 +81,46 @@ impl Consumer {
     /// Runs a message, again and again if its source lets it wait, and buries it if need be. Returns after which time it comes again, if it does.
     async fn end(&self, plan: Plan, received: &Received, shared: &Shared<'_>) -> Option<Duration> {
         let mut seen = received.message.receives;
+        let mut dead = None;
         loop {
             let nonce = self.world.nonce();
-            let disposition = match &plan {
-                Plan::Foreign => return None,
-                Plan::See(disposition) => disposition.clone(),
-                Plan::Run { key, message, .. } => self.run((key, message), received, shared).await,
+            let disposition = match (&dead, &plan) {
+                (Some(reason), _) => Disposition::Dead(String::clone(reason)),
+                (None, Plan::Foreign) => return None,
+                (None, Plan::See(disposition)) => disposition.clone(),
+                (None, Plan::Run { key, message, .. }) => self.run((key, message), received, shared).await,
             };
             let again = match disposition {
                 Disposition::Done => return None,
-                Disposition::Dead(reason) => return self.bury(received, reason, shared, nonce).await,
+                Disposition::Dead(reason) => match self.bury(received, reason.clone(), shared).await {
+                    Ok(()) => return None,
+                    Err(NotBuried) => {
+                        dead = Some(reason);
+                        Again::Failed
+                    }
+                },
                 Disposition::Again(again) => again,
             };
             let age = received.sent_at.map_or(Duration::ZERO, |at| self.world.now().since(at));
             let after = self.feed.after(again, seen, nonce);
             let left = shared.begin.since(self.world.instant());
             let waits = self.feed.waits() && after < left;
-            let is_run_again = waits && matches!(plan, Plan::Run { .. });
-            if let Some(reason) = self.feed.gives_up(again, age, seen, !is_run_again) {
-                return self.bury(received, reason, shared, nonce).await;
+            let goes_on = waits && (dead.is_some() || matches!(plan, Plan::Run { .. }));
+            if dead.is_none() {
+                dead = self.feed.gives_up(again, age, seen, !goes_on);
+                if dead.is_some() {
+                    continue;
+                }
             }
             if waits {
                 tracing::debug!(message_id = received.message.id, why = again.why(), "a message waits");
                 self.world.sleep(after).await;
             }
-            if !is_run_again {
-                self.handed_back(received, again, after);
+            if !goes_on {
+                match dead {
+                    None => self.handed_back(received, again, after),
+                    Some(_) => count_message(MESSAGE_NOT_BURIED, &self.name),
+                }
                 return Some(after);
             }
             seen = seen.saturating_add(1);
@@ -150,14 +164,11 @@ impl Consumer {
         }
     }
 
-    /// Buries a message before it counts as done (T84). Returns after which time it comes again, if that fails.
-    async fn bury(
-        &self,
-        received: &Received,
-        reason: String,
-        shared: &Shared<'_>,
-        nonce: [u8; 16],
-    ) -> Option<Duration> {
+    /// Buries a message before it counts as done (T84).
+    ///
+    /// # Errors
+    /// If it was perhaps not accepted.
+    async fn bury(&self, received: &Received, reason: String, shared: &Shared<'_>) -> Result<(), NotBuried> {
         let id = received.message.id.as_deref();
         let mut dead = self.feed.letter(received);
         dead.deduplication_id = dead.deduplication_id.filter(|_| self.key.has_deduplication_id());
@@ -172,18 +183,20 @@ impl Consumer {
                 tracing::error!(message_id = id, "a message is dead: it went to the dead letters");
                 count_message(MESSAGE_DEAD, &self.name);
                 self.parked.add(received.message.record_id.as_ref());
-                None
+                Ok(())
             }
             Err(error) => {
                 let error = error_chain(&error);
                 tracing::error!(
                     message_id = id,
                     error,
-                    "a dead message could not be sent to the dead letters: it is handed back"
+                    "a dead message could not be sent to the dead letters: it is sent again, or handed back"
                 );
-                count_message(MESSAGE_NOT_BURIED, &self.name);
-                Some(self.feed.after(Again::Failed, received.message.receives, nonce))
+                Err(NotBuried)
             }
         }
     }
 }
+
+/// The dead letters perhaps did not take a message.
+struct NotBuried;

@@ -1,7 +1,10 @@
 //! Records of streams: what runs, what is parked, and which of them must come again.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -192,8 +195,8 @@ async fn a_poison_record_is_parked_and_its_key_goes_on() {
 // T84
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_parked_is_handed_back_with_all_behind_it() {
-    /// Its dead letters do not answer.
-    struct Full(MemorySource);
+    /// Its dead letters do not answer so often.
+    struct Full(MemorySource, AtomicU32);
 
     #[async_trait]
     impl Source for Full {
@@ -209,23 +212,35 @@ async fn what_cannot_be_parked_is_handed_back_with_all_behind_it() {
             unreachable!("a stream hides nothing")
         }
 
-        async fn bury(&self, _: DeadMessage) -> Result<(), QueueError> {
-            Err(QueueError::new("no answer"))
+        async fn bury(&self, dead: DeadMessage) -> Result<(), QueueError> {
+            let take = |left: u32| left.checked_sub(1);
+            match self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+                Ok(_) => Err(QueueError::new("no answer")),
+                Err(_) => self.0.bury(dead).await,
+            }
         }
     }
 
     let stream = Stream::kinesis();
-    let consumer =
-        Consumer::new(Full(stream.source.clone()), KeyFrom::body("/id")).world(stream.world.clone());
-    let consumer = consumer.each(stream.guard(), stream.ships());
+    let of = |fails: u32| {
+        let full = Full(stream.source.clone(), AtomicU32::new(fails));
+        let consumer = Consumer::new(full, KeyFrom::body("/id")).world(stream.world.clone());
+        consumer.each(stream.guard(), stream.ships())
+    };
+    let consumer = of(u32::MAX);
     let batch = [
         record(1, "a", parcel_that("1", "refuses"), START),
         record(2, "a", parcel("2"), START),
         record(3, "b", "no JSON", START),
         record(4, "c", parcel("4"), START),
     ];
+    let began = stream.now();
     assert_eq!(stream.deliver(&consumer, &batch).await, [1, 2, 3].map(sequence));
     assert_eq!(stream.take_runs(), ["1", "4"]);
+    // Lambda would bring them again at once: they are sent again as long as there is time.
+    assert!(stream.now().since(began) > Duration::from_secs(10));
+    assert_eq!(stream.deliver(&of(3), &batch[..2]).await, [""; 0]);
+    assert_eq!((&*stream.parked().reason, stream.take_runs()), ("no such address", vec!["2".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -345,12 +360,12 @@ async fn an_outage_of_the_store_parks_no_shard() {
 #[tokio::test(start_paused = true)]
 async fn what_was_parked_runs_no_more_unless_its_letter_does() {
     let stream = Stream::kinesis();
-    let is_mended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let is_mended = Arc::new(AtomicBool::new(false));
     let consumer = || {
         let (runs, is_mended) = (stream.runs.clone(), is_mended.clone());
         stream.consumer().max_attempts(2).each(stream.guard(), move |_: Execution, parcel: Value| {
             let id = parcel["id"].as_str().unwrap_or("?").to_owned();
-            let is_mended = is_mended.load(std::sync::atomic::Ordering::Relaxed);
+            let is_mended = is_mended.load(Ordering::Relaxed);
             runs.lock().unwrap().push(id.clone());
             async move {
                 match &*id {
@@ -370,7 +385,7 @@ async fn what_was_parked_runs_no_more_unless_its_letter_does() {
     assert_eq!(stream.deliver(&first, &batch).await, [sequence(1)]);
     assert_eq!(stream.take_runs(), ["unknown", "poison", "poison", "behind"]);
     let letter = stream.parked();
-    is_mended.store(true, std::sync::atomic::Ordering::Relaxed);
+    is_mended.store(true, Ordering::Relaxed);
     // The process that has parked it knows it.
     assert_eq!(stream.deliver(&first, &batch).await, [sequence(1)]);
     assert!(stream.take_runs().is_empty() && stream.source.take_dead().is_empty());

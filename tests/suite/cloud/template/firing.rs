@@ -185,9 +185,9 @@ fn rows() -> Vec<Row> {
 fn rows_of_streams() -> Vec<Row> {
     let (sent, week) = ("NumberOfMessagesSent", 170 * 60);
     vec![
-        row("KinesisBehind", 6, "IteratorAge", Each(1, 0.0), Each(1, 900_001.0)),
-        row("ChangesBehind", 6, "IteratorAge", Each(1, 0.0), Each(1, 900_001.0)),
-        row("KafkaBehind", 32, "OffsetLag", Each(1, 10.0), Each(1, 1001.0)),
+        row("KinesisBehind", 17, "IteratorAge", Each(5, 0.0), Each(5, 900_001.0)),
+        row("ChangesBehind", 17, "IteratorAge", Each(5, 0.0), Each(5, 900_001.0)),
+        row("KafkaBehind", 37, "OffsetLag", Each(4, 10.0), Each(4, 1001.0)),
         waiting("KinesisParked", 3, VISIBLE, 1.0),
         waiting("ChangesParked", 3, VISIBLE, 1.0),
         waiting("KafkaParked", 3, VISIBLE, 1.0),

@@ -18,7 +18,6 @@ const OF_KINESIS: &[&str] = &[
     "kinesis:GetRecords",
     "kinesis:GetShardIterator",
     "kinesis:ListShards",
-    "kinesis:SubscribeToShard",
 ];
 
 /// What it needs to read a topic of MSK: <https://docs.aws.amazon.com/lambda/latest/dg/with-msk-permissions.html>
