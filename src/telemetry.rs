@@ -381,6 +381,9 @@ pub const MESSAGE_HELD: &str = "api.idempotency.message.held.count";
 /// Messages that could not be sent to the dead letters of their queue: they come again. By queue.
 pub const MESSAGE_NOT_BURIED: &str = "api.idempotency.message.not_buried.count";
 
+/// Dead letters that have the beginning of their message alone, because it is too long for the queue. By source.
+pub const MESSAGE_CUT: &str = "api.idempotency.message.cut.count";
+
 /// Batches of which messages could not be hidden: these come again when the queue's own time-out is over. By queue.
 pub const MESSAGE_NOT_HIDDEN: &str = "api.idempotency.message.not_hidden.count";
 

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use super::{
     Consumer,
     consumer::Work,
+    feed::{Answers, Room},
     lanes::{Back, Shared},
     plan::{Plan, Planned},
 };
@@ -28,7 +29,8 @@ impl Consumer {
         context: Context,
         work: &Work,
     ) -> Result<BatchFailures, Error> {
-        let records = event.records()?;
+        let records = self.feed.records(event)?;
+        let mut room = Room::of_batch();
         let (now, time) = (self.world.instant(), time(&*self.world, &context));
         let begin = now.plus(time);
         // However long payloads take to load, the messages without one run.
@@ -36,7 +38,7 @@ impl Consumer {
         // The rest is for the answer: without it, all messages come again.
         let call = begin.plus((NO_NEW_WORK / 2).min(time / 2));
         // Boxed, because the compiler does not see that they may be sent.
-        let plan = |raw| self.plan(self.feed.read(raw, &self.name), planned_by).boxed();
+        let plan = |raw| self.plan(self.feed.read(raw, &self.name, &mut room), planned_by).boxed();
         let plans: Vec<_> = records.into_iter().map(plan).collect();
         let planned: Vec<_> = stream::iter(plans).buffered(self.at_once).collect().await;
         if let Some(first) = planned.first()
@@ -61,7 +63,7 @@ impl Consumer {
     /// Hands messages back.
     ///
     /// # Errors
-    /// If one of them has no id: then all messages come again. What is done is found done.
+    /// If one of them has no id, or its source takes no partial answer: then all messages come again. What is done is found done.
     async fn hand_back(&self, back: Vec<Back>, calls_end: Instant) -> Result<BatchFailures, Error> {
         let hidden = back.iter().filter_map(|back| Some((back.receipt.clone()?, back.after?)));
         let hidden: Vec<(String, Duration)> = hidden.collect();
@@ -79,7 +81,14 @@ impl Consumer {
                 count_message(MESSAGE_NOT_HIDDEN, &self.name);
             }
         }
-        BatchFailures::of(back.into_iter().map(|back| back.item))
+        match (self.feed.answers(), back.len()) {
+            (Answers::Partial, _) => BatchFailures::of_items(back.into_iter().map(|back| back.item)),
+            (Answers::Whole, 0) => Ok(BatchFailures::default()),
+            (Answers::Whole, again) => {
+                let reason = format!("{again} of its messages must come again, so all of them do");
+                Err(reason.into())
+            }
+        }
     }
 }
 

@@ -11,12 +11,12 @@ pub(super) const DEDUPLICATION_ID: &str = "idempotency-deduplication-id";
 pub(super) const FIFO: &str = ".fifo";
 
 /// A message that no delivery can help.
-#[derive(Clone, derive_more::Debug)]
+#[derive(Clone, Default, derive_more::Debug)]
 // A reason may be a function's own words about its input.
 #[debug("DeadMessage({:?})", id)]
 #[non_exhaustive]
 pub struct DeadMessage {
-    /// SQS's id of the message.
+    /// The source's id of the message.
     pub id: Option<String>,
     /// Its body as it came.
     pub body: String,

@@ -28,6 +28,8 @@ pub(super) enum Again {
     Unavailable,
     /// There was no time to run it.
     NoTime,
+    /// The data of its batch is too long, once it is unpacked.
+    NoRoom,
     /// Its outcome is unknown, and is asked about after this time.
     Unknown { wait: Duration },
     /// Its tenant is over a bound, for so long.
@@ -43,6 +45,7 @@ impl Again {
             Self::InFlight { .. } => "another execution is in flight",
             Self::Failed | Self::FailedUncounted => "nothing was done, or it was interrupted",
             Self::NoTime => "too little time is left for it",
+            Self::NoRoom => "the data of its batch is too long, once it is unpacked",
             Self::Unavailable => "the store does not answer, or too little time is left",
             Self::Unknown { .. } => "its outcome is unknown",
             Self::OverBound { .. } => "its tenant has too many new operations, or too many are open",

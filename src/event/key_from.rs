@@ -57,7 +57,7 @@ impl KeyFrom {
             Place::RecordId => {
                 assert!(
                     has.record_id,
-                    "KeyFrom::record_id() needs a stream: a queue gives a message another id at each redrive"
+                    "KeyFrom::record_id() needs a stream or a topic: elsewhere, a message that comes again may have another id"
                 );
             }
             Place::Body(_) | Place::Content => {}

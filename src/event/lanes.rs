@@ -17,6 +17,7 @@ use super::{
 use crate::{
     error_chain::error_chain,
     key::FoundKey,
+    lambda::trigger::ItemId,
     queue::QueueError,
     telemetry::{MESSAGE_DEAD, MESSAGE_HANDED_BACK, MESSAGE_HELD, MESSAGE_NOT_BURIED, count_message},
     time::Instant,
@@ -37,7 +38,7 @@ pub(super) struct Shared<'a> {
 
 /// What becomes of a message that is handed back.
 pub(super) struct Back {
-    pub(super) item: Option<String>,
+    pub(super) item: Option<ItemId>,
     pub(super) receipt: Option<String>,
     /// When it comes again; `None`: when its source likes.
     pub(super) after: Option<Duration>,

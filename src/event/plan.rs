@@ -90,9 +90,8 @@ impl Consumer {
             );
             return Plan::Foreign;
         }
-        let dead = |reason: String| Plan::See(Disposition::Dead(reason));
-        if let Some(reason) = unusable {
-            return dead(reason.clone());
+        if let Some(disposition) = unusable {
+            return Plan::See(disposition.clone());
         }
         let message = match self.open(message.clone(), until).await {
             Ok(Some(message)) => message,
@@ -110,7 +109,7 @@ impl Consumer {
                 let lane = format!("key {}#{}", tenant.as_ref().map_or("", Tenant::as_str), key.key.as_str());
                 Plan::Run { key, lane, message: message.into() }
             }
-            Err(reason) => dead(reason),
+            Err(reason) => Plan::See(Disposition::Dead(reason)),
         }
     }
 }

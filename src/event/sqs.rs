@@ -57,6 +57,6 @@ impl Source for SqsSource {
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
-        bury(self.queue.client(), &self.dead_letters, message).await
+        bury(self.queue.client(), &self.dead_letters, self.queue.name(), message).await
     }
 }

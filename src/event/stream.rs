@@ -1,17 +1,17 @@
-//! A stream, as the source of messages.
+//! A stream, or a topic, as the source of messages.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use aws_config::SdkConfig;
 
-use super::{DeadMessage, Shards, Source, SourceKind, letters::bury};
+use super::{Answers, DeadMessage, Shards, Source, SourceKind, letters::Letters};
 use crate::{
     config::{ConfigError, queue_url, text},
-    queue::{QueueError, SqsQueue},
+    queue::QueueError,
 };
 
-/// A stream, and the queue of SQS of what is *parked*: records that no delivery can help, and those that could not go on for too long. Needs
+/// A stream or a topic, and the queue of SQS of what is *parked*: records that no delivery can help, and those that could not go on for too long. Needs
 /// `sqs:SendMessage` on that queue, besides what Lambda needs.
 ///
 /// A parked record is an event with that record alone: `aws lambda invoke` with it runs the record once more. `idempotency-reason` says why it was
@@ -43,9 +43,9 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct StreamSource {
     name: Arc<str>,
-    kind: SourceKind,
-    parked: SqsQueue,
-    parked_url: Arc<str>,
+    kind: fn(Shards) -> SourceKind,
+    shards: Shards,
+    parked: Letters,
 }
 
 impl StreamSource {
@@ -58,7 +58,7 @@ impl StreamSource {
         stream: &'static str,
         parked: &'static str,
     ) -> Result<Self, ConfigError> {
-        Self::from_env(config, SourceKind::Kinesis(Shards::default()), stream, parked)
+        Self::from_env(config, SourceKind::Kinesis, stream, parked)
     }
 
     /// The stream of the DynamoDB table, and the queue for what is parked, whose name and whose URL these environment variables hold. A message's
@@ -71,17 +71,48 @@ impl StreamSource {
         table: &'static str,
         parked: &'static str,
     ) -> Result<Self, ConfigError> {
-        Self::from_env(config, SourceKind::DynamoDb(Shards::default()), table, parked)
+        Self::from_env(config, SourceKind::DynamoDb, table, parked)
+    }
+
+    /// The topic of Kafka, of Amazon MSK or of a cluster of one's own, and the queue for what is parked, whose name and whose URL these environment
+    /// variables hold. A message's body is the record's value, which must be text; of a tombstone it is `null`. Its attributes are the headers.
+    ///
+    /// `answers` says what the mapping is: only one with provisioned pollers can have `ReportBatchItemFailures`.
+    ///
+    /// # Errors
+    /// If a variable is missing, or the second one is not a URL.
+    pub fn kafka(
+        config: &SdkConfig,
+        answers: Answers,
+        topic: &'static str,
+        parked: &'static str,
+    ) -> Result<Self, ConfigError> {
+        let kind = match answers {
+            Answers::Partial => |shards| SourceKind::Kafka(Answers::Partial, shards),
+            Answers::Whole => |shards| SourceKind::Kafka(Answers::Whole, shards),
+        };
+        Self::from_env(config, kind, topic, parked)
     }
 
     fn from_env(
         config: &SdkConfig,
-        kind: SourceKind,
+        kind: fn(Shards) -> SourceKind,
         name: &'static str,
         parked: &'static str,
     ) -> Result<Self, ConfigError> {
-        let (name, parked_url): (_, Arc<str>) = (text(name)?.into(), queue_url(parked)?.into());
-        Ok(Self { name, kind, parked: SqsQueue::new(config, parked_url.clone()), parked_url })
+        Ok(Self::new(config, kind, text(name)?, queue_url(parked)?))
+    }
+
+    /// The source of this kind and name, such as `SourceKind::Kinesis`, and the queue of this URL.
+    pub fn new(
+        config: &SdkConfig,
+        kind: fn(Shards) -> SourceKind,
+        name: impl Into<Arc<str>>,
+        parked: impl Into<Arc<str>>,
+    ) -> Self {
+        let name = name.into();
+        let parked = Letters::new(config, name.clone(), parked.into());
+        Self { name, kind, shards: Shards::default(), parked }
     }
 
     /// After which time a record that cannot go on is parked, instead of being handed back once more: one in flight, one whose outcome is unknown, one
@@ -89,22 +120,14 @@ impl StreamSource {
     /// its key. While the store does not answer, a record is parked after 12 hours at least.
     #[must_use]
     pub fn park_after(self, age: Duration) -> Self {
-        self.shards(|shards| shards.park_after(age))
+        Self { shards: self.shards.park_after(age), ..self }
     }
 
-    /// Lets nothing in a shard overtake anything. Otherwise the records of one key, or of one item, are in order, and others run at once.
+    /// Lets nothing in a shard, or in a partition, overtake anything. Otherwise the records of one key, or of one item, are in order, and others run at
+    /// once.
     #[must_use]
     pub fn lane_by_shard(self) -> Self {
-        self.shards(Shards::lane_by_shard)
-    }
-
-    fn shards(self, change: impl FnOnce(Shards) -> Shards) -> Self {
-        let kind = match self.kind {
-            SourceKind::Kinesis(shards) => SourceKind::Kinesis(change(shards)),
-            SourceKind::DynamoDb(shards) => SourceKind::DynamoDb(change(shards)),
-            SourceKind::Sqs => SourceKind::Sqs,
-        };
-        Self { kind, ..self }
+        Self { shards: self.shards.lane_by_shard(), ..self }
     }
 }
 
@@ -115,7 +138,7 @@ impl Source for StreamSource {
     }
 
     fn kind(&self) -> SourceKind {
-        self.kind.clone()
+        (self.kind)(self.shards.clone())
     }
 
     async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
@@ -123,6 +146,6 @@ impl Source for StreamSource {
     }
 
     async fn bury(&self, message: DeadMessage) -> Result<(), QueueError> {
-        bury(self.parked.client(), &self.parked_url, message).await
+        self.parked.bury(message).await
     }
 }

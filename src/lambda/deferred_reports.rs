@@ -103,7 +103,7 @@ impl DeferredReports {
     /// Hides the messages that failed, each time for longer.
     async fn hand_back(&self, world: &dyn World, received: &[Received], failures: &BatchFailures) {
         let failed = failures.identifiers();
-        let failed = received.iter().filter(|message| failed.contains(&&*message.message_id));
+        let failed = received.iter().filter(|message| failed.contains(&message.message_id));
         let hidden: Vec<_> = failed
             .map(|Received { receipt_handle, attributes, .. }| {
                 let receives = attributes.approximate_receive_count.parse().unwrap_or(1);

@@ -1,6 +1,6 @@
 //! The triggers of functions that clients do not call: a stream, a queue, a schedule.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use lambda_runtime::{Context, Error};
@@ -44,6 +44,11 @@ impl Event {
     /// The event as it was sent.
     pub(crate) fn as_str(&self) -> &str {
         self.0.get()
+    }
+
+    /// The same, as one record.
+    pub(crate) fn whole(&self) -> Box<RawValue> {
+        self.0.clone()
     }
 
     /// What triggered the function, whose schedule asks for this `job`.
@@ -119,7 +124,8 @@ pub(crate) fn refuse(reason: &str) -> Error {
 
 /// The records of a batch that must be delivered again
 /// ([streams](https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html),
-/// [queues](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html)).
+/// [queues](https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html),
+/// [Kafka](https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html)).
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BatchFailures {
@@ -129,25 +135,52 @@ pub struct BatchFailures {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Failure {
-    item_identifier: String,
+    item_identifier: ItemId,
+}
+
+/// What names a record to its mapping.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ItemId {
+    /// A sequence number, or a message id.
+    Id(String),
+    /// A place in a partition of Kafka, which is `topic-number`.
+    Offset { partition: String, offset: i64 },
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Id(id) => f.write_str(id),
+            Self::Offset { partition, offset } => write!(f, "{partition}@{offset}"),
+        }
+    }
 }
 
 impl BatchFailures {
     /// The failures of the records with these sequence numbers or message ids.
     ///
     /// # Errors
-    /// If one has none, or an empty one: to Lambda, that means the whole batch, so the invocation fails, and says why (T65).
+    /// As [`Self::of_items`].
     pub(crate) fn of(identifiers: impl IntoIterator<Item = Option<String>>) -> Result<Self, Error> {
-        let identifiers: Option<BTreeSet<_>> = identifiers.into_iter().collect();
-        let identifiers = identifiers.filter(|identifiers| !identifiers.contains(""));
-        let identifiers = identifiers.ok_or_else(|| refuse("a record that must come again has no id"))?;
-        let failure = |item_identifier| Failure { item_identifier };
-        Ok(Self { batch_item_failures: identifiers.into_iter().map(failure).collect() })
+        Self::of_items(identifiers.into_iter().map(|id| id.map(ItemId::Id)))
     }
 
-    /// The identifiers of the records that failed.
-    pub fn identifiers(&self) -> Vec<&str> {
-        self.batch_item_failures.iter().map(|failure| &*failure.item_identifier).collect()
+    /// The failures of these records.
+    ///
+    /// # Errors
+    /// If one has no id, or an empty one: to Lambda, that means the whole batch, so the invocation fails, and says why (T65).
+    pub(crate) fn of_items(items: impl IntoIterator<Item = Option<ItemId>>) -> Result<Self, Error> {
+        let items: Option<BTreeSet<_>> = items.into_iter().collect();
+        let items = items.filter(|items| !items.contains(&ItemId::Id(String::new())));
+        let items = items.ok_or_else(|| refuse("a record that must come again has no id"))?;
+        let failure = |item_identifier| Failure { item_identifier };
+        Ok(Self { batch_item_failures: items.into_iter().map(failure).collect() })
+    }
+
+    /// The identifiers of the records that failed: sequence numbers, message ids, or `topic-partition@offset` of Kafka.
+    pub fn identifiers(&self) -> Vec<String> {
+        self.batch_item_failures.iter().map(|failure| failure.item_identifier.to_string()).collect()
     }
 }
 

@@ -127,7 +127,7 @@ pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
     // If it fails, all messages come again.
     let Ok(failures) = ended else { return };
     let back = failures.identifiers();
-    let is_done = |message: &&InputMessage| !back.contains(&&*message.id.to_string());
+    let is_done = |message: &&InputMessage| !back.contains(&message.id.to_string());
     let done: Vec<_> = batch.iter().filter(is_done).map(InputMessage::receipt).collect();
     if !done.is_empty() {
         machine.call(Call::EndBatch(done)).await;

@@ -1,5 +1,6 @@
 //! What other services wrap around a message that reaches its queue through them.
 
+mod cloud_watch_logs;
 mod event_bridge;
 mod s3;
 mod sns;
@@ -34,6 +35,11 @@ pub enum Envelope {
     ///
     /// The test event that S3 sends when a notification is set up is acknowledged.
     S3,
+    /// What a subscription filter of CloudWatch Logs sends, the innermost envelope: to the function itself, or to a stream of Kinesis. Its body is
+    /// the batch of log events, unpacked. Its id is of that batch: its account, log group, log stream and filters, and its first and last event.
+    ///
+    /// The control message that CloudWatch Logs sends when a subscription is set up is acknowledged.
+    CloudWatchLogs,
 }
 
 impl Envelope {
@@ -46,6 +52,7 @@ impl Envelope {
             Self::Sns => sns::open(message).map(Some),
             Self::EventBridge => event_bridge::open(message).map(Some),
             Self::S3 => s3::open(message),
+            Self::CloudWatchLogs => return cloud_watch_logs::open(message).map_err(RunError::Refused),
         };
         opened.map_err(|reason| RunError::Refused(reason.to_owned()))
     }
@@ -54,7 +61,10 @@ impl Envelope {
     pub(super) fn assert_nested(envelopes: &[Self]) {
         let innermost = envelopes.split_last();
         if let Some((_, around)) = innermost {
-            assert!(!around.contains(&Self::S3), "nothing is in Envelope::S3: it is the innermost one");
+            for innermost in [Self::S3, Self::CloudWatchLogs] {
+                let is_around = around.contains(&innermost);
+                assert!(!is_around, "nothing is in Envelope::{innermost:?}: it is the innermost one");
+            }
         }
         assert!(
             !envelopes.ends_with(&[Self::EventBridge, Self::S3]),

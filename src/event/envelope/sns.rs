@@ -10,6 +10,8 @@ use crate::event::Message;
 
 const NOTIFICATION: &str = "Notification";
 
+const NO_NOTIFICATION: &str = "the body is not a notification of SNS";
+
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Notification {
@@ -41,15 +43,37 @@ struct Confirmation<'a> {
     _topic: String,
 }
 
+/// What SNS invokes a function with, without a queue between.
+#[derive(Deserialize)]
+struct Direct {
+    #[serde(rename = "Records")]
+    records: Vec<Delivery>,
+}
+
+#[derive(Deserialize)]
+struct Delivery {
+    #[serde(rename = "Sns")]
+    sns: Notification,
+}
+
+/// The notification, as a queue or as a function gets it.
+fn notification(body: &str) -> Result<Notification, &'static str> {
+    if let Ok(notification) = serde_json::from_str(body) {
+        return Ok(notification);
+    }
+    let Ok(Direct { mut records }) = serde_json::from_str(body) else { return Err(NO_NOTIFICATION) };
+    // SNS sends one record in each. Several would be several effects under one message.
+    if records.len() > 1 {
+        return Err("the event of SNS has several records");
+    }
+    records.pop().map(|Delivery { sns }| sns).ok_or(NO_NOTIFICATION)
+}
+
 /// The message in a notification.
 pub(super) fn open(message: &Message) -> Result<Message, &'static str> {
-    let Ok(Notification { message_id, kind, message: body, message_attributes }) =
-        serde_json::from_str(&message.body)
-    else {
-        return Err("the body is not a notification of SNS");
-    };
+    let Notification { message_id, kind, message: body, message_attributes } = notification(&message.body)?;
     if kind != NOTIFICATION {
-        return Err(confirmation(&message.body).unwrap_or("the body is not a notification of SNS"));
+        return Err(confirmation(&message.body).unwrap_or(NO_NOTIFICATION));
     }
     let mut published = message.holding(body, vec![message_id]);
     for (name, attribute) in message_attributes.unwrap_or_default() {

@@ -5,33 +5,73 @@ use std::io::Read;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::read::GzDecoder;
 
+use crate::event::disposition::{Again, Disposition};
+
 /// As gzip begins. No text in UTF-8 begins so.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// As an aggregate of the Kinesis Producer Library begins.
 const AGGREGATE: [u8; 4] = [0xf3, 0x89, 0x9a, 0xc2];
 
-/// The longest text.
+/// The longest data that is unpacked.
 const MAX: usize = 8 * 1024 * 1024;
 
-/// The text.
-///
-/// # Errors
-/// Why there is none.
-pub(super) fn text(base64: &str) -> Result<String, &'static str> {
-    let bytes = BASE64_STANDARD.decode(base64).map_err(|_| "its data is not base64")?;
-    if bytes.starts_with(&AGGREGATE) {
-        return Err(
-            "it holds several records of the Kinesis Producer Library, which would be several effects of one record: switch its aggregation off",
-        );
+/// How much the data of a batch may have together, once it is unpacked: a few kilobytes can say that they are megabytes.
+const MAX_OF_BATCH: usize = 8 * MAX;
+
+/// What is left for the data of a batch that is unpacked.
+pub(in crate::event) struct Room(usize);
+
+impl Room {
+    /// All of it.
+    pub(in crate::event) fn of_batch() -> Self {
+        Self(MAX_OF_BATCH)
     }
-    let bytes = if bytes.starts_with(&GZIP) { unpacked(&bytes)? } else { bytes };
-    String::from_utf8(bytes).map_err(|_| "its data is no text in UTF-8")
 }
 
-fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, &'static str> {
+fn never(reason: &str) -> Disposition {
+    Disposition::Dead(reason.to_owned())
+}
+
+/// The bytes.
+pub(super) fn bytes(base64: &str) -> Result<Vec<u8>, Disposition> {
+    BASE64_STANDARD.decode(base64).map_err(|_| never("its data is not base64"))
+}
+
+/// The text.
+pub(super) fn text(bytes: Vec<u8>) -> Result<String, Disposition> {
+    String::from_utf8(bytes).map_err(|_| never("its data is no text in UTF-8"))
+}
+
+/// The text of a record of Kinesis.
+pub(super) fn of_kinesis(base64: &str, room: &mut Room) -> Result<String, Disposition> {
+    let bytes = bytes(base64)?;
+    if bytes.starts_with(&AGGREGATE) {
+        return Err(never(
+            "it holds several records of the Kinesis Producer Library, which would be several effects of one record: switch its aggregation off",
+        ));
+    }
+    text(if bytes.starts_with(&GZIP) { unpacked(&bytes, room)? } else { bytes })
+}
+
+/// The text that is compressed there.
+pub(in crate::event) fn compressed(base64: &str) -> Result<String, Disposition> {
+    text(unpacked(&bytes(base64)?, &mut Room::of_batch())?)
+}
+
+/// What is in this gzip.
+fn unpacked(bytes: &[u8], Room(left): &mut Room) -> Result<Vec<u8>, Disposition> {
     let mut unpacked = Vec::new();
-    let most = u64::try_from(MAX).unwrap_or(u64::MAX).saturating_add(1);
-    GzDecoder::new(bytes).take(most).read_to_end(&mut unpacked).map_err(|_| "its data is no valid gzip")?;
-    if unpacked.len() > MAX { Err("its data is longer than 8 MiB unpacked") } else { Ok(unpacked) }
+    let most = MAX.min(*left);
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    GzDecoder::new(bytes)
+        .take(limit)
+        .read_to_end(&mut unpacked)
+        .map_err(|_| never("its data is no valid gzip"))?;
+    if unpacked.len() > MAX {
+        return Err(never("its data is longer than 8 MiB unpacked"));
+    }
+    // In the next batch it is nearer to the front.
+    *left = left.checked_sub(unpacked.len()).ok_or(Disposition::Again(Again::NoRoom))?;
+    Ok(unpacked)
 }

@@ -4,11 +4,15 @@
 
 mod data;
 mod dynamodb;
+mod invocation;
+mod kafka;
 mod kinesis;
 mod received;
 mod shard;
 mod sqs;
 
+pub(super) use data::{Room, compressed};
+pub use received::Answers;
 pub(super) use received::{Feed, Has, Received};
 pub use shard::Shards;
 use shard::Stream;
@@ -23,20 +27,22 @@ pub enum SourceKind {
     Kinesis(Shards),
     /// The stream of a DynamoDB table.
     DynamoDb(Shards),
+    /// A topic of Kafka, whose mapping takes such answers.
+    Kafka(Answers, Shards),
+    /// What Lambda invokes the function with directly.
+    Invocation,
 }
 
 impl SourceKind {
-    /// Of a queue of this name; a stream has none that matters.
-    pub(super) fn feed(&self, name: &str) -> Box<dyn Feed> {
+    /// Of a queue of this name; the names of others say nothing.
+    pub(super) fn feed(self, name: &str) -> Box<dyn Feed> {
         match self {
             Self::Sqs => Box::new(sqs::Sqs::named(name)),
-            Self::Kinesis(shards) => {
-                let (system, noun, read) = ("aws_kinesis", "stream", kinesis::read);
-                Box::new(Stream { system, noun, read, shards: shards.clone() })
-            }
-            Self::DynamoDb(shards) => {
-                let (system, noun, read) = ("aws_dynamodb", "table", dynamodb::read);
-                Box::new(Stream { system, noun, read, shards: shards.clone() })
+            Self::Kinesis(shards) => Box::new(Stream { format: kinesis::Kinesis, shards }),
+            Self::DynamoDb(shards) => Box::new(Stream { format: dynamodb::DynamoDb, shards }),
+            Self::Kafka(answers, shards) => Box::new(Stream { format: kafka::Kafka { answers }, shards }),
+            Self::Invocation => {
+                Box::new(Stream { format: invocation::Invocation, shards: Shards::default() })
             }
         }
     }

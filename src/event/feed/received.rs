@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+use lambda_runtime::Error;
 use serde_json::value::RawValue;
 
+use super::data::Room;
 use crate::{
-    event::{DeadMessage, Message, disposition::Again},
+    event::{
+        DeadMessage, Message,
+        disposition::{Again, Disposition},
+    },
+    lambda::trigger::{Event, ItemId},
     time::Timestamp,
 };
 
@@ -26,8 +32,17 @@ pub(in crate::event) trait Feed: Send + Sync {
     /// Whether it counts how often a message was received.
     fn counts_receives(&self) -> bool;
 
+    /// What its mapping takes as an answer.
+    fn answers(&self) -> Answers;
+
+    /// The records of an event.
+    ///
+    /// # Errors
+    /// If it has none. The error is logged.
+    fn records(&self, event: &Event) -> Result<Vec<Box<RawValue>>, Error>;
+
     /// Reads one record of a batch. One that is not as AWS documents it is unusable, but keeps what can be read of it.
-    fn read(&self, raw: Box<RawValue>, name: &str) -> Received;
+    fn read(&self, raw: Box<RawValue>, name: &str, room: &mut Room) -> Received;
 
     /// After which time a message comes again that was seen so often. `nonce` is the source of the jitter.
     fn after(&self, again: Again, seen: u32, nonce: [u8; 16]) -> Duration;
@@ -41,6 +56,16 @@ pub(in crate::event) trait Feed: Send + Sync {
 
     /// The message as it is buried.
     fn letter(&self, received: &Received) -> DeadMessage;
+}
+
+/// What the mapping of a source takes as an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// Which records must come again: its `FunctionResponseTypes` has `ReportBatchItemFailures`. A mapping without that takes this answer for a
+    /// success, and records are lost.
+    Partial,
+    /// An error, if any record must come again. Then all records of the batch do.
+    Whole,
 }
 
 /// What messages of a source can have.
@@ -64,11 +89,11 @@ pub(in crate::event) struct Received {
     /// By which the source knows this receive, if it can hide one.
     pub(in crate::event) receipt: Option<String>,
     /// By which the answer names it.
-    pub(in crate::event) item: Option<String>,
+    pub(in crate::event) item: Option<ItemId>,
     /// Where it is from, if not from our source.
     pub(in crate::event) foreign: Option<String>,
-    /// Why it cannot be used, if so.
-    pub(in crate::event) unusable: Option<String>,
+    /// What becomes of it, if it cannot be used.
+    pub(in crate::event) unusable: Option<Disposition>,
     /// Those of one such lane are in an order: none runs before those in front of it are done.
     pub(in crate::event) lane: Option<String>,
     /// When it was sent, by the source's clock.

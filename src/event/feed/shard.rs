@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
+use lambda_runtime::Error;
 use serde_json::{Value, value::RawValue};
 
-use super::received::{Feed, Has, Received};
+use super::{
+    data::Room,
+    received::{Answers, Feed, Has, Received},
+};
 use crate::{
     event::{DeadMessage, disposition::Again},
+    lambda::trigger::{Event, ItemId},
     time::Timestamp,
     time_budget::{LEASE_OVER, PARK_AFTER, PARK_STORE_AWAY, STREAM_PAUSE},
 };
@@ -14,10 +19,7 @@ use crate::{
 /// How many executions of a record there are.
 const MAX_ATTEMPTS: u32 = 5;
 
-/// The longest body of a dead letter. SQS takes 1 MiB, with its attributes.
-const MAX_LETTER: usize = 1_000_000;
-
-/// What is left of a longer one, in characters.
+/// What is sent of a record that is too long for a dead letter, in characters.
 const CUT: usize = 10_000;
 
 /// How the records of a stream are processed.
@@ -47,26 +49,54 @@ impl Shards {
     }
 }
 
-/// A source with shards.
-pub(super) struct Stream {
-    pub(super) system: &'static str,
-    pub(super) noun: &'static str,
+/// How records of one kind look.
+pub(super) trait Format: Send + Sync {
+    /// OpenTelemetry's name of the system.
+    const SYSTEM: &str;
+    /// What a source is.
+    const NOUN: &str;
+    const HAS: Has = Has { deduplication_id: false, attributes: false, record_id: true };
+
+    /// The records of an event.
+    fn records(&self, event: &Event) -> Result<Vec<Box<RawValue>>, Error> {
+        event.records()
+    }
+
     /// Reads a record of a source of this name, whose lane is its shard, or its key.
-    pub(super) read: fn(Box<RawValue>, &str, bool) -> Received,
+    fn read(&self, raw: Box<RawValue>, name: &str, lane_by_shard: bool, room: &mut Room) -> Received;
+
+    /// An event with this record alone.
+    fn alone(&self, raw: &str, _: Option<&ItemId>) -> String {
+        format!("{{\"Records\":[{raw}]}}")
+    }
+
+    /// What its mapping takes as an answer.
+    fn answers(&self) -> Answers {
+        Answers::Partial
+    }
+}
+
+/// A source of which nothing is hidden.
+pub(super) struct Stream<F> {
+    pub(super) format: F,
     pub(super) shards: Shards,
 }
 
-impl Feed for Stream {
+impl<F: Format> Feed for Stream<F> {
     fn system(&self) -> &'static str {
-        self.system
+        F::SYSTEM
     }
 
     fn noun(&self) -> &'static str {
-        self.noun
+        F::NOUN
     }
 
     fn has(&self) -> Has {
-        Has { deduplication_id: false, attributes: false, record_id: true }
+        F::HAS
+    }
+
+    fn answers(&self) -> Answers {
+        self.format.answers()
     }
 
     fn max_attempts(&self) -> u32 {
@@ -77,8 +107,12 @@ impl Feed for Stream {
         false
     }
 
-    fn read(&self, raw: Box<RawValue>, name: &str) -> Received {
-        (self.read)(raw, name, self.shards.lane_by_shard)
+    fn records(&self, event: &Event) -> Result<Vec<Box<RawValue>>, Error> {
+        self.format.records(event)
+    }
+
+    fn read(&self, raw: Box<RawValue>, name: &str, room: &mut Room) -> Received {
+        self.format.read(raw, name, self.shards.lane_by_shard, room)
     }
 
     fn after(&self, again: Again, seen: u32, nonce: [u8; 16]) -> Duration {
@@ -97,7 +131,7 @@ impl Feed for Stream {
         let park_after = self.shards.park_after;
         let after = match again {
             // It has its tries, or was not tried.
-            Again::Failed | Again::NoTime => return None,
+            Again::Failed | Again::NoTime | Again::NoRoom => return None,
             // It was tried once, perhaps too late to begin.
             Again::Unavailable if seen < 2 => return None,
             // An outage must not park whole shards.
@@ -109,8 +143,16 @@ impl Feed for Stream {
         is_over.then(|| format!("it was {} s old: {}", age.as_secs(), again.why()))
     }
 
+    /// As an event with that record alone, so that it can be handed to the function once more.
     fn letter(&self, received: &Received) -> DeadMessage {
-        letter(received)
+        let raw = received.raw.as_deref().map_or("null", RawValue::get);
+        let body = self.format.alone(raw, received.item.as_ref());
+        DeadMessage {
+            id: received.message.id.clone(),
+            short: Some(body.chars().take(CUT).collect()),
+            body,
+            ..DeadMessage::default()
+        }
     }
 }
 
@@ -126,21 +168,4 @@ pub(super) fn foreign(arn: &str, before: &str, is_kind: bool, name: &str) -> Opt
     let named = arn.split_once(before).and_then(|(_, rest)| rest.split('/').next());
     let is_ours = is_kind && named == Some(name);
     (!is_ours).then(|| if arn.is_empty() { "an unknown source".to_owned() } else { arn.to_owned() })
-}
-
-/// A record as it is buried: as an event with that record alone, so that it can be handed to the function once more.
-fn letter(received: &Received) -> DeadMessage {
-    let raw = received.raw.as_deref().map_or("null", RawValue::get);
-    let body = format!("{{\"Records\":[{raw}]}}");
-    let is_long = body.len() > MAX_LETTER;
-    let short: String = body.chars().take(CUT).collect();
-    if is_long {
-        tracing::error!(
-            message_id = received.message.id,
-            "a record is too long for a dead letter, which has its beginning: the stream has it, as long as it retains records"
-        );
-    }
-    // A partition key is no group of a queue.
-    let received = DeadMessage { group: None, ..DeadMessage::of(&received.message) };
-    DeadMessage { body: if is_long { short.clone() } else { body }, short: Some(short), ..received }
 }

@@ -3,16 +3,21 @@
 use std::{collections::HashMap, time::Duration};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use lambda_runtime::Error;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-use super::received::{Feed, Has, Received};
+use super::{
+    data::Room,
+    received::{Answers, Feed, Has, Received},
+};
 use crate::{
     event::{
         DeadMessage, Message,
         dead::{DEDUPLICATION_ID, FIFO},
-        disposition::Again,
+        disposition::{Again, Disposition},
     },
+    lambda::trigger::{Event, ItemId},
     store::stream::text_member,
     time::Timestamp,
     time_budget::{HANDED_BACK, HELD, LEASE_OVER, MAX_TURNED_AWAY, MAX_VISIBILITY},
@@ -60,6 +65,10 @@ struct MessageAttribute {
 
 const NOT_OF_SQS: &str = "the message is not as SQS writes it";
 
+fn never(reason: &str) -> Disposition {
+    Disposition::Dead(reason.to_owned())
+}
+
 impl Feed for Sqs {
     fn system(&self) -> &'static str {
         "aws_sqs"
@@ -81,7 +90,15 @@ impl Feed for Sqs {
         true
     }
 
-    fn read(&self, raw: Box<RawValue>, name: &str) -> Received {
+    fn answers(&self) -> Answers {
+        Answers::Partial
+    }
+
+    fn records(&self, event: &Event) -> Result<Vec<Box<RawValue>>, Error> {
+        event.records()
+    }
+
+    fn read(&self, raw: Box<RawValue>, name: &str, _: &mut Room) -> Received {
         match serde_json::from_str::<SqsMessage>(raw.get()) {
             Ok(message) => of(message, name),
             Err(_) => unreadable(&raw, name),
@@ -98,7 +115,8 @@ impl Feed for Sqs {
             | Again::Failed
             | Again::FailedUncounted
             | Again::Unavailable
-            | Again::NoTime => HANDED_BACK.after(seen, nonce),
+            | Again::NoTime
+            | Again::NoRoom => HANDED_BACK.after(seen, nonce),
             // Rarely, so that the queue gives up after weeks, and not in days.
             Again::Unknown { wait } | Again::OverBound { wait } => {
                 HELD.after(seen, nonce).max(wait.min(HELD.max))
@@ -156,10 +174,10 @@ fn unreadable(raw: &RawValue, name: &str) -> Received {
     Received {
         foreign: foreign(queue.as_deref(), kind.as_deref(), name),
         lane: group.as_ref().map(|group| format!("group {group}")),
-        item: id.clone(),
+        item: id.clone().map(ItemId::Id),
         message: Message { id, body, attributes, group, deduplication_id, receives, ..Message::default() },
         receipt,
-        unusable: Some(NOT_OF_SQS.to_owned()),
+        unusable: Some(never(NOT_OF_SQS)),
         sent_at: None,
         raw: None,
     }
@@ -189,7 +207,7 @@ fn of(message: SqsMessage, name: &str) -> Received {
     Received {
         foreign: foreign(message.event_source_arn.as_deref(), message.event_source.as_deref(), name),
         lane: group.as_ref().map(|group| format!("group {group}")),
-        item: id.clone(),
+        item: id.clone().map(ItemId::Id),
         message: Message {
             id,
             body: message.body.unwrap_or_default(),
@@ -202,7 +220,7 @@ fn of(message: SqsMessage, name: &str) -> Received {
             receives: system("ApproximateReceiveCount").and_then(|count| count.parse().ok()).unwrap_or(1),
         },
         receipt: message.receipt_handle,
-        unusable: unusable.map(str::to_owned),
+        unusable: unusable.map(never),
         sent_at: system("SentTimestamp").and_then(|at| at.parse().ok()).map(Timestamp::from_millis),
         raw: None,
     }

@@ -67,7 +67,7 @@ impl Functions {
         let reports = DeferredReports::new(&config, "http://127.0.0.1:9/reports", "http://127.0.0.1:9/dead");
         let reconcile = reconcile_event(&self.reconciliation, &reports, read(), context).await;
         [stale, reconcile].map(|answer| match answer {
-            Ok(failures) => Ok(failures.identifiers().into_iter().map(str::to_owned).collect()),
+            Ok(failures) => Ok(failures.identifiers()),
             Err(error) => Err(error.to_string()),
         })
     }

@@ -1,8 +1,10 @@
 //! The guard of messages: what is run, and what the queue sees.
 
 mod batches;
+mod direct;
 mod envelopes;
 mod invocations;
+mod kafka;
 mod key_edges;
 mod keys;
 mod outcomes;

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use lambda_idempotency::lambda::Error;
 use lambda_idempotency::{
     DynamoDbStore, Execution, Failure, Guard, MemoryStore, Operation, async_trait,
     bounds::{Bounds, Rate},
@@ -22,26 +23,26 @@ use super::{SHIP, parcel, parcel_that, tenant};
 use crate::support::{
     client::client,
     http::Gate,
-    messages::deliver_within,
+    messages::{deliver_within, hand_over},
     seeded_world::SeededWorld,
     streams::{STREAM, bytes, change, gzip, record, sequence},
 };
 
-const START: Timestamp = Timestamp::from_secs(2_000_000_000);
+pub(super) const START: Timestamp = Timestamp::from_secs(2_000_000_000);
 const HALF_A_MINUTE: Duration = Duration::from_secs(30);
-const HOUR: Duration = Duration::from_secs(3600);
+pub(super) const HOUR: Duration = Duration::from_secs(3600);
 
 /// A consumer of a stream in virtual time, and what it has run.
 #[derive(Clone)]
-struct Stream {
+pub(super) struct Stream {
     world: SeededWorld,
     store: MemoryStore,
-    source: MemorySource,
+    pub(super) source: MemorySource,
     runs: Arc<Mutex<Vec<String>>>,
 }
 
 impl Stream {
-    fn of(kind: SourceKind) -> Self {
+    pub(super) fn of(kind: SourceKind) -> Self {
         let (world, store) = (SeededWorld::new(7, START), MemoryStore::new());
         Self { world, store, source: MemorySource::of(kind, STREAM), runs: Arc::default() }
     }
@@ -50,16 +51,16 @@ impl Stream {
         Self::of(SourceKind::Kinesis(Shards::default()))
     }
 
-    fn guard(&self) -> Guard {
+    pub(super) fn guard(&self) -> Guard {
         Guard::new(self.store.clone(), Operation::new(SHIP), tenant()).world(self.world.clone())
     }
 
-    fn consumer(&self) -> Consumer {
+    pub(super) fn consumer(&self) -> Consumer {
         Consumer::new(self.source.clone(), KeyFrom::body("/id")).world(self.world.clone())
     }
 
     /// Ships parcels as they say.
-    fn ships(
+    pub(super) fn ships(
         &self,
     ) -> impl Fn(Execution, Value) -> futures_util::future::BoxFuture<'static, Result<(), Failure>>
     + Clone
@@ -81,25 +82,46 @@ impl Stream {
         }
     }
 
-    fn each(&self) -> impl BatchFunction {
+    pub(super) fn each(&self) -> impl BatchFunction {
         self.consumer().each(self.guard(), self.ships())
+    }
+
+    /// Hands an event over, with half a minute to run.
+    pub(super) async fn hand_over(
+        &self,
+        consumer: &impl BatchFunction,
+        event: Value,
+    ) -> Result<Vec<String>, Error> {
+        let now = UNIX_EPOCH + Duration::from_millis(self.world.now().as_millis());
+        hand_over(consumer, event, now, HALF_A_MINUTE).await
     }
 
     /// Hands a batch over. Returns the sequence numbers of those that must come again.
     async fn deliver(&self, consumer: &impl BatchFunction, batch: &[Value]) -> Vec<String> {
-        let now = UNIX_EPOCH + Duration::from_millis(self.world.now().as_millis());
-        deliver_within(consumer, batch, now, HALF_A_MINUTE).await.expect("an answer")
+        self.hand_over(consumer, json!({ "Records": batch })).await.expect("an answer")
     }
 
-    fn take_runs(&self) -> Vec<String> {
+    pub(super) fn take_runs(&self) -> Vec<String> {
         std::mem::take(&mut self.runs.lock().unwrap())
     }
 
     /// The reason of the only one that is parked.
-    fn parked(&self) -> DeadMessage {
+    pub(super) fn parked(&self) -> DeadMessage {
         let dead: [DeadMessage; 1] = self.source.take_dead().try_into().expect("one is parked");
         let [dead] = dead;
         dead
+    }
+
+    pub(super) fn world(&self) -> SeededWorld {
+        self.world.clone()
+    }
+
+    pub(super) fn runs(&self) -> Arc<Mutex<Vec<String>>> {
+        self.runs.clone()
+    }
+
+    pub(super) fn is_direct(&self) -> bool {
+        self.source.kind() == SourceKind::Invocation
     }
 
     fn now(&self) -> Timestamp {
@@ -401,14 +423,60 @@ async fn data_is_text_perhaps_compressed_and_nothing_else() {
     assert!(parked.iter().all(|dead| dead.body.starts_with(r#"{"Records":["#)), "as an event");
 }
 
+// A few kilobytes may say that they are megabytes. Together, 64 MiB are unpacked.
 #[tokio::test(start_paused = true)]
-async fn a_letter_that_is_too_long_is_cut() {
+async fn a_batch_that_is_too_long_unpacked_is_done_in_parts() {
     let stream = Stream::kinesis();
-    let long = parcel_that(&"1".repeat(900_000), "refuses");
-    assert_eq!(stream.deliver(&stream.each(), &[record(1, "a", long, START)]).await, [""; 0]);
-    let parked = stream.parked();
-    assert_eq!(parked.body.chars().count(), 10_000);
-    assert!(parked.id.is_some_and(|id| id.ends_with(&sequence(1))), "where it is");
+    let consumer = stream.each();
+    let long = |number: u32| {
+        let parcel = json!({ "id": number.to_string(), "says": "x".repeat(7_500_000) }).to_string();
+        bytes(number, &number.to_string(), &gzip(parcel.as_bytes()), START)
+    };
+    let mut batch: Vec<_> = (1..=10).map(long).collect();
+    assert_eq!(stream.deliver(&consumer, &batch).await, [9, 10].map(sequence));
+    assert_eq!(stream.deliver(&consumer, &batch.split_off(8)).await, [""; 0]);
+    assert_eq!((stream.take_runs().len(), stream.source.take_dead().len()), (10, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_of_dead_records_parks_a_few_at_once() {
+    /// Counts how many letters are sent at once.
+    #[derive(Clone)]
+    struct Slow(MemorySource, SeededWorld, Arc<Mutex<(usize, usize)>>);
+
+    #[async_trait]
+    impl Source for Slow {
+        fn name(&self) -> &str {
+            self.0.name()
+        }
+
+        fn kind(&self) -> SourceKind {
+            self.0.kind()
+        }
+
+        async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
+            unreachable!("a stream hides nothing")
+        }
+
+        async fn bury(&self, dead: DeadMessage) -> Result<(), QueueError> {
+            {
+                let (now, most) = &mut *self.2.lock().unwrap();
+                *now += 1;
+                *most = (*most).max(*now);
+            }
+            self.1.sleep(Duration::from_millis(100)).await;
+            self.2.lock().unwrap().0 -= 1;
+            self.0.bury(dead).await
+        }
+    }
+
+    let stream = Stream::kinesis();
+    let slow = Slow(stream.source.clone(), stream.world.clone(), Arc::default());
+    let consumer = Consumer::new(slow.clone(), KeyFrom::body("/id")).world(stream.world.clone()).at_once(3);
+    let consumer = consumer.each(stream.guard(), stream.ships());
+    let batch: Vec<_> = (1..=20).map(|n| record(n, &n.to_string(), "no JSON", START)).collect();
+    assert_eq!(stream.deliver(&consumer, &batch).await, [""; 0]);
+    assert_eq!((stream.source.take_dead().len(), slow.2.lock().unwrap().1), (20, 3));
 }
 
 #[tokio::test(start_paused = true)]

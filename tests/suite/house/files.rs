@@ -444,6 +444,21 @@ fn exists(path: &str) -> bool {
     ["", "src", "protocol/src", "docs"].iter().any(|folder| root().join(folder).join(path).exists())
 }
 
+// A new source is a file in `feed`.
+#[test]
+fn what_all_consumers_share_names_no_source() {
+    for shared in ["batch", "consumer", "dead", "disposition", "key_from", "lanes", "message", "open", "plan"]
+    {
+        let file = format!("src/event/{shared}.rs");
+        let text = fs::read_to_string(root().join(&file)).expect(&file);
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default().to_lowercase();
+        for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let named = ["sqs", "kinesis", "kafka", "dynamodb"].iter().find(|source| line.contains(**source));
+            assert_eq!(named, None, "{file}: {line}");
+        }
+    }
+}
+
 #[test]
 fn every_path_in_the_architecture_exists() {
     let architecture = architecture();

@@ -1,6 +1,7 @@
 //! Queues of somebody else's SQS. Here, orders in the local cloud: the consumer as it is deployed, with processes that die.
 
 mod elasticmq;
+mod letters;
 mod load;
 mod producers;
 mod sqs;

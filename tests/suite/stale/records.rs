@@ -75,7 +75,7 @@ impl Found {
     pub async fn deliver(&self, event: Value) -> Vec<String> {
         let event = serde_json::from_value(event).expect("an event");
         let failures = stale_event(&self.stale, event, &Context::default()).await.expect("an answer");
-        failures.identifiers().into_iter().map(str::to_owned).collect()
+        failures.identifiers()
     }
 
     /// The one check that was sent, and its delay.

@@ -73,11 +73,36 @@ pub async fn deliver_within<S>(
 where
     S: Service<LambdaEvent<Event>, Response = BatchFailures, Error = Error> + Clone,
 {
-    let event = serde_json::from_value(json!({ "Records": messages })).expect("an event");
+    hand_over(consumer, json!({ "Records": messages }), now, time).await
+}
+
+/// Hands an event to the consumer, and returns the ids that it hands back.
+pub async fn hand_over<S>(
+    consumer: &S,
+    event: Value,
+    now: SystemTime,
+    time: Duration,
+) -> Result<Vec<String>, Error>
+where
+    S: Service<LambdaEvent<Event>, Response = BatchFailures, Error = Error> + Clone,
+{
+    hand_over_event(consumer, serde_json::from_value(event).expect("an event"), now, time).await
+}
+
+/// The same of an event that no [`Value`] is.
+pub async fn hand_over_event<S>(
+    consumer: &S,
+    event: Event,
+    now: SystemTime,
+    time: Duration,
+) -> Result<Vec<String>, Error>
+where
+    S: Service<LambdaEvent<Event>, Response = BatchFailures, Error = Error> + Clone,
+{
     let mut context = Context::default();
     let deadline = now + time;
     let since = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     context.deadline = u64::try_from(since.as_millis()).expect("milliseconds");
     let failures = consumer.clone().oneshot(LambdaEvent::new(event, context)).await?;
-    Ok(failures.identifiers().into_iter().map(str::to_owned).collect())
+    Ok(failures.identifiers())
 }

@@ -5,7 +5,7 @@ use std::io::Write;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use flate2::{Compression, write::GzEncoder};
 use lambda_idempotency::time::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 /// The stream that the records are from.
 pub const STREAM: &str = "parcels";
@@ -74,4 +74,41 @@ pub fn gzip(data: &[u8]) -> Vec<u8> {
 #[expect(clippy::cast_precision_loss, reason = "as AWS writes it")]
 fn seconds(at: Timestamp) -> f64 {
     at.as_millis() as f64 / 1e3
+}
+
+/// A record of the topic of that name with these bytes, with the members that AWS documents
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/with-msk.html>). `None` is a tombstone.
+pub fn of_topic(
+    partition: u32,
+    offset: u32,
+    key: Option<&str>,
+    value: Option<&[u8]>,
+    at: Timestamp,
+) -> Value {
+    json!({
+        "topic": STREAM,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": at.as_millis(),
+        "timestampType": "CREATE_TIME",
+        "key": key.map(|key| BASE64_STANDARD.encode(key)),
+        "value": value.map(|value| BASE64_STANDARD.encode(value)),
+        "headers": [{ "shop": b"tea".to_vec() }],
+    })
+}
+
+/// A batch of records of a topic, by their partitions.
+pub fn batch_of_topic(records: &[Value]) -> Value {
+    let mut by_partition = Map::new();
+    for record in records {
+        let partition = format!("{}-{}", STREAM, record["partition"]);
+        let of_one = by_partition.entry(partition).or_insert_with(|| json!([]));
+        of_one.as_array_mut().expect("a list").push(record.clone());
+    }
+    json!({
+        "eventSource": "aws:kafka",
+        "eventSourceArn": "arn:aws:kafka:us-east-2:123456789012:cluster/vpc/751d2973-a626-431c-9d4e-d7975eb44dd7-2",
+        "bootstrapServers": "b-2.demo.a1bcde.c1.kafka.us-east-2.amazonaws.com:9092",
+        "records": by_partition,
+    })
 }

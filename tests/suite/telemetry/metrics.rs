@@ -40,11 +40,11 @@ use crate::support::{
 };
 
 /// The counters of one operation or queue, by name.
-type Counts = BTreeMap<String, u64>;
+pub(crate) type Counts = BTreeMap<String, u64>;
 
 /// What was counted for `operation` since the first call. The process has one recorder, and a snapshot resets it. Therefore, the snapshots
 /// are added up here.
-fn counts(operation: &str) -> Counts {
+pub(crate) fn counts(operation: &str) -> Counts {
     static SNAPSHOTTER: OnceLock<Snapshotter> = OnceLock::new();
     static SEEN: Mutex<BTreeMap<String, Counts>> = Mutex::new(BTreeMap::new());
     let snapshotter = SNAPSHOTTER.get_or_init(|| {

@@ -3,7 +3,7 @@
 mod invocations_at_once;
 mod log_levels;
 mod message_secrecy;
-mod metrics;
+pub(crate) mod metrics;
 mod metrics_written;
 mod record_spans;
 mod request_lines;

@@ -37,6 +37,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     (telemetry::ALARMED_COUNT, "the escalated records contain them"),
     (telemetry::LOOK_UP_EMPTY, "clients ask for what never arrived"),
     (telemetry::MESSAGE_HANDED_BACK, "they come again, and the queue is its consumer's"),
+    (telemetry::MESSAGE_CUT, "the source is its consumer's"),
     (telemetry::MESSAGE_HELD, "the queue is its consumer's"),
     (telemetry::MESSAGE_NOT_BURIED, "the queue is its consumer's"),
     (telemetry::MESSAGE_NOT_HIDDEN, "they come again, and the queue is its consumer's"),
