@@ -1,8 +1,10 @@
-//! The consumer of a stream, as a Lambda function: `cargo build --features lambda --example stream`.
+//! The consumer of a stream or of a topic, as a Lambda function: `cargo build --features lambda --example stream`.
 //!
-//! The local cloud runs it with a stream of Kinesis by `pollers/example/template.yaml`.
+//! The local cloud runs it with Kinesis and with Kafka by the templates in `pollers/example`.
 
-use lambda_idempotency::event::{Consumer, KeyFrom, StreamSource};
+use std::env;
+
+use lambda_idempotency::event::{Answers, Consumer, KeyFrom, StreamSource};
 use lambda_idempotency::{DynamoDbStore, Execution, Failure, Guard, Operation, key::Tenant, lambda};
 use serde_json::Value;
 
@@ -17,7 +19,11 @@ async fn ship(execution: Execution, order: Value) -> Result<(), Failure> {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda::Error> {
     lambda::logs();
+    let (aws, parked) = (lambda::aws().await, "ORDERS_PARKED_QUEUE_URL");
+    let orders = match env::var_os("ORDERS_TOPIC") {
+        Some(_) => StreamSource::kafka(&aws, Answers::Partial, "ORDERS_TOPIC", parked)?,
+        None => StreamSource::kinesis(&aws, "ORDERS_STREAM", parked)?,
+    };
     let guard = Guard::new(DynamoDbStore::from_env().await?, Operation::new("ship"), Tenant::parse("shop")?);
-    let stream = StreamSource::kinesis(&lambda::aws().await, "ORDERS_STREAM", "ORDERS_PARKED_QUEUE_URL")?;
-    lambda::run(Consumer::new(stream, KeyFrom::body("/orderId")).each(guard, ship)).await
+    lambda::run(Consumer::new(orders, KeyFrom::body("/orderId")).each(guard, ship)).await
 }

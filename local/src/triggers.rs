@@ -8,7 +8,7 @@ use crate::{
     schedules::{self, Scheduled},
     settings::Settings,
     store::Store,
-    template::{Mapping, Schedule, Stack, StreamMapping},
+    template::{KINESIS, Mapping, Schedule, Stack, StreamMapping},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -76,7 +76,10 @@ pub async fn start(
         }
     }
     for poller in &stack.pollers {
-        reports(&poller.function, &poller.event, poller.reports_failures);
+        // A mapping of Kafka without reports is right for a function that fails as a whole.
+        if poller.program == KINESIS {
+            reports(&poller.function, &poller.event, poller.reports_failures);
+        }
         let dropped = poller.dropped_arn.as_deref().map(|arn| queue_of(arn).url);
         triggers.spawn(pollers::run(poller.clone(), function(&poller.function), url.to_owned(), dropped));
     }

@@ -149,7 +149,9 @@ impl Batch {
             step.done.clone_from(&dropped);
             step.dropped = Some(Dropped { records: dropped, condition, invocations, is_error });
         }
-        if !part.records.is_empty() {
+        if part.records.is_empty() {
+            step.wait = Duration::ZERO;
+        } else {
             self.parts.push(part);
         }
         step

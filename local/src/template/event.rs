@@ -217,6 +217,11 @@ mod tests {
             ),
             ("MSK", json!({ "Stream": "arn" }), "Topics"),
             ("SelfManagedKafka", json!({ "Topics": ["a", "b"] }), "one topic"),
+            (
+                "MSK",
+                json!({ "Topics": ["a"], "FunctionResponseTypes": [REPORTS] }),
+                "ProvisionedPollerConfig",
+            ),
             ("Schedule", json!({ "Schedule": "rate(5)" }), "rate(5)"),
             ("ScheduleV2", json!({ "ScheduleExpression": "rate(1 hour)", "Input": "{" }), "Input"),
         ] {

@@ -32,7 +32,7 @@ pub use event::{Mapping, REPORTS, Schedule, StreamMapping};
 pub use file::Template;
 pub use names::{Place, kebab};
 pub use pattern::matches;
-pub use poller::Poller;
+pub use poller::{KINESIS, Poller};
 pub use problems::Problems;
 pub use resource::stack;
 pub use stack::{Function, Queue, Rule, Stack, Table};

@@ -3,6 +3,10 @@
 use super::scope::{Scope, refuse};
 use serde_json::Value;
 
+/// The programs.
+pub const KINESIS: &str = "kinesis-stream";
+const KAFKA: &str = "kafka-topic";
+
 /// What would change the event here, with the value that it has if it is missing.
 const REFUSED: [(&str, &str); 3] =
     [("FilterCriteria", ""), ("TumblingWindowInSeconds", "0"), ("SchemaRegistryConfig", "")];
@@ -54,7 +58,7 @@ impl Poller {
                 let (_, stream) =
                     of_consumer.split_once(":stream/").ok_or("its Stream must be the ARN of a stream")?;
                 add("--stream", stream);
-                "kinesis-stream"
+                KINESIS
             }
             _ => {
                 let topics = scope.value(&properties["Topics"])?.unwrap_or_default();
@@ -72,7 +76,11 @@ impl Poller {
                             .unwrap_or("arn:aws:kafka:eu-central-1:123456789012:cluster/local/1"),
                     );
                 }
-                "kafka-topic"
+                let pollers = scope.value(&properties["ProvisionedPollerConfig"])?.unwrap_or_default();
+                if reports_failures && pollers.is_null() {
+                    return Err("its FunctionResponseTypes need a ProvisionedPollerConfig".to_owned());
+                }
+                KAFKA
             }
         };
         for (property, argument) in NUMBERS {
