@@ -4,23 +4,29 @@ mod support;
 
 use std::sync::Arc;
 
-use aws_sdk_kinesis::Client;
-use futures_util::future::join_all;
+use aws_sdk_kinesis::{Client, primitives::Blob, types::PutRecordsRequestEntry};
 use lambda_idempotency::event::{Shards, SourceKind};
 use pollers::kinesis;
 
 use support::{Function, Order, halves, orders, records};
 
 const STREAM: &str = "orders";
+/// Records of one call.
+const AT_ONCE: usize = 50;
 
-/// Publishes them: those of a customer one after another.
+/// Publishes them: those of a customer one after another, many at once. (On AWS, such a call may change their order.)
 async fn put(client: &Client, orders: &[Vec<Order>]) {
-    let one = async |orders: &[Order]| {
-        for Order { customer, body } in orders {
-            kinesis::put(client, STREAM, customer, body.as_bytes()).await.expect("it is published");
-        }
-    };
-    join_all(orders.iter().map(|orders| one(orders))).await;
+    let longest = orders.iter().map(Vec::len).max().unwrap_or_default();
+    let in_turn = (0..longest).flat_map(|nth| orders.iter().filter_map(move |orders| orders.get(nth)));
+    for some in in_turn.collect::<Vec<_>>().chunks(AT_ONCE) {
+        let entries = some.iter().map(|Order { customer, body }| {
+            let entry =
+                PutRecordsRequestEntry::builder().partition_key(customer).data(Blob::new(body.as_bytes()));
+            entry.build().expect("an entry")
+        });
+        let put = client.put_records().stream_name(STREAM).set_records(Some(entries.collect()));
+        assert_eq!(put.send().await.expect("an answer").failed_record_count, Some(0));
+    }
 }
 
 /// Splits the first shard in the middle of its keys.
