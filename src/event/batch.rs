@@ -51,7 +51,8 @@ impl Consumer {
             )));
         }
         let permits = Semaphore::new(self.at_once);
-        let shared = Shared { begin, call, permits, context: Arc::new(context), work };
+        let brings_parked = self.feed.brings_parked(event);
+        let shared = Shared { begin, call, permits, context: Arc::new(context), work, brings_parked };
         // Boxed, because each would be as large as the largest function.
         let lanes: Vec<_> = lanes(planned).into_iter().map(|lane| self.lane(lane, &shared).boxed()).collect();
         // All at once, because one that waits keeps no other from running.

@@ -15,6 +15,7 @@ use super::payload::Payloads;
 use super::{
     Envelope, KeyFrom, Message, Source,
     feed::{Feed, Has},
+    parked::Parked,
 };
 use crate::{
     engine::Execution,
@@ -28,6 +29,9 @@ use crate::{
 
 /// How many messages run at once.
 const AT_ONCE: usize = 10;
+
+/// How many executions of a message there are.
+const MAX_ATTEMPTS: u32 = 10;
 
 /// Runs a function for each message of a queue, once for its key. See the [module](super) for what the queue sees.
 ///
@@ -73,6 +77,7 @@ pub struct Consumer {
     pub(super) tenant: Option<Arc<TenantOf>>,
     pub(super) at_once: usize,
     pub(super) max_attempts: u32,
+    pub(super) parked: Arc<Parked>,
     pub(super) world: Arc<dyn World>,
 }
 
@@ -84,6 +89,8 @@ pub(super) struct Job {
     pub(super) context: Arc<Context>,
     /// Where the message is from, for operators.
     pub(super) origin: String,
+    /// How many executions there may have been for another one to begin, if there is an end to that.
+    pub(super) at_most: Option<u32>,
 }
 
 /// What became of a job.
@@ -104,7 +111,8 @@ impl Consumer {
     pub fn new(source: impl Source, key: KeyFrom) -> Self {
         let feed: Arc<dyn Feed> = source.kind().feed(source.name()).into();
         Self {
-            max_attempts: feed.max_attempts(),
+            max_attempts: MAX_ATTEMPTS,
+            parked: Arc::default(),
             feed,
             name: source.name().into(),
             source: Arc::new(source),
@@ -157,8 +165,8 @@ impl Consumer {
         Self { at_once, ..self }
     }
 
-    /// After how many executions that certainly did nothing, or were interrupted, a message goes to the dead letters. Default: 10 of a
-    /// queue, which are over after about 9 minutes, and 5 of a stream. Each time that it is sent back from there, it is tried once more.
+    /// After how many executions that certainly did nothing, or were interrupted, a message goes to the dead letters. Default: 10, which are
+    /// over after about 9 minutes of a queue, and after about 2 of a stream. Each time that it is sent back from there, it is tried once more.
     ///
     /// The queue's `maxReceiveCount` counts more than executions: each receive while a message is in flight, held or behind another of its
     /// group. Let it be 1,000, the most that SQS allows.
@@ -280,7 +288,7 @@ where
     F: Fn(Execution, I) -> H + Send + 'static,
     H: Future<Output = Result<T, Failure>> + Send + 'static,
 {
-    let Job { key, message, context, origin } = job;
+    let Job { key, message, context, origin, at_most } = job;
     let guard = guard.until(Timestamp::from_millis(context.deadline)).origin(&origin);
     let input: I = match serde_json::from_str(&message.body) {
         Ok(input) => input,
@@ -293,7 +301,15 @@ where
     let counted = attempts.clone();
     let ended = guard.run_body::<T, _, _>(key, message.body.as_bytes(), move |execution: Execution| {
         counted.store(execution.attempts(), Ordering::Relaxed);
-        function(execution, input)
+        let is_over = at_most.is_some_and(|most| execution.attempts() > most);
+        async move {
+            // What was parked comes again with its batch. It runs no more, because what is behind it has run.
+            if is_over {
+                Err(Failure::not_executed("its tries were over"))
+            } else {
+                function(execution, input).await
+            }
+        }
     });
     let ended = ended.await.map(|_| ());
     let attempts = Some(attempts.load(Ordering::Relaxed)).filter(|attempts| *attempts > 0);

@@ -34,6 +34,8 @@ pub(super) struct Shared<'a> {
     pub(super) permits: Semaphore,
     pub(super) context: Arc<Context>,
     pub(super) work: &'a Work,
+    /// Whether what was parked comes again.
+    pub(super) brings_parked: bool,
 }
 
 /// What becomes of a message that is handed back.
@@ -51,10 +53,15 @@ impl Consumer {
         for Planned { received, plan } in lane {
             // The rest of a lane waits behind the one that was handed back, which blocks it for as long as it is not done (T66).
             let behind = received.lane.is_some() && !back.is_empty();
+            let was_parked = shared.brings_parked && self.parked.has(received.message.record_id.as_ref());
             let after = match plan {
-                Plan::Foreign => None,
+                Plan::Foreign => {
+                    count_message(MESSAGE_HANDED_BACK, &self.name);
+                    None
+                }
+                _ if was_parked => continue,
                 _ if behind => {
-                    tracing::warn!(
+                    tracing::debug!(
                         message_id = received.message.id,
                         "a message is handed back: it waits behind another one of its lane"
                     );
@@ -120,7 +127,8 @@ impl Consumer {
         }
         let origin = key.origin(&format!("{} {}", self.feed.noun(), self.name));
         let (context, message) = (shared.context.clone(), message.clone());
-        let job = Job { key: key.clone(), message, context, origin };
+        let at_most = shared.brings_parked.then_some(self.max_attempts);
+        let job = Job { key: key.clone(), message, context, origin, at_most };
         // One that panics outside of its function must not end the batch, which would freeze the others midway.
         let done = AssertUnwindSafe(async { (shared.work)(job).await }).catch_unwind();
         let done = done.instrument(self.span(&received.message)).await;
@@ -163,6 +171,7 @@ impl Consumer {
             Ok(()) => {
                 tracing::error!(message_id = id, "a message is dead: it went to the dead letters");
                 count_message(MESSAGE_DEAD, &self.name);
+                self.parked.add(received.message.record_id.as_ref());
                 None
             }
             Err(error) => {

@@ -32,6 +32,7 @@ mod letters;
 mod message;
 mod open;
 mod outbox;
+mod parked;
 mod payload;
 mod plan;
 mod route;

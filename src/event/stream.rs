@@ -14,7 +14,7 @@ use crate::{
 /// A stream or a topic, and the queue of SQS of what is *parked*: records that no delivery can help, and those that could not go on for too long. Needs
 /// `sqs:SendMessage` on that queue, besides what Lambda needs.
 ///
-/// A parked record is an event with that record alone: `aws lambda invoke` with it runs the record once more. `idempotency-reason` says why it was
+/// A parked record is an event with that record alone: `aws lambda invoke` with it runs the record once more. Its mapping does not. `idempotency-reason` says why it was
 /// parked, `idempotency-message-id` which record it was. Of one that is longer than a message may be, the first 10,000 characters are sent: the
 /// stream has it, for as long as it retains records.
 ///
@@ -22,6 +22,7 @@ use crate::{
 /// use lambda_idempotency::{DynamoDbStore, Execution, Failure, Guard, Operation, lambda};
 /// use lambda_idempotency::{event::{Consumer, KeyFrom, StreamSource}, key::Tenant};
 /// use serde::Deserialize;
+/// use std::time::Duration;
 ///
 /// #[derive(Deserialize)]
 /// struct Order {
@@ -35,7 +36,8 @@ use crate::{
 /// #[tokio::main]
 /// async fn main() -> Result<(), lambda::Error> {
 ///     lambda::logs();
-///     let guard = Guard::new(DynamoDbStore::from_env().await?, Operation::new("ship"), Tenant::parse("shop")?);
+///     let ship_once = Operation::new("ship").retain(Duration::from_hours(15 * 24)); // as long as a record can come again
+///     let guard = Guard::new(DynamoDbStore::from_env().await?, ship_once, Tenant::parse("shop")?);
 ///     let stream = StreamSource::kinesis(&lambda::aws().await, "ORDERS_STREAM", "ORDERS_PARKED_QUEUE_URL")?;
 ///     lambda::run(Consumer::new(stream, KeyFrom::body("/id")).each(guard, ship)).await
 /// }
@@ -117,7 +119,7 @@ impl StreamSource {
 
     /// After which time a record that cannot go on is parked, instead of being handed back once more: one in flight, one whose outcome is unknown, one
     /// whose tenant is over a bound or stopped. Default: 6 hours. Zero parks it at once, and the records behind it go on: that breaks the order of
-    /// its key. While the store does not answer, a record is parked after 12 hours at least.
+    /// its key. While the store does not answer, none is parked.
     #[must_use]
     pub fn park_after(self, age: Duration) -> Self {
         Self { shards: self.shards.park_after(age), ..self }

@@ -292,9 +292,6 @@ list! {
     /// done before.
     pub const PARK_AFTER: Duration = hours(6);
 
-    /// The same while the store does not answer: an outage must not park whole shards.
-    pub(crate) const PARK_STORE_AWAY: Duration = hours(12);
-
     /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.
     pub(crate) const LEASE_OVER: Duration = seconds(2);
 

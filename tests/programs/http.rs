@@ -1,4 +1,7 @@
-//! An HTTP function as the suite runs it, on the Runtime API: its answers have headers that no front takes as they are.
+//! A function as the suite runs it, on the Runtime API: of HTTP, with headers in its answers that no front takes as they are; or, so that there is no
+//! program more to be linked, of a table's changes.
+
+mod changes;
 
 use axum::{
     Router,
@@ -32,6 +35,9 @@ async fn answer() -> (HeaderMap, &'static str) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), lambda::Error> {
     lambda::logs();
+    if std::env::var("RUN_BY").as_deref() == Ok("changes") {
+        return changes::run().await;
+    }
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("all"));
     let payments = post(answer).route_layer(guard).get(answer);
     let router = Router::new().route("/payments", payments).route("/plain", get(answer));

@@ -16,6 +16,7 @@ mod outbox;
 mod queues;
 mod reconcile;
 mod rights;
+mod shards;
 mod stale;
 mod store;
 mod support;

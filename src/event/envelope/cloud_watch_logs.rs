@@ -1,24 +1,9 @@
 //! Batches of log events
 //! ([format](https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/SubscriptionFilters.html)).
 
-use std::borrow::Cow;
-
 use serde::Deserialize;
 
-use crate::event::{Message, disposition::Disposition, feed::compressed};
-
-/// As the function itself gets it. In a stream it is unpacked already.
-#[derive(Deserialize)]
-struct Packed<'a> {
-    #[serde(borrow)]
-    awslogs: Data<'a>,
-}
-
-#[derive(Deserialize)]
-struct Data<'a> {
-    #[serde(borrow)]
-    data: Cow<'a, str>,
-}
+use crate::event::Message;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -41,18 +26,10 @@ struct LogEvent {
     id: String,
 }
 
-/// The batch; `None` if CloudWatch Logs only tests whether it may send any.
-pub(super) fn open(message: &Message) -> Result<Option<Message>, String> {
+/// The batch, which its source has unpacked; `None` if CloudWatch Logs only tests whether it may send any.
+pub(super) fn open(message: &Message) -> Result<Option<Message>, &'static str> {
     let never = "the body is no batch of CloudWatch Logs";
-    let body = match serde_json::from_str::<Packed<'_>>(&message.body) {
-        Ok(packed) => match compressed(&packed.awslogs.data) {
-            Ok(text) => text,
-            Err(Disposition::Dead(reason)) => return Err(reason),
-            Err(_) => return Err(never.to_owned()),
-        },
-        Err(_) => message.body.clone(),
-    };
-    let Ok(batch) = serde_json::from_str::<Batch>(&body) else { return Err(never.to_owned()) };
+    let batch: Batch = serde_json::from_str(&message.body).map_err(|_| never)?;
     let Batch { message_type, owner, log_group, log_stream, subscription_filters, log_events } = batch;
     match (&*message_type, &*log_events) {
         ("CONTROL_MESSAGE", _) => Ok(None),
@@ -60,8 +37,9 @@ pub(super) fn open(message: &Message) -> Result<Option<Message>, String> {
             let filters = subscription_filters.join(",");
             let id = [&owner, &log_group, &log_stream, &filters, &first.id, &last.id];
             // With a dot, because a part of a key is never empty.
-            Ok(Some(message.holding(body, id.map(|part| format!("{part}.")).into())))
+            let id = id.map(|part| format!("{part}.")).into();
+            Ok(Some(message.holding(message.body.clone(), id)))
         }
-        _ => Err(never.to_owned()),
+        _ => Err(never),
     }
 }

@@ -52,7 +52,7 @@ impl Envelope {
             Self::Sns => sns::open(message).map(Some),
             Self::EventBridge => event_bridge::open(message).map(Some),
             Self::S3 => s3::open(message),
-            Self::CloudWatchLogs => return cloud_watch_logs::open(message).map_err(RunError::Refused),
+            Self::CloudWatchLogs => cloud_watch_logs::open(message),
         };
         opened.map_err(|reason| RunError::Refused(reason.to_owned()))
     }

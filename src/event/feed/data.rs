@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
 
 use crate::event::disposition::{Again, Disposition};
 
@@ -55,23 +55,22 @@ pub(super) fn of_kinesis(base64: &str, room: &mut Room) -> Result<String, Dispos
 }
 
 /// The text that is compressed there.
-pub(in crate::event) fn compressed(base64: &str) -> Result<String, Disposition> {
-    text(unpacked(&bytes(base64)?, &mut Room::of_batch())?)
+pub(super) fn compressed(base64: &str, room: &mut Room) -> Result<String, Disposition> {
+    text(unpacked(&bytes(base64)?, room)?)
 }
 
-/// What is in this gzip.
+/// What is in this gzip, of all its members. What is read counts, though it may be of no use.
 fn unpacked(bytes: &[u8], Room(left): &mut Room) -> Result<Vec<u8>, Disposition> {
     let mut unpacked = Vec::new();
     let most = MAX.min(*left);
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    GzDecoder::new(bytes)
-        .take(limit)
-        .read_to_end(&mut unpacked)
-        .map_err(|_| never("its data is no valid gzip"))?;
-    if unpacked.len() > MAX {
-        return Err(never("its data is longer than 8 MiB unpacked"));
+    let read = MultiGzDecoder::new(bytes).take(limit).read_to_end(&mut unpacked);
+    *left = left.saturating_sub(unpacked.len());
+    match read {
+        Err(_) => Err(never("its data is no valid gzip")),
+        Ok(_) if unpacked.len() > MAX => Err(never("its data is longer than 8 MiB unpacked")),
+        // In the next batch it is nearer to the front.
+        Ok(_) if unpacked.len() > most => Err(Disposition::Again(Again::NoRoom)),
+        Ok(_) => Ok(unpacked),
     }
-    // In the next batch it is nearer to the front.
-    *left = left.checked_sub(unpacked.len()).ok_or(Disposition::Again(Again::NoRoom))?;
-    Ok(unpacked)
 }

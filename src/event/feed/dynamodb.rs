@@ -34,6 +34,7 @@ impl Format for DynamoDb {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let (arn, change) = (text(&record["eventSourceARN"]).unwrap_or_default(), &record["dynamodb"]);
         let id = text(&record["eventID"]);
+        let number = text(&change["SequenceNumber"]).filter(|number| !number.is_empty());
         let lane = match lane_by_shard {
             // A batch is of one shard.
             true => Some("shard".to_owned()),
@@ -44,7 +45,7 @@ impl Format for DynamoDb {
         let unusable = "the record is not as a stream of DynamoDB writes it";
         Received {
             receipt: None,
-            item: text(&change["SequenceNumber"]).filter(|number| !number.is_empty()).map(ItemId::Id),
+            item: number.clone().map(ItemId::Id),
             foreign: shard::foreign(&arn, ":table/", record["eventSource"] == DYNAMODB, name),
             unusable: (!change.is_object()).then(|| Disposition::Dead(unusable.to_owned())),
             lane,
@@ -53,7 +54,8 @@ impl Format for DynamoDb {
                 record_id: record_id.map(|id| vec![arn.clone(), id]),
                 body: raw.get().to_owned(),
                 receives: 1,
-                id,
+                // With its number, because a letter that is cut may have lost it.
+                id: id.map(|id| format!("{id}:{}", number.unwrap_or_default())),
                 ..Message::default()
             },
             raw: Some(raw),

@@ -1,10 +1,13 @@
 //! What Lambda invokes a function with directly: one event, by SNS, EventBridge, S3, or an asynchronous call.
 
+use std::borrow::Cow;
+
 use lambda_runtime::Error;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    data::Room,
+    data::{self, Room},
     received::{Answers, Has, Received},
     shard::Format,
 };
@@ -14,6 +17,19 @@ use crate::{
 };
 
 pub(super) struct Invocation;
+
+/// Of CloudWatch Logs (<https://docs.aws.amazon.com/lambda/latest/dg/services-cloudwatchlogs.html>).
+#[derive(Deserialize)]
+struct Packed<'a> {
+    #[serde(borrow)]
+    awslogs: Data<'a>,
+}
+
+#[derive(Deserialize)]
+struct Data<'a> {
+    #[serde(borrow)]
+    data: Cow<'a, str>,
+}
 
 impl Format for Invocation {
     const SYSTEM: &str = "aws_lambda";
@@ -29,13 +45,18 @@ impl Format for Invocation {
         Ok(vec![event.whole()])
     }
 
-    fn read(&self, raw: Box<RawValue>, _: &str, _: bool, _: &mut Room) -> Received {
+    /// What CloudWatch Logs invokes it with is unpacked.
+    fn read(&self, raw: Box<RawValue>, _: &str, _: bool, room: &mut Room) -> Received {
+        let body = match serde_json::from_str::<Packed<'_>>(raw.get()) {
+            Ok(packed) => data::compressed(&packed.awslogs.data, room),
+            Err(_) => Ok(raw.get().to_owned()),
+        };
         Received {
-            message: Message { body: raw.get().to_owned(), receives: 1, ..Message::default() },
+            unusable: body.as_ref().err().cloned(),
+            message: Message { body: body.unwrap_or_default(), receives: 1, ..Message::default() },
             receipt: None,
             item: None,
             foreign: None,
-            unusable: None,
             lane: None,
             sent_at: None,
             raw: Some(raw),
@@ -44,5 +65,14 @@ impl Format for Invocation {
 
     fn alone(&self, raw: &str, _: Option<&ItemId>) -> String {
         raw.to_owned()
+    }
+
+    fn brings_parked(&self, _: &Event) -> bool {
+        false
+    }
+
+    /// What is acknowledged is nowhere else. If its letter is too long, the on-failure destination gets it.
+    fn is_kept(&self) -> bool {
+        false
     }
 }

@@ -152,6 +152,6 @@ impl Format for Kafka {
             _ => "unknown",
         };
         let ([source, _], partition) = (KAFKA, Value::from(partition));
-        format!("{{\"eventSource\":\"{source}\",\"records\":{{{partition}:[{raw}]}}}}")
+        format!("{{\"parked\":true,\"eventSource\":\"{source}\",\"records\":{{{partition}:[{raw}]}}}}")
     }
 }

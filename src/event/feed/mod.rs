@@ -11,7 +11,7 @@ mod received;
 mod shard;
 mod sqs;
 
-pub(super) use data::{Room, compressed};
+pub(super) use data::Room;
 pub use received::Answers;
 pub(super) use received::{Feed, Has, Received};
 pub use shard::Shards;

@@ -26,8 +26,8 @@ pub(in crate::event) trait Feed: Send + Sync {
     /// What its messages can have, which a key may be.
     fn has(&self) -> Has;
 
-    /// How many executions of a message there are, unless the consumer says so.
-    fn max_attempts(&self) -> u32;
+    /// Whether a message that was buried comes again with the others of its batch: a checkpoint moves for all.
+    fn brings_parked(&self, event: &Event) -> bool;
 
     /// Whether it counts how often a message was received.
     fn counts_receives(&self) -> bool;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lambda_runtime::Error;
+use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 use super::{
@@ -13,11 +14,8 @@ use crate::{
     event::{DeadMessage, disposition::Again},
     lambda::trigger::{Event, ItemId},
     time::Timestamp,
-    time_budget::{LEASE_OVER, PARK_AFTER, PARK_STORE_AWAY, STREAM_PAUSE},
+    time_budget::{LEASE_OVER, PARK_AFTER, STREAM_PAUSE},
 };
-
-/// How many executions of a record there are.
-const MAX_ATTEMPTS: u32 = 5;
 
 /// What is sent of a record that is too long for a dead letter, in characters.
 const CUT: usize = 10_000;
@@ -65,9 +63,23 @@ pub(super) trait Format: Send + Sync {
     /// Reads a record of a source of this name, whose lane is its shard, or its key.
     fn read(&self, raw: Box<RawValue>, name: &str, lane_by_shard: bool, room: &mut Room) -> Received;
 
-    /// An event with this record alone.
+    /// An event with this record alone, which says that it is a letter.
     fn alone(&self, raw: &str, _: Option<&ItemId>) -> String {
-        format!("{{\"Records\":[{raw}]}}")
+        format!("{{\"parked\":true,\"Records\":[{raw}]}}")
+    }
+
+    /// Whether its mapping brings again what was parked, if a record in front of it must come again. A letter is run by hand.
+    fn brings_parked(&self, event: &Event) -> bool {
+        #[derive(Deserialize)]
+        struct Letter {
+            parked: bool,
+        }
+        !serde_json::from_str::<Letter>(event.as_str()).is_ok_and(|letter| letter.parked)
+    }
+
+    /// Whether the source has its records for a while, so that a letter may be cut.
+    fn is_kept(&self) -> bool {
+        true
     }
 
     /// What its mapping takes as an answer.
@@ -99,8 +111,8 @@ impl<F: Format> Feed for Stream<F> {
         self.format.answers()
     }
 
-    fn max_attempts(&self) -> u32 {
-        MAX_ATTEMPTS
+    fn brings_parked(&self, event: &Event) -> bool {
+        self.format.brings_parked(event)
     }
 
     fn counts_receives(&self) -> bool {
@@ -127,17 +139,12 @@ impl<F: Format> Feed for Stream<F> {
         true
     }
 
-    fn gives_up(&self, again: Again, age: Duration, seen: u32, is_last: bool) -> Option<String> {
-        let park_after = self.shards.park_after;
-        let after = match again {
-            // It has its tries, or was not tried.
-            Again::Failed | Again::NoTime | Again::NoRoom => return None,
-            // It was tried once, perhaps too late to begin.
-            Again::Unavailable if seen < 2 => return None,
-            // An outage must not park whole shards.
-            Again::Unavailable => park_after.max(PARK_STORE_AWAY),
-            _ => park_after,
-        };
+    fn gives_up(&self, again: Again, age: Duration, _: u32, is_last: bool) -> Option<String> {
+        // The first has its tries. The others were not tried: an outage of the store must not park whole shards.
+        if matches!(again, Again::Failed | Again::Unavailable | Again::NoTime | Again::NoRoom) {
+            return None;
+        }
+        let after = self.shards.park_after;
         // After a day without a consumer all records are old: each has the time of an invocation.
         let is_over = age >= after && (is_last || after.is_zero());
         is_over.then(|| format!("it was {} s old: {}", age.as_secs(), again.why()))
@@ -147,12 +154,8 @@ impl<F: Format> Feed for Stream<F> {
     fn letter(&self, received: &Received) -> DeadMessage {
         let raw = received.raw.as_deref().map_or("null", RawValue::get);
         let body = self.format.alone(raw, received.item.as_ref());
-        DeadMessage {
-            id: received.message.id.clone(),
-            short: Some(body.chars().take(CUT).collect()),
-            body,
-            ..DeadMessage::default()
-        }
+        let short = self.format.is_kept().then(|| body.chars().take(CUT).collect());
+        DeadMessage { id: received.message.id.clone(), short, body, ..DeadMessage::default() }
     }
 }
 

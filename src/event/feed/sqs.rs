@@ -26,9 +26,6 @@ use crate::{
 /// Lambda's name for SQS.
 const SQS: &str = "aws:sqs";
 
-/// How many executions of a message there are before it goes to the dead letters.
-const MAX_ATTEMPTS: u32 = 10;
-
 /// A message that is turned away this often has waited for about three hours.
 const TURNED_AWAY: u32 = 10;
 
@@ -82,8 +79,8 @@ impl Feed for Sqs {
         Has { deduplication_id: self.is_fifo, attributes: true, record_id: false }
     }
 
-    fn max_attempts(&self) -> u32 {
-        MAX_ATTEMPTS
+    fn brings_parked(&self, _: &Event) -> bool {
+        false
     }
 
     fn counts_receives(&self) -> bool {

@@ -5,6 +5,7 @@ mod entrances;
 mod local_cloud_output;
 mod local_cloud_works;
 mod main_job;
+mod own_changes;
 mod own_functions;
 mod own_templates;
 mod page;

@@ -174,6 +174,7 @@ async fn a_letter_of_a_topic_runs_its_record() {
     // A queue takes ten attributes, and headers may be more: they are in the record.
     assert!(parked.attributes.is_empty() && parked.group.is_none());
     let letter: Value = serde_json::from_str(&parked.body).expect("an event");
+    assert_eq!(letter["parked"], true);
     assert_eq!(letter["records"], json!({ "parcels-3": [poison] }));
     assert_eq!(stream.hand_over(&consumer, letter).await.expect("an answer"), [""; 0]);
     assert_eq!(stream.parked().reason, "it was tried 6 times: no connection");
@@ -215,6 +216,22 @@ async fn what_is_no_record_of_the_topic_is_said_or_parked() {
         json!({ "eventSource": "aws:kafka", "records": { "parcels-0": [null, 5, {}, parcel("1")] } });
     assert!(stream.hand_over(&consumer, nameless).await.is_err());
     assert_eq!(stream.take_runs(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_of_a_topic_is_parked_once_it_is_old() {
+    let stream = partial();
+    let of_age = |offset: u32, hours: u32| {
+        let body = parcel_that(&offset.to_string(), "fails").to_string();
+        of_topic(0, offset, Some(&offset.to_string()), Some(body.as_bytes()), START.minus(hours * HOUR))
+    };
+    // The producer's clock is ahead.
+    let mut early = of_age(3, 0);
+    early["timestamp"] = json!(START.plus(9 * HOUR).as_millis());
+    let batch = batch_of_topic(&[of_age(1, 5), of_age(2, 6), early]);
+    let back = stream.hand_over(&stream.each(), batch).await.expect("an answer");
+    assert_eq!(back, ["parcels-0@1", "parcels-0@3"]);
+    assert_eq!(stream.parked().id.as_deref(), Some("parcels-0@2"));
 }
 
 // Two lists of one partition are more than its mapping writes. Nothing of them is lost.

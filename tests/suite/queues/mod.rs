@@ -2,7 +2,7 @@
 
 mod elasticmq;
 mod letters;
-mod load;
+pub(crate) mod load;
 mod producers;
 mod sqs;
 

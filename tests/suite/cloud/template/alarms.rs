@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use lambda_idempotency::{telemetry, time_budget::DEFAULT_NOT_FOUND_GRACE};
 use serde_json::{Value, json};
 
-use super::{ALARM, FUNCTION, QUEUE, Resource, list, members, referred, resource, resources, starter};
+use super::{
+    ALARM, FUNCTION, IDEMPOTENCY, QUEUE, Resource, SAMPLE, STREAMS, list, members, referred, resource,
+    resources, resources_of, starter,
+};
 use crate::support::command::PROGRAM;
 
 /// The functions' metrics, each with the statistic that counts its events. A metric without dimensions is a total over all operations:
@@ -60,7 +63,8 @@ const OURS: &[(&str, &str)] = &[
 ];
 
 /// The metrics of a queue's messages, which have the dimension `queue`. All count events.
-const OF_MESSAGES: &[&str] = &[telemetry::MESSAGE_HELD, telemetry::MESSAGE_NOT_BURIED];
+const OF_MESSAGES: &[&str] =
+    &[telemetry::MESSAGE_HELD, telemetry::MESSAGE_NOT_BURIED, telemetry::MESSAGE_CUT];
 
 /// AWS's metrics: namespace, metric, statistics, the one dimension, and the type of resource that the dimension names.
 ///
@@ -74,6 +78,8 @@ const OF_AWS: &[(&str, &str, &[&str], &str, &str)] = &[
     // It counts messages that a service sends, but not those that a redrive policy moves.
     ("AWS/SQS", "NumberOfMessagesSent", &["Sum"], "QueueName", QUEUE),
     ("AWS/Lambda", "IteratorAge", &["Maximum"], "FunctionName", FUNCTION),
+    // Of Kafka, in records.
+    ("AWS/Lambda", "OffsetLag", &["Maximum"], "FunctionName", FUNCTION),
     ("AWS/Lambda", "Errors", &["Sum"], "FunctionName", FUNCTION),
     ("AWS/Lambda", "Throttles", &["Sum"], "FunctionName", FUNCTION),
 ];
@@ -296,11 +302,14 @@ fn emitted(metric: &Metric) -> String {
     if let Some(name) = OF_MESSAGES.iter().find(|name| **name == metric.name) {
         assert_eq!(metric.statistic, "Sum");
         let [only] = &metric.dimensions[..] else { panic!("{name}: {:?}", metric.dimensions) };
-        // The consumer names its queue by the last part of its URL, which is the queue's name.
+        // The consumer names its queue by the last part of its URL, which is the queue's name; a stream, a table or a topic by its name.
         let queues = ["OrdersQueue", "OutboxQueue", "ShipmentsQueue", "WorkQueue"];
-        let of = queues.into_iter().find(|queue| only["Value"] == queue_name(queue));
+        let streams = ["KafkaTopic", "OrdersStream", "ProductsTable"];
+        let queue = queues.into_iter().find(|queue| only["Value"] == queue_name(queue));
+        let of =
+            queue.or_else(|| streams.into_iter().find(|stream| only["Value"] == json!({ "Ref": stream })));
         assert_eq!(only["Name"], "queue");
-        return format!("{name} {}", of.expect("a consumer's queue"));
+        return format!("{name} {}", of.expect("what a consumer consumes"));
     }
     assert!(metric.dimensions.is_empty(), "{}: {:?}", metric.name, metric.dimensions);
     let found = OURS.iter().find(|(name, _)| *name == metric.name);
@@ -312,6 +321,11 @@ fn emitted(metric: &Metric) -> String {
 /// The names of the metrics that an alarm watches, those of AWS with their resource.
 pub fn looks_at(alarm: &Value) -> BTreeSet<String> {
     metrics(alarm).iter().map(emitted).collect()
+}
+
+/// The alarms of all templates, those that are copied too.
+fn all_alarms() -> Vec<Resource> {
+    resources_of(&[IDEMPOTENCY, SAMPLE, STREAMS], ALARM)
 }
 
 // T50
@@ -342,8 +356,8 @@ fn every_function_counts_in_the_namespace_of_the_alarms() {
 #[test]
 fn every_alarm_notifies_when_it_begins_and_ends() {
     let topic = json!({ "Fn::If": ["Notifies", [{ "Ref": "AlarmTopicArn" }], { "Ref": "AWS::NoValue" }] });
-    let both = resources(ALARM).into_iter().map(|Resource { name, properties, .. }| (name, properties));
-    for (name, properties) in both.chain(alarms_of_starter()) {
+    let ours = all_alarms().into_iter().map(|Resource { name, properties, .. }| (name, properties));
+    for (name, properties) in ours.chain(alarms_of_starter()) {
         assert_eq!(properties["AlarmActions"], topic, "{name}");
         assert_eq!(properties["OKActions"], topic, "{name}");
         assert!(text(&properties["AlarmDescription"]).contains(" Begin with "), "{name}");
@@ -380,7 +394,10 @@ fn the_starters_alarms_watch_its_route_and_its_poll() {
 
 /// Each level, which stays on for as long as something waits, with the alarm on its growth.
 pub const LEVELS: &[(&str, &str)] = &[
+    ("ChangesParked", "ChangesParkedGrow"),
     ("DeadLettersWaiting", "DeadLettersGrow"),
+    ("KafkaParked", "KafkaParkedGrow"),
+    ("KinesisParked", "KinesisParkedGrow"),
     ("OldestUnknown", "UnknownGrow"),
     ("OperationsWaiting", "OperationsWaitingGrow"),
     ("OrdersDead", "OrdersDeadGrow"),
@@ -443,7 +460,7 @@ fn events_that_fail_once_a_minute_raise_their_alarms_within_an_hour() {
 // T50: a dead function emits no metrics.
 #[test]
 fn missing_data_alarm_only_if_something_must_happen() {
-    for Resource { name, properties, .. } in resources(ALARM) {
+    for Resource { name, properties, .. } in all_alarms() {
         let must_happen = properties["ComparisonOperator"] == "LessThanThreshold";
         let states = [
             "OldestUnknown",
@@ -463,6 +480,12 @@ fn missing_data_alarm_only_if_something_must_happen() {
             "OutboxUndelivered",
             "WorkDead",
             "WorkWaiting",
+            "ChangesParked",
+            "ChangesParkedOld",
+            "KafkaParked",
+            "KafkaParkedOld",
+            "KinesisParked",
+            "KinesisParkedOld",
         ];
         let is_state = states.contains(&&*name);
         let expected = match (must_happen, is_state) {
@@ -476,7 +499,7 @@ fn missing_data_alarm_only_if_something_must_happen() {
 
 #[test]
 fn no_alarm_looks_back_further_than_cloudwatch_does() {
-    for Resource { name, properties, .. } in resources(ALARM) {
+    for Resource { name, properties, .. } in all_alarms() {
         let periods = periods(&properties);
         for metric in metrics(&properties) {
             // https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html
@@ -555,6 +578,9 @@ fn old_dead_letters_raise_an_alarm_a_week_before_they_are_lost() {
         ("DeadLettersOld", "DeadLettersQueue"),
         ("OrdersDeadOld", "OrdersDeadLettersQueue"),
         ("ShipmentsDeadOld", "ShipmentsDeadLettersQueue"),
+        ("ChangesParkedOld", "ChangesParkedQueue"),
+        ("KafkaParkedOld", "KafkaParkedQueue"),
+        ("KinesisParkedOld", "KinesisParkedQueue"),
     ] {
         let alarm = resource(ALARM, alarm);
         let after = metrics(&alarm)[0].period * number(&alarm["EvaluationPeriods"]);
@@ -579,11 +605,14 @@ fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
     // Those of which a few are normal, and ages.
     let tolerate = [
         "AnswersInconclusive",
+        "ChangesBehind",
         "ChecksLate",
         "ClientLoops",
         "DeadWorkers",
         "EventsUnsigned",
+        "KafkaBehind",
         "KeyMisuse",
+        "KinesisBehind",
         "OldestUnknown",
         "OperationsWaiting",
         "OperationsWaitingGrow",
@@ -604,7 +633,7 @@ fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
         "WorkOld",
     ];
     let mut tolerating = BTreeSet::new();
-    for Resource { name, properties, .. } in resources(ALARM) {
+    for Resource { name, properties, .. } in all_alarms() {
         if properties["ComparisonOperator"] == "GreaterThanThreshold" && properties["Threshold"] != 0 {
             tolerating.insert(name);
         }
@@ -612,7 +641,7 @@ fn every_alarm_on_something_wrong_comes_at_the_first_of_it() {
     assert_eq!(tolerating, tolerate.map(str::to_owned).into());
 }
 
-/// The rows of the page about alarms: the alarm, what it means, and what to do.
+/// The rows of the page about alarms: the alarms, what they mean, and what to do.
 fn rows() -> Vec<Vec<String>> {
     let page = super::text("docs/alarms.md");
     let rows =
@@ -620,19 +649,25 @@ fn rows() -> Vec<Vec<String>> {
     rows.map(|row| row.split(" | ").map(|cell| cell.trim_matches('`').to_owned()).collect()).collect()
 }
 
+/// The names in a cell. Alarms that are alike share a row.
+fn names(cell: &str) -> impl Iterator<Item = String> {
+    cell.split("`, `").map(str::to_owned)
+}
+
 #[test]
 fn the_page_about_alarms_has_each_alarm_once() {
-    let written: Vec<_> = rows().into_iter().map(|row| row[0].clone()).collect();
+    let written: Vec<_> = rows().iter().flat_map(|row| names(&row[0])).collect();
     let unique: BTreeSet<_> = written.iter().cloned().collect();
     assert_eq!(unique.len(), written.len());
-    assert_eq!(unique, resources(ALARM).into_iter().map(|alarm| alarm.name).collect());
-    let alarms = resources(ALARM).into_iter();
-    let mut alarms: BTreeMap<_, _> = alarms.map(|alarm| (alarm.name, metrics(&alarm.properties))).collect();
+    assert_eq!(unique, all_alarms().into_iter().map(|alarm| alarm.name).collect());
+    let alarms = all_alarms().into_iter();
+    let alarms: BTreeMap<_, _> = alarms.map(|alarm| (alarm.name, metrics(&alarm.properties))).collect();
     for row in rows() {
         assert_eq!(row.len(), 4, "{row:?}");
-        let looks_at = alarms.remove(&row[0]).expect("each alarm once").into_iter();
-        let named = row[1].split("`, `").map(str::to_owned);
-        assert_eq!(named.collect::<BTreeSet<_>>(), looks_at.map(|metric| metric.name).collect());
+        for name in names(&row[0]) {
+            let looks_at = alarms[&name].iter().map(|metric| metric.name.clone());
+            assert_eq!(names(&row[1]).collect::<BTreeSet<_>>(), looks_at.collect(), "{name}");
+        }
     }
 }
 
@@ -733,7 +768,7 @@ fn commands(text: &str) -> Vec<String> {
 // An operator types what the alarm says.
 #[tokio::test]
 async fn every_command_that_an_alarm_names_exists() {
-    let described = resources(ALARM).into_iter().map(|alarm| text(&alarm.properties["AlarmDescription"]));
+    let described = all_alarms().into_iter().map(|alarm| text(&alarm.properties["AlarmDescription"]));
     let named: BTreeSet<_> =
         described.chain([super::text("docs/alarms.md")]).flat_map(|text| commands(&text)).collect();
     assert!(named.len() > 4, "{named:?}");

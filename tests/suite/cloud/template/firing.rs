@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use lambda_idempotency::telemetry;
 use local::alarms::{Alarm, Reading, Recorded};
 
-use super::watched::{ALARMS, alarm, on, record};
+use super::watched::{ALARMS, OF_STREAMS, alarm, on, record};
 
 const VISIBLE: &str = "ApproximateNumberOfMessagesVisible";
 const AGE: &str = "ApproximateAgeOfOldestMessage";
@@ -178,7 +178,38 @@ fn rows() -> Vec<Row> {
     ] {
         rows.extend([failing(errors, "Errors"), failing(throttled, "Throttles")]);
     }
+    rows.extend(rows_of_streams());
     rows
+}
+
+fn rows_of_streams() -> Vec<Row> {
+    let (sent, week) = ("NumberOfMessagesSent", 170 * 60);
+    vec![
+        row("KinesisBehind", 6, "IteratorAge", Each(1, 0.0), Each(1, 900_001.0)),
+        row("ChangesBehind", 6, "IteratorAge", Each(1, 0.0), Each(1, 900_001.0)),
+        row("KafkaBehind", 32, "OffsetLag", Each(1, 10.0), Each(1, 1001.0)),
+        waiting("KinesisParked", 3, VISIBLE, 1.0),
+        waiting("ChangesParked", 3, VISIBLE, 1.0),
+        waiting("KafkaParked", 3, VISIBLE, 1.0),
+        counted("KinesisParkedGrow", sent, 1.0),
+        counted("ChangesParkedGrow", sent, 1.0),
+        counted("KafkaParkedGrow", sent, 1.0),
+        row("KinesisParkedOld", week, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        row("ChangesParkedOld", week, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        row("KafkaParkedOld", week, VISIBLE, Each(10, 0.0), Each(10, 1.0)),
+        counted("KinesisNotParked", telemetry::MESSAGE_NOT_BURIED, 1.0),
+        counted("ChangesNotParked", telemetry::MESSAGE_NOT_BURIED, 1.0),
+        counted("KafkaNotParked", telemetry::MESSAGE_NOT_BURIED, 1.0),
+        counted("KinesisHeld", telemetry::MESSAGE_HELD, 1.0),
+        counted("ChangesHeld", telemetry::MESSAGE_HELD, 1.0),
+        counted("KafkaHeld", telemetry::MESSAGE_HELD, 1.0),
+        counted("KinesisDropped", sent, 1.0),
+        counted("ChangesDropped", sent, 1.0),
+        counted("KafkaDropped", sent, 1.0),
+        counted("KinesisCut", telemetry::MESSAGE_CUT, 1.0),
+        counted("ChangesCut", telemetry::MESSAGE_CUT, 1.0),
+        counted("KafkaCut", telemetry::MESSAGE_CUT, 1.0),
+    ]
 }
 
 /// The default of `EventsUnsignedTolerated`.
@@ -236,12 +267,12 @@ fn driven(alarm: &Alarm, row: &Row, wrong: fn(Wave) -> Wave, reading: Reading) -
 // T79
 #[test]
 fn each_alarm_comes_when_something_goes_wrong_and_ends_after_it() {
-    let (alarms, rows) = (&*ALARMS, rows());
+    let rows = rows();
     let driven_here: BTreeSet<_> = rows.iter().map(|row| row.alarm).collect();
-    assert_eq!(driven_here, alarms.iter().map(|alarm| &*alarm.name).collect());
+    assert_eq!(driven_here, ALARMS.iter().chain(&*OF_STREAMS).map(|alarm| &*alarm.name).collect());
     assert_eq!(driven_here.len(), rows.len());
     for row in &rows {
-        let alarm = alarms.iter().find(|alarm| alarm.name == row.alarm).expect("it is there");
+        let alarm = alarm(row.alarm);
         for reading in Reading::all() {
             let (on, end) = driven(alarm, row, |wave| wave, reading);
             let (first, last) = on.unwrap_or_else(|| panic!("{} never comes: {reading:?}", row.alarm));
@@ -254,10 +285,9 @@ fn each_alarm_comes_when_something_goes_wrong_and_ends_after_it() {
 
 #[test]
 fn fewer_than_an_alarm_needs_do_not_raise_it() {
-    let alarms = &*ALARMS;
     let is_count = |row: &Row| matches!(row.metrics[..], [(_, _, Once(fewest))] if fewest > 1.0);
     for row in rows().iter().filter(|row| is_count(row)) {
-        let alarm = alarms.iter().find(|alarm| alarm.name == row.alarm).expect("it is there");
+        let alarm = alarm(row.alarm);
         for reading in Reading::all() {
             assert_eq!(driven(alarm, row, Wave::less, reading).0, None, "{}: {reading:?}", row.alarm);
         }

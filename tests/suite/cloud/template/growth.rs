@@ -135,7 +135,7 @@ fn whatever_keeps_an_alarm_on_raises_another_one_when_it_grows() {
                     watching.metrics().map(|metric| metric.name.clone()).filter(|name| name != IN_FLIGHT)
                 {
                     if !recorded_already(level, watching, &name) {
-                        match name.ends_with(".count") {
+                        match name.ends_with(".count") || name == "NumberOfMessagesSent" {
                             true => record(&mut recorded, watching, &name, -600..180, event),
                             false => record(&mut recorded, watching, &name, -600..180, number),
                         }

@@ -16,6 +16,7 @@ mod queries;
 mod queues;
 mod rights;
 mod sample;
+mod streams;
 mod table;
 mod variables;
 mod watched;
@@ -26,6 +27,9 @@ const IDEMPOTENCY: &str = "idempotency";
 /// The sample's template, in which the other one is nested under its name.
 const SAMPLE: &str = "sample";
 const NESTED: &str = "Idempotency";
+
+/// The consumers of streams, to be copied: no stack here has them.
+const STREAMS: &str = "streams";
 
 const FUNCTION: &str = "AWS::Serverless::Function";
 const QUEUE: &str = "AWS::SQS::Queue";
@@ -54,15 +58,22 @@ fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The resources of this type in both templates.
+/// The resources of this type in both templates that are deployed together.
 fn resources(kind: &str) -> Vec<Resource> {
+    resources_of(&[IDEMPOTENCY, SAMPLE], kind)
+}
+
+/// The resources of this type in these templates.
+fn resources_of(templates: &[&'static str], kind: &str) -> Vec<Resource> {
     let of = |name: &'static str| {
         let template = template(name);
         let resources = template["Resources"].as_object().expect("resources").clone();
         resources.into_iter().map(move |(name_, value)| (name, name_, value))
     };
-    let found: Vec<_> = of(IDEMPOTENCY)
-        .chain(of(SAMPLE))
+    let found: Vec<_> = templates
+        .iter()
+        .copied()
+        .flat_map(of)
         .filter(|(_, _, resource)| resource["Type"] == kind)
         .map(|(template, name, resource)| Resource {
             template,
@@ -75,7 +86,8 @@ fn resources(kind: &str) -> Vec<Resource> {
 }
 
 fn resource(kind: &str, name: &str) -> Value {
-    let found = resources(kind).into_iter().find(|resource| resource.name == name);
+    let found = resources_of(&[IDEMPOTENCY, SAMPLE, STREAMS], kind);
+    let found = found.into_iter().find(|resource| resource.name == name);
     found.unwrap_or_else(|| panic!("no {name}")).properties
 }
 

@@ -6,13 +6,42 @@ use serde_json::Value;
 
 use super::{FUNCTION, Resource, calls::recorded, list, members, referred, resource, resources};
 
-const ROLE: &str = "AWS::IAM::Role";
+pub const ROLE: &str = "AWS::IAM::Role";
 
 /// The queues whose functions put messages off by sending them anew. Those of the others hide what they hand back.
 const SENT_ANEW: &[&str] = &["ChecksQueue", "ReconcileQueue", "SweepQueue"];
 
+/// What Lambda needs to read a stream of Kinesis: <https://docs.aws.amazon.com/lambda/latest/dg/services-kinesis-create.html>
+const OF_KINESIS: &[&str] = &[
+    "kinesis:DescribeStream",
+    "kinesis:DescribeStreamSummary",
+    "kinesis:GetRecords",
+    "kinesis:GetShardIterator",
+    "kinesis:ListShards",
+    "kinesis:SubscribeToShard",
+];
+
+/// What it needs to read a topic of MSK: <https://docs.aws.amazon.com/lambda/latest/dg/with-msk-permissions.html>
+const OF_CLUSTERS: &[&str] = &[
+    "kafka:DescribeCluster",
+    "kafka:DescribeClusterV2",
+    "kafka:GetBootstrapBrokers",
+    "kafka-cluster:Connect",
+    "kafka-cluster:DescribeClusterDynamicConfiguration",
+];
+const OF_TOPICS: &[&str] = &["kafka-cluster:DescribeTopic", "kafka-cluster:ReadData"];
+const OF_GROUPS: &[&str] = &["kafka-cluster:AlterGroup", "kafka-cluster:DescribeGroup"];
+const OF_NETWORKS: &[&str] = &[
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+];
+
 /// The permissions of a role, each an action and its resource.
-fn rights(role: &Value) -> BTreeSet<String> {
+pub fn rights(role: &Value) -> BTreeSet<String> {
     assert!(role["ManagedPolicyArns"].is_null(), "managed policies are not in the template");
     let policies = list(&role["Policies"]);
     let statements = policies.iter().flat_map(|policy| list(&policy["PolicyDocument"]["Statement"]));
@@ -34,7 +63,7 @@ fn rights(role: &Value) -> BTreeSet<String> {
 
 /// The permissions that a function needs because of its variables, its triggers and the destination of its failures, besides those that
 /// its recorded calls need.
-fn needed(function: &Resource) -> BTreeSet<String> {
+pub fn needed(function: &Resource) -> BTreeSet<String> {
     let properties = &function.properties;
     let mut needed = BTreeSet::new();
     let mut need = |actions: &[&str], resource: &str| {
@@ -69,6 +98,23 @@ fn needed(function: &Resource) -> BTreeSet<String> {
                 for action in reading.map(|action| format!("dynamodb:{action}")) {
                     need(&[&action], &referred(&event_properties["Stream"]));
                 }
+                failures.push(event_properties);
+            }
+            "Kinesis" => {
+                need(OF_KINESIS, &referred(&event_properties["Stream"]));
+                failures.push(event_properties);
+            }
+            "MSK" => {
+                let cluster = referred(&event_properties["Stream"]);
+                let within =
+                    |kind: &str, name: &str| format!("{}/{name}", cluster.replace(":cluster/", kind));
+                need(OF_CLUSTERS, &cluster);
+                for topic in list(&event_properties["Topics"]).into_iter().map(referred) {
+                    need(OF_TOPICS, &within(":topic/", &format!("${{{topic}}}")));
+                }
+                let group = event_properties["ConsumerGroupId"]["Fn::Sub"].as_str().expect("a group");
+                need(OF_GROUPS, &within(":group/", group));
+                need(OF_NETWORKS, "*");
                 failures.push(event_properties);
             }
             "ScheduleV2" | "HttpApi" => {}

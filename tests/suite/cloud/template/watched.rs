@@ -1,8 +1,11 @@
 //! The templates' alarms, evaluated over metrics with holes. Minute 0 is when something goes wrong.
 
-use std::{ops::Range, path::Path, sync::LazyLock};
+use std::{fs, ops::Range, path::Path, sync::LazyLock};
 
 use local::alarms::{Alarm, AlarmState, Reading, Recorded, of_template};
+use serde_json::{Value, json};
+
+use super::{ALARM, STREAMS, members, referred, template};
 
 /// Minutes before minute 0.
 const BEFORE: i64 = 1_000_000;
@@ -22,8 +25,35 @@ pub static ALARMS: LazyLock<Vec<Alarm>> = LazyLock::new(|| {
     alarms
 });
 
+/// Those of the consumers of streams, which the local cloud does not run: so they have no drills.
+pub static OF_STREAMS: LazyLock<Vec<Alarm>> = LazyLock::new(|| {
+    let template = template(STREAMS);
+    let alarms = members(&template["Resources"]).filter(|(_, resource)| resource["Type"] == ALARM);
+    // What they are about is only a name here.
+    let alarms = alarms.map(|(name, alarm)| {
+        let mut alarm = alarm.clone();
+        let properties = &mut alarm["Properties"];
+        for named in ["/Dimensions/0/Value", "/Namespace"] {
+            let value = properties.pointer_mut(named).expect("each has one");
+            *value = Value::from(referred(value));
+        }
+        (name.clone(), alarm)
+    });
+    let resources: Value = alarms.collect::<serde_json::Map<_, _>>().into();
+    let parameters =
+        members(&template["Parameters"]).filter(|(_, parameter)| !parameter["Default"].is_null());
+    let parameters: Value =
+        parameters.map(|(name, it)| (name.clone(), it.clone())).collect::<serde_json::Map<_, _>>().into();
+    let reduced =
+        json!({ "Parameters": parameters, "Conditions": template["Conditions"], "Resources": resources });
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    fs::write(&file, reduced.to_string()).expect("it is ours");
+    of_template(file.path()).expect("alarms")
+});
+
 pub fn alarm(name: &str) -> &'static Alarm {
-    ALARMS.iter().find(|alarm| alarm.name == name).unwrap_or_else(|| panic!("no alarm {name}"))
+    let mut all = ALARMS.iter().chain(&*OF_STREAMS);
+    all.find(|alarm| alarm.name == name).unwrap_or_else(|| panic!("no alarm {name}"))
 }
 
 /// Records a value of the alarm's metric of this name in each of the minutes, unless it is `None`.

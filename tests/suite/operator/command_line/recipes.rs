@@ -32,6 +32,12 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("aws sqs receive-message", "the AWS CLI"),
     ("aws sqs start-message-move-task", "the AWS CLI"),
     ("aws sqs delete-message", "the AWS CLI"),
+    ("aws sqs receive-message --queue-url \"$ORDERS_PARKED", "the AWS CLI"),
+    ("IFS=", "the AWS CLI: see below"),
+    ("aws sqs delete-message --queue-url \"$ORDERS_PARKED", "the AWS CLI: see below"),
+    ("aws sqs receive-message --queue-url \"$ORDERS_DROPPED", "the AWS CLI"),
+    ("export STREAM_ARN=", "a stream of Kinesis"),
+    ("aws configure set", "a table's stream, and the AWS CLI"),
     ("aws dynamodb update-time-to-live", "the AWS CLI, and a table with recovery"),
 ];
 
@@ -65,6 +71,41 @@ async fn every_recipe_runs_as_it_is_written_or_says_what_it_needs() {
         assert!(ran, "no test runs this block, and none says what it needs: {block}");
     }
     assert!(left.is_empty(), "no block begins so any more: {left:?}");
+}
+
+/// The AWS CLI, as far as the recipe of a parked record uses it.
+const AWS: &str = r#"
+aws() {
+  case "$1 $2" in
+    "sqs receive-message") printf 'receipt-1\t%s\n' "$LETTER" ;;
+    "lambda invoke") printf '%s\n' "$@" > invoked; printf '{"batchItemFailures":[]}' > "${@: -1}" ;;
+    "sqs delete-message") printf '%s' "${@: -1}" > deleted ;;
+    *) return 1 ;;
+  esac
+}
+"#;
+
+// A letter has whatever its producer wrote.
+#[tokio::test]
+async fn a_parked_record_reaches_its_function_byte_by_byte() {
+    let blocks = blocks();
+    let block = |beginning: &str| blocks.iter().find(|block| block.starts_with(beginning)).expect("a block");
+    let recipe = [block("IFS="), block("aws sqs delete-message --queue-url \"$ORDERS_PARKED")];
+    let letter = r#"{"Records":[{"data":"a\tb\\n \"$HOME\" '%s' `x` *  é"}]}"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let ran = Command::new("bash")
+        .args(["-euc", &format!("{AWS}{}{}", recipe[0], recipe[1])])
+        .current_dir(folder.path())
+        .envs([("LETTER", letter), ("ORDERS_PARKED_QUEUE_URL", "parked"), ("ORDERS_FUNCTION", "orders")])
+        .output()
+        .await
+        .expect("bash can be run");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let written = |file: &str| std::fs::read_to_string(folder.path().join(file)).expect("it was written");
+    assert_eq!(written("record.json"), letter);
+    assert!(written("invoked").contains("--function-name\norders\n"));
+    assert!(written("invoked").contains("--payload\nfile://record.json\n"));
+    assert_eq!(written("deleted"), "receipt-1");
 }
 
 /// A table, queues, and a folder with an answer.

@@ -4,7 +4,7 @@
 //! 2. A consumer dies around an effect, or at its time-out, as in Lambda: all tasks of its process end.
 //! 3. `MESSAGES` sets how many. `SEED` repeats a failed run's choices.
 
-mod parcels;
+pub(crate) mod parcels;
 
 use std::{
     cell::{Cell, RefCell},
@@ -128,7 +128,7 @@ struct Setup {
     over: Cell<bool>,
 }
 
-fn operation() -> Operation {
+pub(crate) fn operation() -> Operation {
     Operation::new("ship").grace(GRACE)
 }
 
@@ -239,9 +239,9 @@ impl Setup {
 
 /// A process, and in how many moments it is killed; 0: it is not.
 #[derive(Clone)]
-struct Process {
-    world: Mortal,
-    moments: Arc<AtomicUsize>,
+pub(crate) struct Process {
+    pub(crate) world: Mortal,
+    pub(crate) moments: Arc<AtomicUsize>,
 }
 
 impl Process {
@@ -256,7 +256,7 @@ impl Process {
 }
 
 /// The function: it can die before its effect, and after it.
-async fn ship(
+pub(crate) async fn ship(
     process: Process,
     carrier: Carrier,
     execution: Execution,
@@ -292,10 +292,10 @@ async fn dead_letters(queue: &Queue) -> DeadLetters {
     dead
 }
 
-type Fault = (&'static str, RuleId);
+pub(crate) type Fault = (&'static str, RuleId);
 
 /// Lost answers, lost requests, and conflicts.
-fn break_store(store: &Proxy) -> [Fault; 4] {
+pub(crate) fn break_store(store: &Proxy) -> [Fault; 4] {
     let lost = |cut| Act::Cut(cut, Then::Closed);
     let conflict = json!({
         "__type": "com.amazonaws.dynamodb.v20120810#TransactionConflictException",
@@ -324,7 +324,7 @@ fn break_sqs(sqs: &Proxy) -> [Fault; 2] {
 }
 
 /// How many records there are of each state.
-async fn states(endpoint: &str, table: &str) -> HashMap<String, usize> {
+pub(crate) async fn states(endpoint: &str, table: &str) -> HashMap<String, usize> {
     let scan = client(endpoint).scan().table_name(table).consistent_read(true);
     let items = scan.into_paginator().items().send().collect::<Result<Vec<_>, _>>().await;
     let mut states = HashMap::new();
@@ -336,7 +336,7 @@ async fn states(endpoint: &str, table: &str) -> HashMap<String, usize> {
     states
 }
 
-// T1, T2, T9, T18, T35, T64, T65, T66, T67: a fifth of the messages comes twice, and each consumer dies in every 25th batch.
+// T1, T2, T9, T18, T35, T64, T65, T66, T67: a third of the messages comes twice, and each consumer dies in every 25th batch.
 #[apply(alone_on_dynamodb_local)]
 async fn messages_through_dying_consumers_take_effect_once_and_in_order(endpoint: &str) {
     let (seed, number) = (Seed::find(), number_of("MESSAGES", MESSAGES));

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::support::{BoxError, random::Random, sqs::NewMessage};
 
-/// Of five messages, one is sent twice.
-const SENT_TWICE: usize = 5;
+/// Of three messages, one is sent twice.
+const SENT_TWICE: usize = 3;
 
 /// How long a group is, about, if there are few.
 const GROUP: usize = 5;
@@ -65,7 +65,12 @@ impl Dead {
             REFUSED => Self::Refused,
             "the key was used for another input" => Self::Mismatch,
             "the message's body is not JSON, and its key is there" => Self::NoKey,
-            tried if tried.starts_with("it was tried ") && tried.ends_with(&format!(" times: {NOTHING}")) => {
+            // The second one is of a process that does not know that another one has parked it.
+            tried
+                if [NOTHING, "its tries were over"]
+                    .iter()
+                    .any(|why| tried.ends_with(&format!(" times: {why}"))) =>
+            {
                 Self::Tried
             }
             _ => Self::Other,
@@ -79,7 +84,7 @@ pub type DeadLetters = BTreeMap<String, BTreeSet<Dead>>;
 /// Messages of one queue, and what must become of them.
 #[derive(Default)]
 pub struct Load {
-    /// As they are sent, one in five twice.
+    /// As they are sent, one in three twice.
     pub messages: Vec<NewMessage>,
     /// The parcels that are shipped, by group, in their order. Those of a standard queue are one group, without an order.
     pub shipped: BTreeMap<String, Vec<String>>,
