@@ -12,10 +12,10 @@ use lambda_idempotency::{
     key::Tenant,
     store::Store,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tower::ServiceExt;
 
-use crate::messages::QUEUE;
+use crate::messages::{Change, QUEUE, Source};
 
 /// The answer to a batch of which nothing comes again.
 const ALL_DONE: &str = r#"{"batchItemFailures":[]}"#;
@@ -29,7 +29,7 @@ thread_local! {
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Order {
+pub struct Order {
     id: String,
     customer_id: String,
     amount_cents: u64,
@@ -65,12 +65,41 @@ async fn ship(order: Order) -> Result<Shipment, Failure> {
     Ok(Shipment { tracking: format!("{customer_id}-{id}"), parcels })
 }
 
-/// The consumer, as in production, but for its queue.
-pub fn guarded(store: impl Store) -> impl BatchFunction {
+/// What a message holds.
+pub trait Ordered: DeserializeOwned + Send + 'static {
+    const KEY: &str;
+
+    fn order(self) -> Result<Order, Failure>;
+}
+
+impl Ordered for Order {
+    const KEY: &str = "/id";
+
+    fn order(self) -> Result<Order, Failure> {
+        Ok(self)
+    }
+}
+
+/// The change of an item that holds an order.
+#[derive(Deserialize)]
+pub struct Changed {
+    dynamodb: Change,
+}
+
+impl Ordered for Changed {
+    const KEY: &str = "/dynamodb/Keys/id/S";
+
+    fn order(self) -> Result<Order, Failure> {
+        Ok(serde_json::from_str(&self.dynamodb.order())?)
+    }
+}
+
+/// The consumer, as in production, but for its source.
+pub fn guarded<I: Ordered>(store: impl Store, source: Source) -> impl BatchFunction {
     let tenant = Tenant::parse("shop").expect("a tenant");
     let guard = Guard::new(store, Operation::new("ship"), tenant);
-    let consumer = Consumer::new(MemorySource::new(QUEUE), KeyFrom::body("/id"));
-    consumer.each(guard, async |_: Execution, order: Order| ship(order).await)
+    let consumer = Consumer::new(MemorySource::of(source.kind(), QUEUE), KeyFrom::body(I::KEY));
+    consumer.each(guard, async |_: Execution, order: I| ship(order.order()?).await)
 }
 
 /// Hands a batch to the consumer.
@@ -85,18 +114,8 @@ pub async fn deliver(consumer: &impl BatchFunction, event: &str) {
 }
 
 /// The bare handler: the function for each message.
-pub async fn deliver_bare(event: &str) {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "PascalCase")]
-    struct Batch {
-        records: Vec<Record>,
-    }
-    #[derive(Deserialize)]
-    struct Record {
-        body: String,
-    }
-    let batch: Batch = serde_json::from_str(event).expect("an event");
-    for Record { body } in batch.records {
+pub async fn deliver_bare(event: &str, source: Source) {
+    for body in source.orders(event) {
         let order = serde_json::from_str(&body).expect("an order");
         ship(order).await.expect("a shipment");
     }

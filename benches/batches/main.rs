@@ -2,7 +2,7 @@
 //!
 //! The consumer takes batches of 1 to 1,000 messages, of which none, half or all are duplicates of completed ones, on the embedded store,
 //! which a child process serves. CPU time is that of this program's one thread. `MESSAGES` is the number of messages of a row,
-//! `DYNAMODB_ENDPOINT` names another store. A part of a row's name selects rows: `-- "1000 50"`.
+//! `SOURCE` is `queue`, `stream`, `table` or `topic`, `DYNAMODB_ENDPOINT` names another store. A part of a row's name selects rows: `-- "1000 50"`.
 //!
 //! `powertools.py` measures the same batches through Powertools for AWS Lambda (Python). For both on one store, `-- --serve` serves the
 //! embedded one until its input ends, and prints its address, for `DYNAMODB_ENDPOINT`.
@@ -29,8 +29,8 @@ use tokio::runtime;
 
 use crate::{
     client::{config, with_time_outs},
-    consumers::{deliver, deliver_bare, guarded, runs},
-    messages::Load,
+    consumers::{Changed, Order, Ordered, deliver, deliver_bare, guarded, runs},
+    messages::{Load, Source},
     meter::{cpu_time, spent},
     report::Samples,
     served::{SERVE, Served, serve},
@@ -66,7 +66,11 @@ fn main() {
     runtime.block_on(async {
         for load in rows().filter(|load| measures || load.size <= CHECKED) {
             let samples = if measures { (messages / load.messages()).max(MIN_SAMPLES) } else { 1 };
-            report::row(load, &measure(load, samples).await);
+            let measured = match load.source {
+                Source::Table => measure::<Changed>(load, samples).await,
+                _ => measure::<Order>(load, samples).await,
+            };
+            report::row(load, &measured);
         }
     });
     println!("\nCPU time of this process outside of its one thread: {:.1} %", elsewhere() * 100.0);
@@ -74,14 +78,15 @@ fn main() {
 
 /// The rows that were selected by name.
 fn rows() -> impl Iterator<Item = Load> {
+    let source = Source::from_env();
     let asked = env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     SIZES
         .into_iter()
-        .flat_map(|size| DUPLICATES.map(|duplicates| Load { size, duplicates }))
+        .flat_map(move |size| DUPLICATES.map(|duplicates| Load { source, size, duplicates }))
         .filter(move |load| format!("{} {}", load.size, load.duplicates).contains(&asked))
 }
 
-async fn measure(load: Load, number: u64) -> Samples {
+async fn measure<I: Ordered>(load: Load, number: u64) -> Samples {
     let (endpoint, _served) = match env::var("DYNAMODB_ENDPOINT") {
         Ok(endpoint) => (endpoint, None),
         Err(_) => {
@@ -91,7 +96,7 @@ async fn measure(load: Load, number: u64) -> Samples {
     };
     let (client, trips) = (with_time_outs(&config(&endpoint)), Trips::default());
     embedded::create_table(&client, TABLE).await;
-    let consumer = guarded(DynamoDbStore::from_client(trips.counting(&client), TABLE));
+    let consumer = guarded::<I>(DynamoDbStore::from_client(trips.counting(&client), TABLE), load.source);
     deliver(&consumer, &load.completed()).await;
 
     let mut samples = Samples::default();
@@ -108,7 +113,7 @@ async fn measure(load: Load, number: u64) -> Samples {
         let asked = trips.count() - asked;
         let (_, bare) = spent(async {
             for batch in &batches {
-                deliver_bare(batch).await;
+                deliver_bare(batch, load.source).await;
             }
         })
         .await;

@@ -5,10 +5,11 @@
     cargo bench --features lambda --bench batches -- --serve    # prints an address, and serves until its input ends
     DYNAMODB_ENDPOINT=http://127.0.0.1:... /tmp/venv/bin/python benches/batches/powertools.py
 
-MESSAGES is the number of messages of a row. CPU time is that of this process. Settings are the defaults of the documentation: no payload
+MESSAGES is the number of messages of a row, SOURCE is queue, stream, table or topic. CPU time is that of this process. Settings are the defaults of the documentation: no payload
 validation, no local cache, the SDK's own retries and connections.
 """
 
+import base64
 import json
 import os
 import statistics
@@ -18,14 +19,21 @@ from pathlib import Path
 
 import boto3
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.idempotency import (
     DynamoDBPersistenceLayer,
     IdempotencyConfig,
     idempotent_function,
 )
 
-MESSAGE = Path(__file__).with_name("message.json").read_text().rstrip()
+SOURCE = os.environ.get("SOURCE", "queue")
+EVENT_TYPE, TEMPLATE = {
+    "queue": (EventType.SQS, "message.json"),
+    "stream": (EventType.KinesisDataStreams, "kinesis.json"),
+    "table": (EventType.DynamoDBStreams, "change.json"),
+    "topic": (EventType.Kafka, "kafka.json"),
+}[SOURCE]
+MESSAGE = Path(__file__).with_name(TEMPLATE).read_text().rstrip()
+ORDER = Path(__file__).with_name("order.json").read_text().rstrip()
 TABLE = "powertools"
 
 SIZES = [1, 10, 100, 1_000]
@@ -79,8 +87,43 @@ class Load:
         return [event(keys[start : start + self.size]) for start in range(0, self.messages, self.size)]
 
 
+def message(key: int) -> str:
+    key_text = f"{key:036}"
+    data = base64.b64encode(ORDER.replace("KEY", key_text).encode()).decode()
+    return MESSAGE.replace("KEY", key_text).replace("DATA", data).replace('"NUMBER"', str(key))
+
+
 def event(keys) -> str:
-    return '{"Records":[' + ",".join(MESSAGE.replace("KEY", f"{key:036}") for key in keys) + "]}"
+    messages = ",".join(message(key) for key in keys)
+    if SOURCE == "topic":
+        return '{"eventSource":"aws:kafka","records":{"orders-0":[' + messages + "]}}"
+    return '{"Records":[' + messages + "]}"
+
+
+def order_of(record) -> dict:
+    """The order in a record of Powertools' data classes."""
+    match SOURCE:
+        case "queue":
+            return json.loads(record.body)
+        case "stream":
+            return record.kinesis.data_as_json()
+        case "table":
+            return json.loads(record.dynamodb.new_image["order"])
+        case _:
+            return record.json_value
+
+
+def orders_of(event: dict) -> list[dict]:
+    """The orders of a batch, without Powertools."""
+    match SOURCE:
+        case "queue":
+            return [json.loads(record["body"]) for record in event["Records"]]
+        case "stream":
+            return [json.loads(base64.b64decode(record["kinesis"]["data"])) for record in event["Records"]]
+        case "table":
+            return [json.loads(record["dynamodb"]["NewImage"]["order"]["S"]) for record in event["Records"]]
+        case _:
+            return [json.loads(base64.b64decode(record["value"])) for record in event["records"]["orders-0"]]
 
 
 def count(**_) -> None:
@@ -125,13 +168,13 @@ def ship(order: dict) -> dict:
 
 def consumer(client):
     """The consumer, as in the documentation of Powertools."""
-    processor = BatchProcessor(event_type=EventType.SQS)
+    processor = BatchProcessor(event_type=EVENT_TYPE)
     store = DynamoDBPersistenceLayer(table_name=TABLE, boto3_client=client)
     config = IdempotencyConfig(event_key_jmespath="id")
     guarded = idempotent_function(data_keyword_argument="order", persistence_store=store, config=config)(ship)
 
-    def handle(record: SQSRecord):
-        return guarded(order=json.loads(record.body))
+    def handle(record):
+        return guarded(order=order_of(record))
 
     def handler(event: dict, context: Context):
         config.register_lambda_context(context)
@@ -141,8 +184,8 @@ def consumer(client):
 
 
 def bare(event: dict, _: Context):
-    for record in event["Records"]:
-        ship(order=json.loads(record["body"]))
+    for order in orders_of(event):
+        ship(order=order)
     return {"batchItemFailures": []}
 
 
