@@ -61,6 +61,10 @@ deny:
 local *arguments:
     cargo run -p local -- {{ arguments }}
 
+# Consumers with a real Kinesis and a real Kafka
+pollers *filter:
+    KINESIS=required KAFKA=required cargo test --workspace --test kinesis --test kafka -- {{ filter }}
+
 # The operators' command line
 cli *arguments:
     cargo run -q -p idempotency-cli -- {{ arguments }}

@@ -25,6 +25,7 @@
 //! | `log`, `metrics` | in place of CloudWatch: lines to read or for programs, totals of metrics |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
+//! | `pollers` | those of Kinesis and Kafka, which are programs of their own |
 //! | `schedules` | functions that are invoked periodically |
 //! | `route`, `routes`, `example` | the routes of the functions, and examples of their bodies |
 //! | `cloud` | all that runs, for the address |
@@ -58,6 +59,7 @@ mod mapping;
 mod messages;
 mod metrics;
 mod page;
+mod pollers;
 mod process;
 mod program;
 mod programs;
@@ -273,7 +275,7 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     if settings.drill().is_none() {
         announcement.print();
     }
-    let _triggers = triggers::start(&functions, &stack, &store, &streams, &queues, settings).await;
+    let _triggers = triggers::start(&functions, &stack, &store, &streams, &queues, settings, &url).await;
     let orders_table = stack.tables.iter().find(|table| table.name == "orders");
     let orders_table = orders_table.map(|table| table.full_name.clone());
     let http = reqwest::Client::builder().redirect(Policy::none()).build();

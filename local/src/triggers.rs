@@ -3,11 +3,12 @@
 use crate::{
     functions::Function,
     mapping::{Reports, batch, queue, stream},
+    pollers,
     queues::Queues,
     schedules::{self, Scheduled},
     settings::Settings,
     store::Store,
-    template::{Mapping, Schedule, Stack, StreamMapping},
+    template::{KINESIS, Mapping, Schedule, Stack, StreamMapping},
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
@@ -19,8 +20,8 @@ const POLLERS: usize = 2;
 /// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
 const SWEEP_REST: u32 = 19;
 
-/// Starts the triggers, which run until the result is dropped. `streams` has the streams' ARNs, by the names of their tables. A schedule
-/// at a certain time of the day does nothing here: invoke its function by hand.
+/// Starts the triggers of the cloud at `url`, which run until the result is dropped. `streams` has the streams' ARNs, by the names of their
+/// tables. A schedule at a certain time of the day does nothing here: invoke its function by hand.
 pub async fn start(
     functions: &[Arc<Function>],
     stack: &Stack,
@@ -28,6 +29,7 @@ pub async fn start(
     streams: &HashMap<String, String>,
     queues: &Queues,
     settings: &Settings,
+    url: &str,
 ) -> JoinSet<()> {
     let function = |name: &str| {
         let found = functions.iter().find(|function| function.definition.name == name);
@@ -72,6 +74,14 @@ pub async fn start(
         for _ in 0..POLLERS {
             triggers.spawn(queue::run(source.clone()));
         }
+    }
+    for poller in &stack.pollers {
+        // A mapping of Kafka without reports is right for a function that fails as a whole.
+        if poller.program == KINESIS {
+            reports(&poller.function, &poller.event, poller.reports_failures);
+        }
+        let dropped = poller.dropped_arn.as_deref().map(|arn| queue_of(arn).url);
+        triggers.spawn(pollers::run(poller.clone(), function(&poller.function), url.to_owned(), dropped));
     }
     for Schedule { function: name, period, input } in &stack.schedules {
         let function = function(name);

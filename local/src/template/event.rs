@@ -2,6 +2,7 @@
 
 use super::{
     pattern,
+    poller::Poller,
     scope::{Scope, refuse},
 };
 use crate::route::Route;
@@ -57,6 +58,7 @@ pub enum Event {
     Route(Route),
     Queue(Mapping),
     Stream(StreamMapping),
+    Poller(Poller),
     Schedule(Schedule),
     /// It is disabled.
     Nothing,
@@ -121,6 +123,9 @@ impl Event {
                     dead_letters_arn: destination["OnFailure"]["Destination"].as_str().map(str::to_owned),
                 })
             }
+            kind @ ("Kinesis" | "MSK" | "SelfManagedKafka") => {
+                Self::Poller(Poller::of(function, named, kind, properties, reports_failures, scope)?)
+            }
             "Schedule" | "ScheduleV2" => {
                 let expression = match text("ScheduleExpression")? {
                     Some(expression) => expression,
@@ -132,7 +137,7 @@ impl Event {
             }
             kind => {
                 return Err(format!(
-                    "the local cloud does not know events of type {kind:?}: it knows HttpApi, SQS, DynamoDB, Schedule and ScheduleV2"
+                    "the local cloud does not know events of type {kind:?}: it knows HttpApi, SQS, DynamoDB, Kinesis, MSK, SelfManagedKafka, Schedule and ScheduleV2"
                 ));
             }
         })
@@ -198,6 +203,25 @@ mod tests {
                 json!({ "Stream": "s", "FilterCriteria": { "Filters": [{ "Pattern": "{" }] } }),
                 "Pattern",
             ),
+            ("Kinesis", json!({}), "Stream"),
+            ("Kinesis", json!({ "Stream": "orders" }), "the ARN of a stream"),
+            (
+                "Kinesis",
+                json!({ "Stream": "arn:aws:kinesis:a:1:stream/s", "BatchSize": "many" }),
+                "BatchSize",
+            ),
+            (
+                "Kinesis",
+                json!({ "Stream": "arn:aws:kinesis:a:1:stream/s", "TumblingWindowInSeconds": 5 }),
+                "Tumbling",
+            ),
+            ("MSK", json!({ "Stream": "arn" }), "Topics"),
+            ("SelfManagedKafka", json!({ "Topics": ["a", "b"] }), "one topic"),
+            (
+                "MSK",
+                json!({ "Topics": ["a"], "FunctionResponseTypes": [REPORTS] }),
+                "ProvisionedPollerConfig",
+            ),
             ("Schedule", json!({ "Schedule": "rate(5)" }), "rate(5)"),
             ("ScheduleV2", json!({ "ScheduleExpression": "rate(1 hour)", "Input": "{" }), "Input"),
         ] {
@@ -209,5 +233,38 @@ mod tests {
         assert_eq!(of("ScheduleV2", off), Ok(Event::Nothing));
         let any = of("HttpApi", json!({ "Path": "/pay", "Method": "any" }));
         assert_eq!(any, Ok(Event::Route(Route::parse("ANY /pay=pay").unwrap())));
+    }
+
+    #[test]
+    fn mappings_of_streams_and_topics_become_arguments_of_their_pollers() {
+        let of = |kind: &str, properties: Value| {
+            let event = Event::of(
+                "ship",
+                "In",
+                &json!({ "Type": kind, "Properties": properties }),
+                &Scope::default(),
+            );
+            let Ok(Event::Poller(poller)) = event else { panic!("{kind}: {event:?}") };
+            (format!("{} {}", poller.program, poller.arguments.join(" ")), poller.dropped_arn)
+        };
+        let mapping = json!({
+            "Stream": "arn:aws:kinesis:eu-central-1:123456789012:stream/orders/consumer/fast:1",
+            "StartingPosition": "TRIM_HORIZON",
+            "BatchSize": 7,
+            "MaximumRetryAttempts": -1,
+            "MaximumRecordAgeInSeconds": 64_800,
+            "BisectBatchOnFunctionError": true,
+            "FunctionResponseTypes": ["ReportBatchItemFailures"],
+            "DestinationConfig": { "OnFailure": { "Type": "SQS", "Destination": "arn:dropped" } },
+        });
+        let expected = "kinesis-stream follow --function ship --stream orders --batch-size 7 --max-retries -1 --max-age 64800 \
+                        --bisect --report-failures";
+        assert_eq!(of("Kinesis", mapping), (expected.to_owned(), Some("arn:dropped".to_owned())));
+        let topic = json!({ "Stream": "arn:cluster", "Topics": ["orders"] });
+        let expected = "kafka-topic follow --function ship --topic orders --cluster arn:cluster";
+        assert_eq!(of("MSK", topic), (expected.to_owned(), None));
+        let topic = json!({ "Topics": ["orders"], "KafkaBootstrapServers": ["a:9092"] });
+        let expected = "kafka-topic follow --function ship --topic orders";
+        assert_eq!(of("SelfManagedKafka", topic), (expected.to_owned(), None));
     }
 }

@@ -10,6 +10,7 @@
 //! | `names` | what its names lead to here |
 //! | `resource` | adds its resources, and those of nested stacks, to the stack |
 //! | `event` | the events of a function: routes, queues, streams, schedules |
+//! | `poller` | those that a program of `pollers` brings: Kinesis, Kafka |
 //! | `pattern` | event patterns |
 //! | `stack` | all that runs here |
 
@@ -18,6 +19,7 @@ mod file;
 mod names;
 mod parameters;
 mod pattern;
+mod poller;
 mod problems;
 mod resource;
 mod scope;
@@ -30,6 +32,7 @@ pub use event::{Mapping, REPORTS, Schedule, StreamMapping};
 pub use file::Template;
 pub use names::{Place, kebab};
 pub use pattern::matches;
+pub use poller::{KINESIS, Poller};
 pub use problems::Problems;
 pub use resource::stack;
 pub use stack::{Function, Queue, Rule, Stack, Table};

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::{BTreeSet, HashMap};
 
 /// Resources that no function calls here. What they do on AWS is left out.
-pub const LEFT_OUT: [&str; 11] = [
+pub const LEFT_OUT: [&str; 12] = [
     "AWS::ApplicationAutoScaling::",
     "AWS::CloudWatch::",
     "AWS::Events::EventBusPolicy",
@@ -13,6 +13,7 @@ pub const LEFT_OUT: [&str; 11] = [
     "AWS::KMS::",
     "AWS::Lambda::Permission",
     "AWS::Logs::",
+    "AWS::MSK::",
     "AWS::S3::",
     "AWS::SecretsManager::",
     "AWS::SNS::",
@@ -85,6 +86,7 @@ impl Named {
         let suffix = match kind {
             "AWS::DynamoDB::Table" => "Table",
             "AWS::SQS::Queue" => "Queue",
+            "AWS::Kinesis::Stream" => "Stream",
             "AWS::Events::EventBus" => "Bus",
             "AWS::Serverless::Function" => "Function",
             APPLICATION | "AWS::Serverless::HttpApi" | "AWS::Events::Rule" => "",
@@ -128,6 +130,10 @@ impl Named {
                 attribute("Arn", place.arn("sqs", full_name)),
                 attribute("QueueName", full_name.clone()),
                 attribute("QueueUrl", self.url(place)),
+            ],
+            "AWS::Kinesis::Stream" => vec![
+                named(full_name.clone()),
+                attribute("Arn", place.arn("kinesis", &format!("stream/{full_name}"))),
             ],
             "AWS::Events::EventBus" => vec![
                 named(full_name.clone()),

@@ -276,6 +276,7 @@ impl Adding<'_> {
                 }
                 Event::Queue(mapping) => self.stack.mappings.push(mapping),
                 Event::Stream(mapping) => self.stack.streams.push(mapping),
+                Event::Poller(poller) => self.stack.pollers.push(poller),
                 Event::Schedule(schedule) => self.stack.schedules.push(schedule),
                 Event::Nothing => {}
             }

@@ -1,6 +1,9 @@
 //! All that runs here, of a template and those nested in it.
 
-use super::event::{Mapping, Schedule, StreamMapping};
+use super::{
+    event::{Mapping, Schedule, StreamMapping},
+    poller::Poller,
+};
 use crate::route::Route;
 use serde_json::Value;
 use std::{
@@ -19,6 +22,7 @@ pub struct Stack {
     pub routes: Vec<Route>,
     pub mappings: Vec<Mapping>,
     pub streams: Vec<StreamMapping>,
+    pub pollers: Vec<Poller>,
     pub schedules: Vec<Schedule>,
     pub alarms: Vec<AlarmResource>,
     /// The outputs of the nested `idempotency.yaml`.
@@ -117,6 +121,10 @@ impl Stack {
                 return Err(format!("function {function}: the local cloud has no stream {stream_arn}"));
             }
             dead_letters_arn.iter().try_for_each(|arn| is_queue(arn))?;
+        }
+        for Poller { function, dropped_arn, .. } in &self.pollers {
+            let dropped = dropped_arn.iter().try_for_each(|arn| is_queue(arn));
+            dropped.map_err(|error| format!("function {function}: {error}"))?;
         }
         for Queue { name, dead_letters, .. } in &self.queues {
             let dead = dead_letters.iter().try_for_each(|(arn, _)| is_queue(arn));

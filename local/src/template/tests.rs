@@ -96,6 +96,29 @@ fn a_template_of_ones_own_nests_ours() {
 }
 
 #[test]
+fn the_examples_of_pollers_run_here() {
+    let of = |text| {
+        let stack = stack(&Template::of(text), HashMap::new(), &PLACE).unwrap();
+        let [poller] = &stack.pollers[..] else { panic!("{:?}", stack.pollers) };
+        let ship = stack.functions.iter().find(|function| function.name == poller.function).unwrap();
+        let dropped = poller.dropped_arn.clone().unwrap();
+        assert_eq!((poller.reports_failures, stack.queue(&dropped).is_some()), (true, true));
+        (poller.arguments[3..5].join(" "), ship.variables.clone())
+    };
+    let (stream, variables) = of(include_str!("../../../pollers/example/kinesis.yaml"));
+    assert_eq!(
+        (&*stream, &variables["ORDERS_STREAM"]),
+        ("--stream local-orders", &Ok("local-orders".to_owned()))
+    );
+    let (topic, variables) = of(include_str!("../../../pollers/example/kafka.yaml"));
+    assert_eq!((&*topic, &variables["ORDERS_TOPIC"]), ("--topic orders", &Ok("orders".to_owned())));
+    let unknown =
+        include_str!("../../../pollers/example/kinesis.yaml").replace("!GetAtt DroppedQueue.Arn", "arn:gone");
+    let error = stack(&Template::of(&unknown), HashMap::new(), &PLACE).unwrap_err();
+    assert!(error.contains("function ship: the local cloud has no queue arn:gone"), "{error}");
+}
+
+#[test]
 fn a_template_that_cannot_run_here_names_what_is_wrong() {
     let resource = |text: &str| format!("Resources:\n  One: {text}");
     for (text, named) in [

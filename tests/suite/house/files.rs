@@ -337,8 +337,10 @@ fn crates() -> &'static [Files] {
 fn parse_crates() -> Vec<Files> {
     let functions = fs::read_dir(root().join("functions")).unwrap().map(|it| it.unwrap().file_name());
     let functions = functions.map(|name| format!("functions/{}/src", name.to_str().unwrap()));
-    let folders =
-        ["src", "protocol/src", "cli/src", "local/src"].map(str::to_owned).into_iter().chain(functions);
+    let folders = ["src", "protocol/src", "cli/src", "local/src", "pollers/src"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(functions);
     let folders = folders.filter(|folder| root().join(folder).is_dir());
     let crates: Vec<_> = folders.map(|folder| Files::of(sources(&folder, &Names::new()))).collect();
     assert!(crates.len() >= 8 && crates[0].0.len() > 100, "more files are expected");
