@@ -48,7 +48,7 @@ pub struct Progress {
     pub is_refused: bool,
     /// Whether there was a dead letter.
     pub was_buried: bool,
-    /// How many of its messages left their shard unseen.
+    /// How many of its messages left their shard before any consumer was done with them.
     pub trimmed: u32,
 }
 

@@ -18,7 +18,7 @@ const VISIBILITY: u64 = 360_000;
 impl Universe {
     /// Whether nothing would happen if this message came again.
     pub fn is_quiet(&self, message: &InputMessage) -> bool {
-        // A record of a shard is parked one day.
+        // A record of a shard is repeated until it is so old that it is parked.
         if message.source == Source::Wakes || self.scenario.shard().is_some() {
             return false;
         }

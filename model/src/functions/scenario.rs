@@ -27,7 +27,7 @@ pub enum Fault {
     Queues,
     /// A batch of the table's stream is lost.
     Losses,
-    /// The oldest record of a shard leaves it before a consumer is done with it: its retention is over.
+    /// The oldest record of a shard leaves it before any consumer was done with it: its retention is over.
     Trims,
 }
 

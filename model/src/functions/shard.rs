@@ -6,7 +6,7 @@
 //!    repeats records, each time for longer.
 //! 3. The shard may be given to another consumer while one has a batch of it. What the first one answers then does not count, or, in the
 //!    worse case, sets the checkpoint.
-//! 4. The oldest record may leave the shard unseen.
+//! 4. The oldest record may leave the shard before any consumer was done with it.
 //! 5. A child of the shard has a checkpoint of its own. It is read once its parent is at its end.
 //! 6. What was parked is an event with that record alone. An operator hands it to the function.
 

@@ -40,7 +40,7 @@ pub static SHARDS: [Scenario; 8] = [
     // The provider refuses each effect: all are parked, and come back from there.
     Scenario {
         name: "refused records",
-        input: Some(of(&[0, 1], Lanes::Keys, Owners::One)),
+        input: Some(Input { consumers: 1, ..of(&[0, 1], Lanes::Keys, Owners::One) }),
         provider: Provider::Refuses,
         faults: any(&[Outages, Deaths, Queues]),
         ..MESSAGES
@@ -48,7 +48,7 @@ pub static SHARDS: [Scenario; 8] = [
     // No attempt succeeds. What waits, waits within its invocation.
     Scenario {
         name: "records without a provider",
-        input: Some(of(&[0, 1], Lanes::One, Owners::One)),
+        input: Some(Input { consumers: 1, ..of(&[0, 1], Lanes::One, Owners::One) }),
         provider: Provider::IsAway,
         faults: any(&[Store, Deaths, Freezes, Queues]),
         ..MESSAGES
@@ -63,7 +63,7 @@ pub static SHARDS: [Scenario; 8] = [
     // The late answer sets the checkpoint.
     Scenario {
         name: "a checkpoint that moves back",
-        input: Some(of(&[0, 1, 0], Lanes::Keys, Owners::TwoThatAnswer)),
+        input: Some(of(&[0, 1], Lanes::One, Owners::TwoThatAnswer)),
         faults: any(&[Deaths, Freezes, Unheard, Queues]),
         ..MESSAGES
     },
