@@ -27,8 +27,10 @@ pub enum Source {
     Events,
     /// The queue of dead letters.
     DeadLetters,
-    /// The queue whose messages are consumed.
+    /// The queue or the shard whose messages are consumed.
     Input,
+    /// What was parked of a shard: an operator hands it to the function.
+    Parked,
     /// The queue of accepted work.
     Work,
     /// The FIFO queue of wakes, which ask for the delivery of messages.
@@ -74,6 +76,8 @@ pub enum Call {
     Bury(Source, String),
     /// A consumer's batch ends. These messages are done.
     EndBatch(Vec<Receipt>),
+    /// A consumer's batch of a shard ends. The first of these records that must come again.
+    EndRecords(Vec<Receipt>, Option<MessageId>),
     /// Its message is done.
     Acknowledge(MessageId),
     /// Wait until the process has run for so long.
@@ -229,7 +233,7 @@ impl Call {
             }
             Self::Acknowledge(_) => also(faults.may(Fault::Queues), &[Failed]),
             // Its answer is lost: all its messages come again.
-            Self::EndBatch(_) => {
+            Self::EndBatch(_) | Self::EndRecords(..) => {
                 also(faults.may(Fault::Queues) || faults.may(Fault::Deaths), &[Failed]);
                 also(faults.may(Fault::Freezes), &[Freezes]);
             }

@@ -92,6 +92,9 @@ impl Universe {
             choices.push(Choice::Sweep);
         }
         choices.extend(self.batches().into_iter().map(|(first, second)| Choice::Receive(first, second)));
+        if self.can_be_trimmed() {
+            choices.push(Choice::Trim);
+        }
         choices.extend((0..self.later.len()).map(Choice::Land));
     }
 }

@@ -1,4 +1,4 @@
-//! A consumer of messages: the library's own, for one batch.
+//! A consumer of messages, or of the records of a shard: the library's own, for one batch.
 
 use std::{io, time::Duration};
 
@@ -20,7 +20,9 @@ use super::{
     call::{Call, Effect, Source},
     ids::{KEYS, KeyId, Receipt, TENANT},
     input::InputMessage,
+    scenario::InputKind,
     services::{GatedQueue, GatedStore, Machine},
+    shard,
 };
 
 /// The queue's name.
@@ -40,17 +42,23 @@ impl Body {
     }
 }
 
-/// A queue behind gates.
+/// A queue or a shard behind gates.
 struct GatedSource(Machine, Source);
+
+impl GatedSource {
+    fn is_shard(&self) -> bool {
+        self.0.universe.lock().scenario.shard().is_some()
+    }
+}
 
 #[async_trait]
 impl event::Source for GatedSource {
     fn name(&self) -> &str {
-        QUEUE
+        if self.is_shard() { shard::STREAM } else { QUEUE }
     }
 
     fn kind(&self) -> event::SourceKind {
-        event::SourceKind::Sqs
+        if self.is_shard() { shard::kind() } else { event::SourceKind::Sqs }
     }
 
     async fn hide(&self, receipts: &[(String, Duration)]) -> Result<(), QueueError> {
@@ -86,12 +94,20 @@ fn record(message: &InputMessage, is_fifo: bool) -> Value {
 pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
     let input = machine.universe.lock().scenario.input;
     let Some(source) = batch.first().map(|message| message.source) else { return };
-    let is_fifo = source == Source::Wakes || input.is_some_and(|input| input.is_fifo);
-    let records: Vec<_> = batch.iter().map(|message| record(message, is_fifo)).collect();
-    let event = json!({ "Records": records }).to_string();
+    let shard = input.and_then(|input| input.shard());
+    let is_fifo = source == Source::Wakes || input.is_some_and(|input| input.kind == InputKind::Fifo);
+    let record = |message: &InputMessage| match shard {
+        Some(shard) => shard::record(message, shard),
+        None => record(message, is_fifo),
+    };
+    let event = match (source, &*batch) {
+        (Source::Parked, [letter, ..]) => letter.body.clone(),
+        _ => json!({ "Records": batch.iter().map(record).collect::<Vec<_>>() }).to_string(),
+    };
     let event: Event = serde_json::from_str(&event).expect("JSON");
     let mut context = Context::default();
-    context.deadline = machine.now().plus(TIME).as_millis();
+    let time = if shard.is_some() { shard::TIME } else { TIME };
+    context.deadline = machine.now().plus(time).as_millis();
 
     let (event, queue) = (LambdaEvent::new(event, context), GatedSource(machine.clone(), source));
     let ended = match (source, input) {
@@ -127,6 +143,14 @@ pub async fn consume(machine: Machine, batch: Vec<InputMessage>) {
     // If it fails, all messages come again.
     let Ok(failures) = ended else { return };
     let back = failures.identifiers();
+    if shard.is_some() && source == Source::Input {
+        let again = back.iter().map(|place| place.parse().expect("it is from our batch")).min();
+        machine.call(Call::EndRecords(batch.iter().map(InputMessage::receipt).collect(), again)).await;
+        return;
+    }
+    // A letter is its event's only record.
+    let back =
+        if source == Source::Parked && !back.is_empty() { vec![batch[0].id.to_string()] } else { back };
     let is_done = |message: &&InputMessage| !back.contains(&message.id.to_string());
     let done: Vec<_> = batch.iter().filter(is_done).map(InputMessage::receipt).collect();
     if !done.is_empty() {

@@ -105,6 +105,9 @@ impl Universe {
         let progress = &self.input.progress[usize::from(key)];
         let is_refused = progress.is_refused || self.scenario.provider == Provider::Refuses;
         let tries = progress.begun + progress.lost;
+        if self.may_be_parked() {
+            return;
+        }
         if !is_refused && tries < input.max_attempts && self.shelf(key).answer().is_none() {
             self.violate(Violation::BuriedUntried);
         }

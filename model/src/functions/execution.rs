@@ -45,6 +45,8 @@ pub enum Choice {
     Sweep,
     /// A batch of the table's stream is lost.
     Lose(MessageId),
+    /// The oldest record of a shard leaves it.
+    Trim,
     /// A late call is done.
     Land(usize),
     /// Time passes until then.
@@ -60,7 +62,7 @@ impl Choice {
     pub const fn cost(self) -> u8 {
         match self {
             Self::Open(_, how) => how.cost(),
-            Self::GoDown | Self::Lose(_) | Self::Delay(_) => 1,
+            Self::GoDown | Self::Lose(_) | Self::Trim | Self::Delay(_) => 1,
             _ => 0,
         }
     }
@@ -276,6 +278,7 @@ impl Execution {
                 self.begin("sweep", None, None, "begins", processes::sweep);
             }
             Choice::Lose(id) => self.universe.lock().lose(id),
+            Choice::Trim => self.universe.lock().trim(),
             Choice::Land(place) => self.universe.lock().land(place),
             Choice::Last => {
                 self.has_last = true;

@@ -1,4 +1,4 @@
-//! The queues whose messages a consumer of the library takes: a standard queue, or one group of a FIFO queue.
+//! The queues whose messages a consumer of the library takes: a standard queue, or one group of a FIFO queue. Of a shard, see [`super::shard`].
 //!
 //! 1. A received message is invisible until its visibility is over, whatever became of its consumer. Then it comes again.
 //! 2. Each receive has a receipt. An old one hides nothing. In a standard queue it still deletes, which is the worse case.
@@ -48,6 +48,8 @@ pub struct Progress {
     pub is_refused: bool,
     /// Whether there was a dead letter.
     pub was_buried: bool,
+    /// How many of its messages left their shard before any consumer was done with them.
+    pub trimmed: u32,
 }
 
 /// The queues, and their dead letters.
@@ -61,6 +63,8 @@ pub struct InputQueue {
     wakes: BTreeMap<String, u64>,
     /// The messages that were acknowledged.
     pub gone: Vec<InputMessage>,
+    /// How often a shard was given to another consumer while one had it.
+    pub rebalances: u8,
     pub progress: Vec<Progress>,
 }
 
@@ -73,6 +77,7 @@ impl InputQueue {
             dead: Vec::new(),
             wakes: BTreeMap::new(),
             gone: Vec::new(),
+            rebalances: 0,
             progress,
         };
         let keys = scenario.input.map_or(&[][..], |input| input.keys);

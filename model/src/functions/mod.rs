@@ -35,16 +35,18 @@ mod rest;
 pub mod scenario;
 mod scenarios;
 mod services;
+mod shard;
+mod shards;
 mod shelf;
 mod state;
 mod story;
 mod universe;
 
-use self::{harsh::HARSH, scenario::Scenario, scenarios::SCENARIOS};
+use self::{harsh::HARSH, scenario::Scenario, scenarios::SCENARIOS, shards::SHARDS};
 
 /// All scenarios.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    SCENARIOS.iter().chain(&HARSH)
+    SCENARIOS.iter().chain(&HARSH).chain(&SHARDS)
 }
 
 #[cfg(test)]

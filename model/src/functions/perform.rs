@@ -124,6 +124,10 @@ impl Universe {
                 self.end_batch(done);
                 Reply::Done
             }
+            Call::EndRecords(batch, again) => {
+                self.end_records(batch, *again);
+                Reply::Done
+            }
             Call::Acknowledge(id) => {
                 if let Some(place) = self.messages.iter().position(|message| message.id == *id) {
                     let message = self.messages.remove(place);

@@ -139,11 +139,11 @@ impl Universe {
 
     /// The number of the key in this message.
     pub fn key_in(&self, body: &str) -> KeyId {
-        let names = |key: &KeyId| {
-            let own = format!(r#""{}""#, KEYS[usize::from(*key)]);
-            body.contains(&record_key(*key).partition_key()) || body.contains(&own)
-        };
-        (0..self.scenario.keys()).find(names).unwrap_or(THE_KEY)
+        let has_record = |key: &KeyId| body.contains(&record_key(*key).partition_key());
+        let names = |key: &KeyId| body.contains(&format!(r#""{}""#, KEYS[usize::from(*key)]));
+        // A member of a report may be named as a key is.
+        let keys = || 0..self.scenario.keys();
+        keys().find(has_record).or_else(|| keys().find(names)).unwrap_or(THE_KEY)
     }
 
     /// A message's function is about to begin.
@@ -157,9 +157,11 @@ impl Universe {
             self.violate(Violation::TooManyAttempts);
         }
         let before = input.keys.iter().take_while(|other| **other != key).copied();
-        let is_settled =
-            |key: KeyId| self.is_settled(key) || self.input.progress[usize::from(key)].was_buried;
-        if input.is_fifo && !before.into_iter().all(is_settled) {
+        let is_settled = |key: KeyId| {
+            let progress = &self.input.progress[usize::from(key)];
+            self.is_settled(key) || progress.was_buried || progress.trimmed > 0
+        };
+        if input.is_ordered() && !before.into_iter().all(is_settled) {
             self.violate(Violation::OutOfOrder);
         }
     }
@@ -175,7 +177,7 @@ impl Universe {
         let key = message.key;
         let is_settled = match message.source {
             Source::Input if self.scenario.accepts.is_some() => self.shelf(key).record().is_some(),
-            Source::Input => self.is_settled(key),
+            Source::Input | Source::Parked => self.is_settled(key),
             Source::Work => !self.shelf(key).record().is_some_and(is_pending),
             _ => true,
         };

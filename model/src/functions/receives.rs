@@ -7,6 +7,8 @@ use super::{
     ids::{MessageId, Receipt},
     input::InputMessage,
     properties::received_too_often,
+    scenario::InputKind,
+    shard::place_in,
     universe::Universe,
 };
 
@@ -16,7 +18,8 @@ const VISIBILITY: u64 = 360_000;
 impl Universe {
     /// Whether nothing would happen if this message came again.
     pub fn is_quiet(&self, message: &InputMessage) -> bool {
-        if message.source == Source::Wakes {
+        // A record of a shard is repeated until it is so old that it is parked.
+        if message.source == Source::Wakes || self.scenario.shard().is_some() {
             return false;
         }
         let shelf = self.shelf(message.key);
@@ -29,13 +32,16 @@ impl Universe {
         if self.input.messages.is_empty() || consumers.count() >= self.scenario.consumers() {
             return Vec::new();
         }
-        let queues = [Source::Input, Source::Work, Source::Wakes];
+        let queues = [Source::Input, Source::Work, Source::Wakes, Source::Parked];
         queues.into_iter().flat_map(|source| self.batches_of(source)).collect()
     }
 
     fn batches_of(&self, source: Source) -> Vec<(MessageId, Option<MessageId>)> {
+        if let (Source::Input, Some(shard)) = (source, self.scenario.shard()) {
+            return self.batches_of_shard(shard);
+        }
         let (is_fifo, batch) = match (source, self.scenario.input) {
-            (Source::Input, Some(input)) => (input.is_fifo, input.batch),
+            (Source::Input, Some(input)) => (input.kind == InputKind::Fifo, input.batch),
             _ => (source == Source::Wakes, 1),
         };
         let messages = || self.input.messages.iter().filter(|message| message.source == source);
@@ -55,7 +61,10 @@ impl Universe {
 
     /// A consumer receives these messages.
     pub fn receive(&mut self, ids: &[MessageId]) -> Vec<InputMessage> {
-        let visible_at = self.clock + VISIBILITY;
+        let is_record = |message: &InputMessage| message.source == Source::Input && ids.contains(&message.id);
+        let of_shard = self.scenario.shard().is_some() && self.input.messages.iter().any(is_record);
+        let time = if of_shard { self.take_records() } else { VISIBILITY };
+        let visible_at = self.clock + time;
         let stamps: Vec<_> = self.shelves.iter().map(|shelf| shelf.stamp()).collect();
         let received = self.input.messages.iter_mut().filter(|message| ids.contains(&message.id));
         let received = received.map(|message| {
@@ -83,7 +92,10 @@ impl Universe {
 
     /// A message becomes a dead letter.
     pub fn bury(&mut self, source: Source, body: String) {
-        let key = self.key_in(&body);
+        let (source, key) = match self.scenario.input.filter(|input| input.shard().is_some()) {
+            Some(input) => (Source::Parked, input.keys[usize::from(place_in(&body))]),
+            None => (source, self.key_in(&body)),
+        };
         self.gives_up(key);
         let message = InputMessage { id: 0, source, key, body, receives: 0, visible_at: 0, looked_at: None };
         self.input.dead.push(message);
@@ -92,7 +104,7 @@ impl Universe {
 
     /// Lambda deletes these messages.
     pub fn end_batch(&mut self, done: &[Receipt]) {
-        let is_fifo = self.scenario.input.is_some_and(|input| input.is_fifo);
+        let is_fifo = self.scenario.input.is_some_and(|input| input.kind == InputKind::Fifo);
         for receipt in done {
             let clock = self.clock;
             let is_valid =
@@ -103,11 +115,16 @@ impl Universe {
             };
             let Some(place) = self.input.messages.iter().position(is_meant) else { continue };
             let message = self.input.messages.remove(place);
-            if let Some(violation) = self.ended(&message) {
-                self.violate(violation);
-            }
-            self.input.gone.push(message);
+            self.acknowledge(message);
         }
+    }
+
+    /// A message is gone.
+    pub fn acknowledge(&mut self, message: InputMessage) {
+        if let Some(violation) = self.ended(&message) {
+            self.violate(violation);
+        }
+        self.input.gone.push(message);
     }
 
     /// What was acknowledged is delivered once more, and each dead letter is sent back, as a new message.

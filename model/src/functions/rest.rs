@@ -5,6 +5,7 @@ use lambda_idempotency::record::{Phases, Record, State};
 use super::{
     answers::{Received, is_effect, kept_effect},
     ids::{KeyId, THE_KEY},
+    input::Progress,
     scenario::{Guarded, Provider, Rows},
     shelf::{ROW, Shelf},
     universe::Universe,
@@ -56,8 +57,10 @@ impl Universe {
         let shelf = self.shelf(key);
         let (done, known) = (!shelf.effects.is_empty(), shelf.is_escalated() || self.dead_letters > 0);
         let has_effect = shelf.answer().is_some_and(kept_effect);
+        let Progress { sent, trimmed, .. } = self.input.progress[usize::from(key)];
+        let is_trimmed = sent == trimmed;
         // What was accepted may end in time: its 408 is counted.
-        if !done && !self.input.holds(key) && !shelf.is_abandoned() {
+        if !done && !is_trimmed && !self.input.holds(key) && !shelf.is_abandoned() {
             return Some(Violation::LostMessage);
         }
         if done && !has_effect && !known {
@@ -65,7 +68,7 @@ impl Universe {
         }
         let is_refused = shelf.answer().is_some() && !has_effect || !self.can_be_done();
         let is_sure = self.faults == 0 || self.is_calm;
-        (is_sure && !done && !is_refused && !known).then_some(Violation::NeverExecuted)
+        (is_sure && !done && !is_trimmed && !is_refused && !known).then_some(Violation::NeverExecuted)
     }
 
     /// What does not hold for the clients.

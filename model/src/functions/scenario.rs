@@ -1,6 +1,6 @@
 //! What processes an execution has, and what may go wrong in it.
 
-use super::ids::{KeyId, THE_KEY};
+use super::ids::{KeyId, MessageId, THE_KEY};
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub enum Fault {
     Queues,
     /// A batch of the table's stream is lost.
     Losses,
+    /// The oldest record of a shard leaves it before any consumer was done with it: its retention is over.
+    Trims,
 }
 
 /// All that may go wrong in an environment: a bit for each.
@@ -62,11 +64,57 @@ pub enum Guarded {
     SingleTransaction,
 }
 
-/// A queue whose messages are consumed.
+/// What the messages that are consumed come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputKind {
+    /// A standard queue.
+    Standard,
+    /// A FIFO queue. All its messages are of one group.
+    Fifo,
+    /// A shard of a stream.
+    Shard(Shard),
+}
+
+/// A shard of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    pub lanes: Lanes,
+    pub owners: Owners,
+    /// From this record on, all are in a child of the shard. It is read once its parent is at its end.
+    pub child_at: Option<MessageId>,
+}
+
+impl Shard {
+    /// Whether this record is in the child.
+    pub fn is_of_child(self, record: MessageId) -> bool {
+        self.child_at.is_some_and(|first| record >= first)
+    }
+}
+
+/// Which partition keys the records of a shard have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lanes {
+    /// Each its key.
+    Keys,
+    /// All the same one.
+    One,
+}
+
+/// Which consumers have a shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owners {
+    /// One, until its time is over.
+    One,
+    /// Another one gets it too, once. What the first one answers then does not count.
+    Two,
+    /// The same, but each answer sets the checkpoint, which may move it back.
+    TwoThatAnswer,
+}
+
+/// A queue or a shard whose messages are consumed.
 #[derive(Clone, Copy, Debug)]
 pub struct Input {
-    /// Whether it is a FIFO queue. All its messages are of one group.
-    pub is_fifo: bool,
+    pub kind: InputKind,
     /// The key of each message, in the order in which they were sent.
     pub keys: &'static [KeyId],
     /// How many messages a batch has at most: one or two.
@@ -75,6 +123,21 @@ pub struct Input {
     pub consumers: usize,
     /// After how many executions that certainly did nothing a message is dead.
     pub max_attempts: u32,
+}
+
+impl Input {
+    /// The shard, if it is one.
+    pub const fn shard(&self) -> Option<Shard> {
+        match self.kind {
+            InputKind::Shard(shard) => Some(shard),
+            InputKind::Standard | InputKind::Fifo => None,
+        }
+    }
+
+    /// Whether no message overtakes another one.
+    pub fn is_ordered(&self) -> bool {
+        self.kind == InputKind::Fifo || self.shard().is_some_and(|shard| shard.lanes == Lanes::One)
+    }
 }
 
 /// What the provider does with each effect, if nothing goes wrong.
@@ -174,6 +237,11 @@ impl Scenario {
     /// Whether it is promised that an operation has one effect: a handler that runs without a guard looks at its lease.
     pub const fn promises_one_effect(&self) -> bool {
         self.looks || self.by_http || self.input.is_some()
+    }
+
+    /// The shard, if records of one are consumed.
+    pub fn shard(&self) -> Option<Shard> {
+        self.input.and_then(|input| input.shard())
     }
 
     /// How many keys there are.

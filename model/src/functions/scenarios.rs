@@ -3,7 +3,7 @@
 use super::scenario::{
     Deadline,
     Fault::{Clocks, Conflicts, Deaths, Freezes, Losses, Outages, Queues, Refusals, Store, Unheard},
-    Guarded, Input, Provider, Rows, Scenario, Versions, any,
+    Guarded, Input, InputKind, Provider, Rows, Scenario, Versions, any,
 };
 
 /// One client.
@@ -48,10 +48,11 @@ pub const PLAIN: Scenario = Scenario {
 pub const ONE_MESSAGE: Option<Input> = Some(Input { keys: &[0], ..INPUT });
 
 /// Two messages with the same key, of a standard queue.
-pub const INPUT: Input = Input { is_fifo: false, keys: &[0, 0], batch: 2, consumers: 2, max_attempts: 2 };
+pub const INPUT: Input =
+    Input { kind: InputKind::Standard, keys: &[0, 0], batch: 2, consumers: 2, max_attempts: 2 };
 
 /// Consumers of these messages.
-const MESSAGES: Scenario =
+pub const MESSAGES: Scenario =
     Scenario { name: "messages of one key", requests: &[], input: Some(INPUT), ..PLAIN };
 
 /// A client whose request is accepted. Its worker dies or is frozen, or the stream loses what would bring one. Another client comes at rest.
@@ -190,7 +191,7 @@ pub static SCENARIOS: [Scenario; 35] = [
     // One after another, or not at all.
     Scenario {
         name: "messages of a FIFO group",
-        input: Some(Input { is_fifo: true, keys: &[0, 1], ..INPUT }),
+        input: Some(Input { kind: InputKind::Fifo, keys: &[0, 1], ..INPUT }),
         faults: any(&[Deaths, Freezes, Unheard, Refusals, Queues]),
         ..MESSAGES
     },

@@ -64,6 +64,8 @@ impl fmt::Display for Call {
                 f.write_str("ends its batch, done:")?;
                 done.iter().try_for_each(|receipt| write!(f, " {receipt}"))
             }
+            Self::EndRecords(_, Some(again)) => write!(f, "answers: the checkpoint goes to {again}"),
+            Self::EndRecords(..) => f.write_str("answers: the checkpoint goes behind its batch"),
             Self::Acknowledge(_) => f.write_str("acknowledges its message"),
             Self::Sleep(_) => f.write_str("waits"),
         }

@@ -75,14 +75,14 @@ properties! {
 
     // Messages.
     Overwritten: "each message has a number of its own, which its record counts",
-    OutOfOrder: "messages are first handed over in their order, and those of a FIFO group executed in it",
+    OutOfOrder: "messages are first handed over in their order, and those of a FIFO group or a partition key executed in it",
     DeliveredOutOfOrder: "the first deliveries of a record's messages come in their order",
     Undelivered: "each published message is delivered, without a sweep if the stream lost nothing",
     ActedTwice: "a consumer that remembers ids acts once on each message",
     NotCommitted: "what is delivered was committed, by the execution whose answer or phase is kept",
     Acknowledged: "a message is acknowledged only if what it says is kept, or done",
-    LostMessage: "a message without an effect is in its queue, or in the dead letters",
-    BuriedUntried: "a message is a dead letter only if it is refused, or after all its tries",
+    LostMessage: "a message without an effect is in its queue or shard, or in the dead letters",
+    BuriedUntried: "a message is a dead letter only if it is refused, or after all its tries, or if its shard cannot wait for it any longer",
     TooManyReceives: "a message is not received again and again while it waits",
 
     // Operators.
