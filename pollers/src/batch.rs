@@ -143,7 +143,14 @@ impl Batch {
             Ok(most) if u64::from(invocations) > most => {
                 ("RetryAttemptsExhausted", std::mem::take(&mut part.records))
             }
-            _ => ("RecordAgeExceeded", part.records.extract_if(.., |record| is_old(record)).collect()),
+            _ => {
+                // Only what is in front of its lane: a checkpoint passes all before it.
+                let young = |(place, record): (usize, &Record)| (!is_old(record)).then_some(place);
+                let young = part.records.iter().enumerate().filter_map(young).collect();
+                let (old, left) = split(std::mem::take(&mut part.records), &young);
+                part.records = left;
+                ("RecordAgeExceeded", old)
+            }
         };
         if !dropped.is_empty() {
             step.done.clone_from(&dropped);
@@ -163,12 +170,12 @@ fn backoff(failures: u32) -> Duration {
     FIRST_BACKOFF.saturating_mul(2_u32.saturating_pow(failures - 1)).min(MAX_BACKOFF)
 }
 
-/// Of each lane, what is before the first that failed, and the rest.
-fn split(records: Vec<Record>, failed: &HashSet<usize>) -> (Vec<Record>, Vec<Record>) {
+/// Of each lane, what is before the first of these, and the rest.
+fn split(records: Vec<Record>, first_of: &HashSet<usize>) -> (Vec<Record>, Vec<Record>) {
     let mut stopped = HashSet::new();
     let (mut done, mut left) = (Vec::new(), Vec::new());
     for (place, record) in records.into_iter().enumerate() {
-        if failed.contains(&place) {
+        if first_of.contains(&place) {
             stopped.insert(record.lane.clone());
         }
         if stopped.contains(&record.lane) { left.push(record) } else { done.push(record) }

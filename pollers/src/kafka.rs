@@ -12,6 +12,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::future::join_all;
 use rskafka::{
+    BackoffConfig,
     chrono::Utc,
     client::{
         Client, ClientBuilder,
@@ -38,6 +39,9 @@ const FETCH_BYTES: i32 = 1_048_576;
 /// The time between two searches for new partitions.
 const DISCOVERY: Duration = Duration::from_secs(1);
 const CREATED_WITHIN_MS: i32 = 10_000;
+
+/// Without this, the client tries for ever, without a word.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 const PACKAGES: &str = "Java 17 and Maven (`apt-get install openjdk-17-jdk-headless maven`)";
 const KAFKA: Fetched = Fetched {
@@ -106,9 +110,10 @@ auto.create.topics.enable=false
 /// A client of the broker at this address.
 ///
 /// # Errors
-/// If the broker refuses it. It waits for one that does not answer.
+/// If no broker answers there, or it refuses it.
 pub async fn client(address: &str) -> Result<Client, String> {
-    let client = ClientBuilder::new(vec![address.to_owned()]).build().await;
+    let backoff = BackoffConfig { deadline: Some(ANSWERS_WITHIN), ..BackoffConfig::default() };
+    let client = ClientBuilder::new(vec![address.to_owned()]).backoff_config(backoff).build().await;
     client.map_err(|error| format!("Kafka at {address}: {}", chain(&error)))
 }
 

@@ -1,7 +1,9 @@
 //! A delivery to a local cloud that the test plays: what it invokes, and what it sends of what is dropped.
 
 use std::{
-    sync::{Arc, Mutex},
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime},
 };
 
@@ -28,6 +30,9 @@ const ARN: &str = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders";
 #[derive(Clone, Default)]
 struct Came {
     events: Arc<Mutex<Vec<Value>>>,
+    /// Where the checkpoints are, and what they were at each letter.
+    file: Arc<OnceLock<PathBuf>>,
+    kept: Arc<Mutex<Vec<String>>>,
     letters: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -49,6 +54,8 @@ async fn send(State(came): State<Came>, headers: HeaderMap, body: String) -> Res
     assert_eq!(headers["x-amz-target"], "AmazonSQS.SendMessage");
     let sent: Value = serde_json::from_str(&body).expect("JSON");
     let letter = serde_json::from_str(sent["MessageBody"].as_str().expect("a body")).expect("JSON");
+    let file = came.file.get().expect("the checkpoints");
+    came.kept.lock().unwrap().push(fs::read_to_string(file).unwrap_or_default());
     let mut letters = came.letters.lock().unwrap();
     letters.push(letter);
     match letters.len() {
@@ -78,6 +85,7 @@ async fn what_is_dropped_is_sent_before_its_checkpoint_passes() {
     let url = format!("http://{}", listener.local_addr().expect("its address"));
     tokio::spawn(async move { axum::serve(listener, router).await });
     let folder = tempfile::tempdir().expect("a folder");
+    came.file.set(folder.path().join("checkpoints")).expect("once");
     let mapping = Mapping {
         function: "ship".to_owned(),
         cloud: url.clone(),
@@ -95,6 +103,8 @@ async fn what_is_dropped_is_sent_before_its_checkpoint_passes() {
 
     let invoked = came.events.lock().unwrap().clone();
     assert_eq!(invoked, [json!(["a", "bad"]), json!(["a"]), json!(["bad"]), json!(["b"])]);
+    // The poison record is not passed before its letter is taken.
+    assert_eq!(*came.kept.lock().unwrap(), [r#"{"shardId-000000000000":"1"}"#; 2]);
     let letters = came.letters.lock().unwrap().clone();
     let [refused, letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!(refused, letter);

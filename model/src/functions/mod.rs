@@ -60,9 +60,19 @@ mod tests {
     /// By how many of them what is known is found.
     const KNOWN_BY: u64 = 20_000;
 
+    // In two tests, which run at once.
     #[test]
     fn no_property_falls_in_the_first_executions_of_any_scenario() {
-        for scenario in all() {
+        none_falls(SCENARIOS.iter().chain(&HARSH));
+    }
+
+    #[test]
+    fn no_property_falls_in_the_first_executions_of_a_shard() {
+        none_falls(SHARDS.iter());
+    }
+
+    fn none_falls(scenarios: impl Iterator<Item = &'static Scenario>) {
+        for scenario in scenarios {
             let mut found = explore(scenario, 1, FIRST, &mut |_, _| {});
             if found.violation.is_none()
                 && !Known::missing("functions", scenario.name, &found.known).is_empty()

@@ -34,7 +34,7 @@ const NOT_SHIPPED_IN: usize = 300;
 const FIRST_TRIES: u32 = 2;
 /// So little that an order which was not shipped is handed back, because there is no time for its third try.
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(4);
-/// Only a failure takes as long.
+/// If none is done for as long, none will be.
 const STALLED: Duration = Duration::from_secs(120);
 
 /// The keys that records have.
@@ -161,9 +161,14 @@ impl Function {
     /// Waits until so many records are done.
     pub async fn until_done(&self, count: usize) {
         let mut done = self.done.clone();
-        let reached = time::timeout(STALLED, done.wait_for(|done| *done >= count)).await;
-        let is_reached = matches!(reached, Ok(Ok(_)));
-        assert!(is_reached, "{} of {count} records are done", self.shipped.book().done.len());
+        while *done.borrow_and_update() < count {
+            let goes_on = time::timeout(STALLED, done.changed()).await;
+            assert!(
+                matches!(goes_on, Ok(Ok(()))),
+                "{} of {count} records are done",
+                self.shipped.book().done.len()
+            );
+        }
     }
 
     /// Each order has one effect, in the order of its customer's publications.

@@ -237,6 +237,9 @@ async fn what_cannot_be_parked_is_handed_back_with_all_behind_it() {
     let began = stream.now();
     assert_eq!(stream.deliver(&consumer, &batch).await, [1, 2, 3].map(sequence));
     assert_eq!(stream.take_runs(), ["1", "4"]);
+    // What its process has not parked is not passed by, when it comes again.
+    assert_eq!(stream.deliver(&consumer, &batch).await, [1, 2, 3].map(sequence));
+    assert_eq!(stream.take_runs(), [""; 0]);
     // Lambda would bring them again at once: they are sent again as long as there is time.
     assert!(stream.now().since(began) > Duration::from_secs(10));
     assert_eq!(stream.deliver(&of(3), &batch[..2]).await, [""; 0]);
