@@ -29,7 +29,7 @@ const ENDS_WITH_US: &str =
 pub struct Fetched {
     /// The name of its folder below the cache.
     pub name: &'static str,
-    /// Files that name its exact version. If one changes, it is fetched anew.
+    /// Files that name its exact version. If one changes, it is fetched again.
     pub manifests: &'static [(&'static str, &'static str)],
     /// The program that fetches it, run in that folder beside the manifests.
     pub program: &'static str,

@@ -1,4 +1,4 @@
-//! The guard for messages of queues (SQS, standard and FIFO), and for direct invocations.
+//! The guard for messages of queues (SQS, standard and FIFO), of streams and topics (Kinesis, DynamoDB, Kafka), and for direct invocations.
 //!
 //! | the record of the message's key | what the queue sees |
 //! | --- | --- |

@@ -10,7 +10,7 @@ use std::{
 
 use lambda_idempotency::lambda::Error;
 use lambda_idempotency::{
-    DynamoDbStore, Execution, Failure, Guard, MemoryStore, Operation, async_trait,
+    DynamoDbStore, Execution, Failure, Guard, MemoryStore, Operation,
     bounds::{Bounds, Rate},
     event::{
         BatchFunction, Consumer, DeadMessage, KeyFrom, MemorySource, Message, Shards, Source, SourceKind,
@@ -26,6 +26,7 @@ use super::{SHIP, parcel, parcel_that, tenant};
 use crate::support::{
     client::client,
     http::Gate,
+    letters::Letters,
     messages::{deliver_within, hand_over},
     seeded_world::SeededWorld,
     streams::{STREAM, bytes, change, gzip, record, sequence},
@@ -195,35 +196,15 @@ async fn a_poison_record_is_parked_and_its_key_goes_on() {
 // T84
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_parked_is_handed_back_with_all_behind_it() {
-    /// Its dead letters do not answer so often.
-    struct Full(MemorySource, AtomicU32);
-
-    #[async_trait]
-    impl Source for Full {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn kind(&self) -> SourceKind {
-            self.0.kind()
-        }
-
-        async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
-            unreachable!("a stream hides nothing")
-        }
-
-        async fn bury(&self, dead: DeadMessage) -> Result<(), QueueError> {
-            let take = |left: u32| left.checked_sub(1);
-            match self.1.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
-                Ok(_) => Err(QueueError::new("no answer")),
-                Err(_) => self.0.bury(dead).await,
-            }
-        }
-    }
-
     let stream = Stream::kinesis();
     let of = |fails: u32| {
-        let full = Full(stream.source.clone(), AtomicU32::new(fails));
+        let left = Arc::new(AtomicU32::new(fails));
+        // They do not answer so often.
+        let full = Letters(stream.source.clone(), move |source: MemorySource, dead| {
+            let take = |left: u32| left.checked_sub(1);
+            let fails = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+            async move { if fails { Err(QueueError::new("no answer")) } else { source.bury(dead).await } }
+        });
         let consumer = Consumer::new(full, KeyFrom::body("/id")).world(stream.world.clone());
         consumer.each(stream.guard(), stream.ships())
     };
@@ -501,43 +482,28 @@ async fn a_batch_that_is_too_long_unpacked_is_done_in_parts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_of_dead_records_parks_a_few_at_once() {
-    /// Counts how many letters are sent at once.
-    #[derive(Clone)]
-    struct Slow(MemorySource, SeededWorld, Arc<Mutex<(usize, usize)>>);
-
-    #[async_trait]
-    impl Source for Slow {
-        fn name(&self) -> &str {
-            self.0.name()
-        }
-
-        fn kind(&self) -> SourceKind {
-            self.0.kind()
-        }
-
-        async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
-            unreachable!("a stream hides nothing")
-        }
-
-        async fn bury(&self, dead: DeadMessage) -> Result<(), QueueError> {
+    let stream = Stream::kinesis();
+    // How many letters are sent at once, now and at most.
+    let sent = Arc::new(Mutex::new((0, 0)));
+    let (counted, world) = (sent.clone(), stream.world.clone());
+    let slow = Letters(stream.source.clone(), move |source: MemorySource, dead| {
+        let (counted, world) = (counted.clone(), world.clone());
+        async move {
             {
-                let (now, most) = &mut *self.2.lock().unwrap();
+                let (now, most) = &mut *counted.lock().unwrap();
                 *now += 1;
                 *most = (*most).max(*now);
             }
-            self.1.sleep(Duration::from_millis(100)).await;
-            self.2.lock().unwrap().0 -= 1;
-            self.0.bury(dead).await
+            world.sleep(Duration::from_millis(100)).await;
+            counted.lock().unwrap().0 -= 1;
+            source.bury(dead).await
         }
-    }
-
-    let stream = Stream::kinesis();
-    let slow = Slow(stream.source.clone(), stream.world.clone(), Arc::default());
-    let consumer = Consumer::new(slow.clone(), KeyFrom::body("/id")).world(stream.world.clone()).at_once(3);
+    });
+    let consumer = Consumer::new(slow, KeyFrom::body("/id")).world(stream.world.clone()).at_once(3);
     let consumer = consumer.each(stream.guard(), stream.ships());
     let batch: Vec<_> = (1..=20).map(|n| record(n, &n.to_string(), "no JSON", START)).collect();
     assert_eq!(stream.deliver(&consumer, &batch).await, [""; 0]);
-    assert_eq!((stream.source.take_dead().len(), slow.2.lock().unwrap().1), (20, 3));
+    assert_eq!((stream.source.take_dead().len(), sent.lock().unwrap().1), (20, 3));
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,8 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::future::{BoxFuture, join_all};
 use lambda_idempotency::{
-    Guard, async_trait,
-    event::{Answers, BatchFunction, Consumer, DeadMessage, KeyFrom, MemorySource, Source, SourceKind},
+    Guard,
+    event::{Answers, BatchFunction, Consumer, KeyFrom, MemorySource, Source},
     key::Tenant,
     queue::{MemoryQueue, QueueError},
     reconcile::Reconciliation,
@@ -41,6 +41,7 @@ use crate::{
     support::{
         alone_on_dynamodb_local,
         client::{client, connect},
+        letters::Letters,
         messages::hand_over,
         mortal::Mortal,
         proxy::Proxy,
@@ -100,30 +101,18 @@ impl World for Hasty {
 }
 
 /// A queue of what is parked, which refuses each fifth letter, and takes another fifth without saying so.
-#[derive(Clone)]
-struct Forgetful(MemorySource, Arc<AtomicUsize>);
-
-#[async_trait]
-impl Source for Forgetful {
-    fn name(&self) -> &str {
-        self.0.name()
-    }
-
-    fn kind(&self) -> SourceKind {
-        self.0.kind()
-    }
-
-    async fn hide(&self, _: &[(String, Duration)]) -> Result<(), QueueError> {
-        unreachable!("a stream hides nothing")
-    }
-
-    async fn bury(&self, dead: DeadMessage) -> Result<(), QueueError> {
-        match self.1.fetch_add(1, Ordering::Relaxed) % 5 {
-            3 => Err(QueueError::new("refused")),
-            4 => self.0.bury(dead).await.and(Err(QueueError::new("no answer"))),
-            _ => self.0.bury(dead).await,
+fn forgetful(source: MemorySource, sent: &Arc<AtomicUsize>) -> impl Source + use<> {
+    let sent = sent.clone();
+    Letters(source, move |source: MemorySource, dead| {
+        let number = sent.fetch_add(1, Ordering::Relaxed);
+        async move {
+            match number % 5 {
+                3 => Err(QueueError::new("refused")),
+                4 => source.bury(dead).await.and(Err(QueueError::new("no answer"))),
+                _ => source.bury(dead).await,
+            }
         }
-    }
+    })
 }
 
 /// What happened.
@@ -149,7 +138,9 @@ struct Setup {
     store: DynamoDbStore,
     carrier: Carrier,
     stream: Stream,
-    parked: Forgetful,
+    parked: MemorySource,
+    /// How many letters were sent.
+    letters: Arc<AtomicUsize>,
     figures: Figures,
 }
 
@@ -159,7 +150,8 @@ impl Setup {
         let process = Process { world: Mortal::born(), moments: Arc::default() };
         let tenant = Tenant::parse("acme").expect("a tenant");
         let guard = Guard::new(self.store.clone(), operation(), tenant).world(process.world.clone());
-        let consumer = Consumer::new(self.parked.clone(), KeyFrom::body("/id")).max_attempts(MAX_ATTEMPTS);
+        let consumer = Consumer::new(forgetful(self.parked.clone(), &self.letters), KeyFrom::body("/id"))
+            .max_attempts(MAX_ATTEMPTS);
         let (carrier, ran_by) = (self.carrier.clone(), process.clone());
         let function = move |execution, parcel| ship(ran_by.clone(), carrier.clone(), execution, parcel);
         let consumer = consumer.world(Hasty(process.world.clone())).each(guard, function);
@@ -183,7 +175,7 @@ impl Setup {
             number += 1;
             add(&self.figures.received, batch.records.len());
             let killed = number.is_multiple_of(KILLED_IN);
-            let moment = if killed { 1 + random.below(2 * batch.records.len()) } else { 0 };
+            let moment = if killed { 1 + random.below(4) } else { 0 };
             process.moments.store(moment, Ordering::Relaxed);
             let event = self.stream.event(&batch);
             let delivered = hand_over(&consumer, event, SystemTime::now(), FUNCTION_TIMEOUT);
@@ -261,7 +253,8 @@ async fn run(endpoint: &str, stream: impl FnOnce(&Load) -> Stream) {
         store: DynamoDbStore::from_client(connect(store.url()).client(), table.as_str()),
         carrier: Carrier::default(),
         stream,
-        parked: Forgetful(source.clone(), Arc::default()),
+        parked: source.clone(),
+        letters: Arc::default(),
         figures: Figures::default(),
     };
     let escalated = MemoryQueue::new();

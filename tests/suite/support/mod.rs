@@ -20,6 +20,7 @@ pub mod http;
 pub mod java;
 pub mod lambda;
 pub mod load;
+pub mod letters;
 pub mod local_cloud;
 pub mod logs;
 pub mod meddling;
