@@ -2,7 +2,7 @@
 //!
 //! 1. Each error names what is wrong: the environment variable, the table or the bucket.
 //! 2. `Debug` prints the same text as `Display`: if `main` returns an error, Rust prints it by `Debug`.
-use std::{env, str::FromStr, time::Duration};
+use std::{env, fmt, str::FromStr, time::Duration};
 
 use crate::outbox::TopicsError;
 
@@ -10,8 +10,7 @@ use crate::outbox::TopicsError;
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 /// A mistake in the configuration.
-#[derive(PartialEq, Eq, derive_more::Debug, thiserror::Error)]
-#[debug("{self}")]
+#[derive(PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// An environment variable is not set, or empty.
@@ -47,6 +46,12 @@ pub enum ConfigError {
         /// The message of the credentials' provider.
         reason: String,
     },
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The value of a variable. Which ones a function reads is in its log: a template that forgets one changes what the function does.

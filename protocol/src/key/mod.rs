@@ -40,8 +40,7 @@ const HASHED: &str = "sha256:";
 const HASH_DIGITS: usize = 43;
 
 /// Why a text is not a valid tenant, operation or idempotency key. `Debug` prints the same text: Rust prints what `main` returns by it.
-#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug, thiserror::Error)]
-#[debug("{self}")]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// It is empty.
@@ -58,6 +57,12 @@ pub enum KeyError {
     /// It holds a character that is not allowed.
     #[error("it holds a character that is not allowed")]
     Character,
+}
+
+impl fmt::Debug for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The text, if it has 1 to `limit` units and allowed characters only.
