@@ -2,13 +2,16 @@
 //!
 //! 1. Each error names what is wrong: the environment variable, the table or the bucket.
 //! 2. `Debug` prints the same text as `Display`: if `main` returns an error, Rust prints it by `Debug`.
-use std::{env, fmt, str::FromStr, time::Duration};
+use std::{env, str::FromStr, time::Duration};
+
+use crate::outbox::TopicsError;
 
 /// The environment variable that names the table.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
 /// A mistake in the configuration.
-#[derive(thiserror::Error, PartialEq, Eq)]
+#[derive(PartialEq, Eq, derive_more::Debug, thiserror::Error)]
+#[debug("{self}")]
 #[non_exhaustive]
 pub enum ConfigError {
     /// An environment variable is not set, or empty.
@@ -18,8 +21,8 @@ pub enum ConfigError {
     #[error("the environment variable {0} must be {1}")]
     Malformed(&'static str, &'static str),
     /// An environment variable is no list of topics.
-    #[error("the environment variable {0}: {1}")]
-    Topics(&'static str, String),
+    #[error(transparent)]
+    Topics(#[from] TopicsError),
     /// The table refuses a call that every request needs.
     #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     Refused {
@@ -44,12 +47,6 @@ pub enum ConfigError {
         /// The message of the credentials' provider.
         reason: String,
     },
-}
-
-impl fmt::Debug for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
 }
 
 /// The value of a variable. Which ones a function reads is in its log: a template that forgets one changes what the function does.

@@ -97,6 +97,9 @@ mod documents {
 
     #[doc = include_str!("../docs/outbox.md")]
     struct Outbox;
+
+    #[doc = include_str!("../docs/recipes.md")]
+    struct Recipes;
 }
 
 mod backoff;

@@ -39,8 +39,9 @@ const HASHED: &str = "sha256:";
 /// How many digits of base64 follow.
 const HASH_DIGITS: usize = 43;
 
-/// Why a text is not a valid tenant, operation or idempotency key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a text is not a valid tenant, operation or idempotency key. `Debug` prints the same text: Rust prints what `main` returns by it.
+#[derive(Clone, Copy, PartialEq, Eq, derive_more::Debug, thiserror::Error)]
+#[debug("{self}")]
 #[non_exhaustive]
 pub enum KeyError {
     /// It is empty.
