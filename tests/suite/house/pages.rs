@@ -44,8 +44,10 @@ fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
 /// The targets of the links of a line. Code has none.
 fn links(line: &str) -> Vec<String> {
     let without_code: String = line.split('`').step_by(2).collect();
-    let targets = without_code.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
-    targets.filter(|target| !target.contains("://")).map(str::to_owned).collect()
+    let inline = without_code.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0));
+    // `[name]: target`
+    let named = without_code.strip_prefix('[').and_then(|line| Some(line.split_once("]: ")?.1));
+    inline.chain(named).filter(|target| !target.contains("://")).map(str::to_owned).collect()
 }
 
 /// The anchors of a page's headings, as the site and the host of the repository make them.
@@ -103,11 +105,10 @@ fn every_link_leads_to_a_file_and_to_a_heading() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     // A reader that finds no links would find no wrong one either.
     assert!(checked > 300, "{checked} links");
-    let page =
-        "# A `b`, c\n```sh\n# d\n```\n## A b c\n### E: f-g\n[`h`](i.md#j) `[k](l)` [m](n\n[o](p) [q](r://s)";
+    let page = "# A `b`, c\n```sh\n# d\n```\n## A b c\n### E: f-g\n[`h`](i.md#j) `[k](l)` [m](n\n[o](p) [q](r://s)\n[t]: u#v";
     assert_eq!(anchors(page), ["a-b-c", "a-b-c-1", "e-f-g"]);
     let found: Vec<_> = prose(page).flat_map(|(_, line)| links(line)).collect();
-    assert_eq!(found, ["i.md#j", "p"]);
+    assert_eq!(found, ["i.md#j", "p", "u#v"]);
 }
 
 #[test]
