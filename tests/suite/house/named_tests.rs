@@ -21,13 +21,18 @@ fn every_requirement_of_the_contract_names_a_test_that_runs() {
 
 #[test]
 fn every_trap_names_tests_that_run() {
-    let (suite, rows) = (suite(), rows(TRAPS, |row| row.starts_with("| T")));
-    let ids: Vec<_> = rows.iter().filter_map(|row| row.split_whitespace().nth(1)).collect();
-    let numbers = (1..=74).chain(78..=84).chain(86..=86);
-    assert_eq!(ids, numbers.map(|number| format!("T{number}")).collect::<Vec<_>>());
-    let lists = TRAPS.lines().filter_map(|line| line.strip_prefix("- ")?.split_once(": "));
-    let shown: Vec<_> = lists.inspect(|(id, tests)| assert!(tests_of(tests, &suite) > 0, "{id}")).collect();
-    assert_eq!(shown.iter().map(|(id, _)| *id).collect::<Vec<_>>(), ids);
+    // "**T1. The trap.**", what prevents it, and its tests: a line each.
+    let suite = suite();
+    let traps: Vec<_> = TRAPS
+        .split("\n\n")
+        .filter_map(|trap| trap.strip_prefix("**T")?.split_once(". "))
+        .map(|(number, trap)| (number, trap.trim_end().lines().collect::<Vec<_>>()))
+        .collect();
+    for (number, lines) in &traps {
+        assert!(lines.len() == 3 && tests_of(lines[2], &suite) > 0, "T{number}: {lines:?}");
+    }
+    let numbers = (1..=74).chain(78..=84).chain(86..=86).map(|number: u8| number.to_string());
+    assert_eq!(traps.iter().map(|(number, _)| *number).collect::<Vec<_>>(), numbers.collect::<Vec<_>>());
 }
 
 #[test]
