@@ -53,7 +53,7 @@ fn rows(document: &'static str, chosen: impl Fn(&str) -> bool) -> Vec<&'static s
     document.lines().filter(|line| line.starts_with('|') && chosen(line)).collect()
 }
 
-/// How many tests the last cell of a row names. Fails if one of them does not run.
+/// How many tests the last cell of a row names, or a line without cells. Fails if one of them does not run.
 fn tests_of(row: &str, suite: &BTreeSet<String>) -> usize {
     let cell = row.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default();
     let named = cell.split('`').skip(1).step_by(2);
