@@ -3,5 +3,6 @@
 mod documents;
 mod files;
 mod named_tests;
+mod release;
 mod states;
 mod support_works;
