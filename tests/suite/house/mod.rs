@@ -3,6 +3,7 @@
 mod documents;
 mod files;
 mod named_tests;
+mod pages;
 mod release;
 mod states;
 mod support_works;
