@@ -11,8 +11,16 @@ const MAX_WORDS: usize = 50_000;
 /// The most characters of a table's row: more is a paragraph.
 const MAX_ROW: usize = 300;
 /// The pages outside of `docs`.
-const OTHERS: [&str; 5] =
-    ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "starter/README.md"];
+const OTHERS: [&str; 8] = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "cli/README.md",
+    "functions/ledgers/README.md",
+    "protocol/README.md",
+    "starter/README.md",
+];
 /// The list of the site's pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
