@@ -21,7 +21,7 @@ output "contradictions_queue_url" {
 }
 
 output "dead_letters_queue_arn" {
-  description = "Its ARN."
+  description = "ARN of the dead-letter queue."
   value       = aws_sqs_queue.dead_letters_queue.arn
 }
 
@@ -31,7 +31,7 @@ output "dead_letters_queue_url" {
 }
 
 output "deferred_reports_dead_letters_queue_arn" {
-  description = "Its ARN."
+  description = "ARN of the queue of dead letters of deferred reports."
   value       = aws_sqs_queue.deferred_reports_dead_letters_queue.arn
 }
 
@@ -41,7 +41,7 @@ output "deferred_reports_dead_letters_queue_url" {
 }
 
 output "deferred_reports_queue_arn" {
-  description = "Its ARN. The function that takes its messages needs a time-out of 50 s at most."
+  description = "ARN of the queue of deferred reports. The function that takes its messages needs a time-out of 50 s at most."
   value       = aws_sqs_queue.deferred_reports_queue.arn
 }
 
@@ -51,7 +51,7 @@ output "deferred_reports_queue_url" {
 }
 
 output "failed_runs_queue_arn" {
-  description = "Its ARN, for the on-failure destinations of your schedules and their functions."
+  description = "ARN of the queue of failed runs, for the on-failure destinations of your schedules and their functions."
   value       = aws_sqs_queue.failed_runs_queue.arn
 }
 
@@ -66,7 +66,7 @@ output "metrics_namespace" {
 }
 
 output "outbox_dead_letters_queue_arn" {
-  description = "Its ARN."
+  description = "ARN of the queue of dead letters of the outbox."
   value       = local.has_outbox ? aws_sqs_queue.outbox_dead_letters_queue[0].arn : null
 }
 
@@ -81,7 +81,7 @@ output "outbox_function_name" {
 }
 
 output "outbox_queue_arn" {
-  description = "Its ARN, to which dead letters are sent back."
+  description = "ARN of the queue that asks for deliveries, to which dead letters are sent back."
   value       = local.has_outbox ? aws_sqs_queue.outbox_queue[0].arn : null
 }
 
@@ -91,7 +91,7 @@ output "outbox_queue_url" {
 }
 
 output "outbox_role_arn" {
-  description = "Its ARN, for the policies of the targets."
+  description = "ARN of the role of the function `outbox`, for the policies of the targets."
   value       = local.has_outbox_function ? aws_iam_role.outbox_role[0].arn : null
 }
 
@@ -106,7 +106,7 @@ output "outbox_topics" {
 }
 
 output "reconcile_queue_arn" {
-  description = "Its ARN. The function that takes its messages needs a time-out of 50 s at most."
+  description = "ARN of the queue of questions and provider reports. The function that takes its messages needs a time-out of 50 s at most."
   value       = aws_sqs_queue.reconcile_queue.arn
 }
 
@@ -121,7 +121,7 @@ output "stale_function_name" {
 }
 
 output "stream_arn" {
-  description = "Its stream."
+  description = "ARN of the stream of the table of records."
   value       = local.stream_arn
 }
 
@@ -131,7 +131,7 @@ output "sweep_queue_url" {
 }
 
 output "table_arn" {
-  description = "Its ARN, for the permissions of your functions."
+  description = "ARN of the table of records, for the permissions of your functions."
   value       = local.table_arn
 }
 
@@ -141,7 +141,7 @@ output "table_name" {
 }
 
 output "work_dead_letters_queue_arn" {
-  description = "Its ARN."
+  description = "ARN of the queue of dead letters of accepted work."
   value       = local.has_outbox ? aws_sqs_queue.work_dead_letters_queue[0].arn : null
 }
 
@@ -151,7 +151,7 @@ output "work_dead_letters_queue_url" {
 }
 
 output "work_queue_arn" {
-  description = "Its ARN. Your worker takes its messages, with a time-out of a sixth of work_visibility_seconds at most."
+  description = "ARN of the queue of accepted work. Your worker takes its messages, with a time-out of a sixth of work_visibility_seconds at most."
   value       = local.has_outbox ? aws_sqs_queue.work_queue[0].arn : null
 }
 

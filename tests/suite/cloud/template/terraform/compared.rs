@@ -39,7 +39,8 @@ pub fn differences(kind: &Kind, made: &Made, planned: &Planned) -> Vec<String> {
     for (attribute, value) in leaves(&attributes) {
         let only = kind.only_in_terraform.iter().find(|(only, _)| *only == attribute);
         if let Some((_, expected)) = only {
-            if *expected != "*" && *expected != value {
+            let expected = expected.replace("LOGICAL_ID", &made.name);
+            if expected != "*" && expected != value {
                 found.push(format!("{attribute}: {value} in place of {expected}"));
             }
             continue;

@@ -25,32 +25,48 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../infra/terraform")
 }
 
-/// Parameters of the template that make each of its conditions true and false.
-fn deployments() -> Vec<Vec<(&'static str, Value)>> {
-    let existing =
-        [("ExistingTableName", json!("orders")), ("ExistingTableStream", json!("2026-01-01T00:00:00.000"))];
-    let notified = [("AlarmTopicArn", json!("arn:aws:sns:eu-central-1:111122223333:on-call"))];
-    let reserved = [("StaleConcurrency", json!(9)), ("OutboxConcurrency", json!(11))];
-    let tolerated =
-        [("OldestWorkSeconds", json!(61)), ("ReplaysTolerated", json!(7)), ("SweepUnitsPerSecond", json!(3))];
-    let chosen = [
-        ("Alarms", json!("essential")),
-        ("MetricsNamespace", json!("shop/charges")),
-        ("LogRetentionDays", json!(7)),
+/// Parameters of the template that make each of its conditions true and false, and each other parameter unlike its default.
+fn deployments(template: &Value) -> Vec<Vec<(&'static str, Value)>> {
+    let topic = json!("arn:aws:sns:eu-central-1:111122223333:on-call");
+    let existing = vec![
+        ("ExistingTableName", json!("orders")),
+        ("ExistingTableStream", json!("2026-01-01T00:00:00.000")),
+        ("AlarmTopicArn", topic.clone()),
     ];
-    vec![
-        Vec::new(),
-        [&existing[..], &notified, &reserved].concat(),
-        [&[("Outbox", json!("own"))], &tolerated[..], &notified].concat(),
-        [&[("Outbox", json!("off"))], &chosen[..], &reserved[..1]].concat(),
-        [&chosen[..], &existing, &[("OutboxTopics", json!("order.placed=bus:shop"))]].concat(),
-    ]
+    let essential = vec![
+        ("Alarms", json!("essential")),
+        ("AlarmTopicArn", topic),
+        ("DeletionProtection", json!("false")),
+        ("MetricsNamespace", json!("shop/charges")),
+        ("OutboxTopics", json!("order.placed=bus:shop")),
+        ("SweepSchedule", json!("rate(1 day)")),
+    ];
+    let without_outbox = vec![("Alarms", json!("essential")), ("Outbox", json!("off"))];
+    vec![Vec::new(), existing, essential, without_outbox, vec![("Outbox", json!("own"))], numbers(template)]
+}
+
+/// A value of its own for each number.
+fn numbers(template: &Value) -> Vec<(&'static str, Value)> {
+    let parameters = members(&template["Parameters"]).filter(|(_, parameter)| parameter["Type"] == "Number");
+    let number = |(place, (name, parameter)): (usize, (&String, &Value))| {
+        let default = parameter["Default"].as_u64().expect("a number");
+        let allowed = parameter["AllowedValues"].as_array().into_iter().flatten();
+        let other = allowed.filter_map(Value::as_u64).find(|allowed| *allowed != default);
+        let below = parameter["MaxValue"].as_u64().map(|most| most - 1);
+        let other = other.or(below).unwrap_or(default + 7 + u64::try_from(place).expect("a place"));
+        (leaked(name), json!(other))
+    };
+    parameters.enumerate().map(number).collect()
+}
+
+/// A name that lives as long as the tests.
+fn leaked(name: &str) -> &'static str {
+    Box::leak(name.to_owned().into_boxed_str())
 }
 
 /// The same for the module.
 fn variables(parameters: &[(&'static str, Value)]) -> Vec<(&'static str, Value)> {
-    let leaked = |name: &str| -> &'static str { Box::leak(snake_case(name).into_boxed_str()) };
-    parameters.iter().map(|(name, value)| (leaked(name), value.clone())).collect()
+    parameters.iter().map(|(name, value)| (leaked(&snake_case(name)), value.clone())).collect()
 }
 
 #[test]
@@ -76,7 +92,7 @@ fn the_module_has_the_templates_resources_with_their_properties() {
     let module = Module::read();
     let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
-    for parameters in deployments() {
+    for parameters in deployments(&template) {
         let stack = Stack::new(&template, &parameters);
         let (mut planned, _) = module.plan(&variables(&parameters), &stack);
         for made in stack.resources() {
@@ -100,7 +116,7 @@ fn the_module_has_the_templates_resources_with_their_properties() {
 #[test]
 fn the_module_has_the_templates_outputs() {
     let template = template(IDEMPOTENCY);
-    for parameters in deployments() {
+    for parameters in deployments(&template) {
         let stack = Stack::new(&template, &parameters);
         let (_, outputs) = Module::read().plan(&variables(&parameters), &stack);
         let expected = stack.outputs().into_iter().map(|(name, value)| (snake_case(name), value));
@@ -116,7 +132,7 @@ fn the_module_has_the_templates_parameters_and_refuses_what_it_refuses() {
     let refusal = |name: &'static str, value: Value| module.refusal(&variables(&[(name, value)]), &stack);
     let variables_text = fs::read_to_string(folder().join("variables.tf")).expect("the variables");
     for (name, parameter) in members(&template["Parameters"]) {
-        let name: &'static str = Box::leak(name.clone().into_boxed_str());
+        let name = leaked(name);
         assert_eq!(refusal(name, parameter["Default"].clone()), None, "{name}");
         let allowed = parameter["AllowedValues"].as_array();
         for value in allowed.into_iter().flatten().filter(|value| **value != "off") {
@@ -150,7 +166,7 @@ fn the_module_has_the_templates_parameters_and_refuses_what_it_refuses() {
     }
     let without_zip = vec![("outbox_zip", Value::Null)];
     assert!(module.refusal(&without_zip, &stack).is_some());
-    for parameters in deployments() {
+    for parameters in deployments(&template) {
         assert_eq!(module.refusal(&variables(&parameters), &stack), None, "{parameters:?}");
     }
 }

@@ -7,7 +7,7 @@ pub struct Kind {
     pub cloudformation: &'static str,
     /// Attributes and properties of one meaning, by the beginnings of their paths. `*` is the same place in both lists.
     pub pairs: &'static [(&'static str, &'static str)],
-    /// What only one of the two says, with its value; `*` is any value.
+    /// What only one of the two says, with its value; `*` is any value, and `LOGICAL_ID` the resource's name in the template.
     pub only_in_terraform: &'static [(&'static str, &'static str)],
     pub only_in_cloudformation: &'static [(&'static str, &'static str)],
 }
@@ -209,7 +209,7 @@ pub const KINDS: &[Kind] = &[
             ("threshold", "Threshold"),
             ("treat_missing_data", "TreatMissingData"),
         ],
-        only_in_terraform: &[("alarm_name", "*")],
+        only_in_terraform: &[("alarm_name", "shop-LOGICAL_ID")],
         only_in_cloudformation: &[],
     },
     Kind {
