@@ -12,10 +12,10 @@ export interface IdempotencyProps {
   /** The template. */
   readonly template: string;
   /**
-   * Values for the template's parameters: texts that are known now. Conditions are made of them, and CloudFormation takes no resource's
+   * Values for the template's parameters: texts and numbers that are known now. Conditions are made of them, and CloudFormation takes no resource's
    * attribute in a condition. Those that are missing stay parameters of the stack, with their defaults.
    */
-  readonly parameters?: Record<string, string>;
+  readonly parameters?: Record<string, string | number>;
 }
 
 export class Idempotency extends Construct {
