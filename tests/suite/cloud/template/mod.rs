@@ -18,6 +18,7 @@ mod rights;
 mod sample;
 mod streams;
 mod table;
+mod terraform;
 mod variables;
 mod watched;
 
