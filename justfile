@@ -53,6 +53,10 @@ spell:
 docs:
     cargo doc --no-deps --all-features --open
 
+# The site of the documents, below target/site
+site:
+    .ci/site
+
 # Licences, bans, sources, advisories
 deny:
     cargo deny --locked --workspace check

@@ -33,7 +33,8 @@
 //! | --- | --- |
 //! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
 //! | a guarded function | [`Guard`], [`Failure`], [`RunError`], [`Ran`] |
-//! | a message, an asynchronous operation | `outbox::Topics`, [`Execution::publish`], [`Operation::asynchronous`] |
+//! | a row | [`domain::Table`], [`Execution::write`] |
+//! | a message, an asynchronous operation | `outbox::Topics`, `outbox::Topic`, [`Execution::publish`], [`Operation::asynchronous`] |
 //! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
 //! | a test, a router for any store | [`MemoryStore`], [`SingleTenant`], [`Store`], [`World`] |
 //!
@@ -83,7 +84,7 @@
 // Clocks, randomness and tasks come from the world: see `clippy.toml`.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-/// The examples of README and guide, compiled.
+/// The examples of README and chapters, compiled.
 #[cfg(all(doctest, feature = "axum", feature = "dynamodb", feature = "lambda"))]
 mod documents {
     #[doc = include_str!("../README.md")]
@@ -92,11 +93,17 @@ mod documents {
     #[doc = include_str!("../docs/guide.md")]
     struct Guide;
 
+    #[doc = include_str!("../docs/rows.md")]
+    struct Rows;
+
     #[doc = include_str!("../docs/queues.md")]
     struct Queues;
 
     #[doc = include_str!("../docs/outbox.md")]
     struct Outbox;
+
+    #[doc = include_str!("../docs/recipes.md")]
+    struct Recipes;
 }
 
 mod backoff;

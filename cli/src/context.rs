@@ -9,10 +9,7 @@ use lambda_idempotency::{
     key::RecordKey,
     operator::{Operator, TenantOperator},
     record::Record,
-    store::{
-        Store, StoreError, StoreErrorKind,
-        dynamodb::{DynamoDbStore, table::INDEX},
-    },
+    store::{Store, dynamodb::DynamoDbStore},
     time::Timestamp,
     world::World,
 };
@@ -68,20 +65,6 @@ impl Context {
         })
     }
 
-    /// Explains a failure that a missing index may have caused: a table may have been created without it.
-    pub fn no_index(&self, error: StoreError) -> Failure {
-        let failure = Failure::from_error(&error);
-        // DynamoDB has one code for all invalid requests; only the message tells them apart.
-        if error.kind() == StoreErrorKind::Refused && failure.to_string().contains("index") {
-            return Failure::Error(format!(
-                "the table `{}` has no index `{INDEX}`, by which unknown outcomes are found: add it (partition key \
-                 `reconcile_shard`, sort key `reconcile_place`, both strings, all attributes), or deploy the template",
-                self.table
-            ));
-        }
-        failure
-    }
-
     /// Stops and limits tenants.
     pub fn tenants(&self) -> TenantOperator {
         TenantOperator::new(self.store.clone()).world(self.clock)
@@ -96,13 +79,7 @@ impl Context {
 fn refused(error: ConfigError) -> Failure {
     let line = match &error {
         ConfigError::Refused { table, reason } => {
-            let hint = match reason.contains("key") && reason.contains("schema") {
-                true => {
-                    ". It is not a table of idempotency records, with partition key `pk` and sort key `sk`: give --table"
-                }
-                false => "",
-            };
-            format!("DynamoDB refuses the idempotency table `{table}`: {reason}{hint}")
+            format!("DynamoDB refuses the idempotency table `{table}`: {reason}")
         }
         ConfigError::NoCredentials { reason, .. } => format!("no AWS credentials: {reason}"),
         _ => error.to_string(),

@@ -152,7 +152,7 @@ pub async fn page(
                 );
                 tries += 1;
             }
-            answer => return answer.map_err(|error| context.no_index(error)),
+            answer => return answer.map_err(|error| Failure::from_error(&error)),
         }
     }
 }

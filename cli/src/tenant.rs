@@ -63,7 +63,7 @@ async fn show(context: &Context, tenant: &Tenant) -> Result<(), Failure> {
     let rule = rule_of(tenants.rules().await?.as_ref(), tenant);
     // Its flood may throttle the index just now.
     let open = context.store.open_records(tenant, MAX_COUNTED).await;
-    let open = open.map_err(|error| context.no_index(error));
+    let open = open.map_err(|error| Failure::from_error(&error));
     let (used, lines) = (tenants.used(tenant).await?, tenants.lines(tenant).await?);
     let stopped_by = stopped_by(&lines).filter(|_| rule.stop.is_some());
     if context.screen.is_json() {

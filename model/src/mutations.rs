@@ -178,7 +178,7 @@ mod tests {
     /// The traps of docs/traps.md.
     fn traps() -> BTreeSet<String> {
         let document = read("docs/traps.md");
-        let ids = document.lines().filter_map(|line| Some(line.strip_prefix("| T")?.split_once(" |")?.0));
+        let ids = document.lines().filter_map(|line| Some(line.strip_prefix("**T")?.split_once(". ")?.0));
         ids.map(|number| format!("T{number}")).collect()
     }
 

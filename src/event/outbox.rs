@@ -99,8 +99,7 @@ async fn configured() -> Result<Deliverer, Error> {
 /// # Errors
 /// If the configuration is wrong, a topic has no target, or the runtime fails.
 pub async fn outbox(deliverer: Deliverer) -> Result<(), Error> {
-    let checked = deliverer.check().map_err(|error| ConfigError::Topics(Topics::VARIABLE, error.to_string()));
-    checked.inspect_err(lambda::report)?;
+    deliverer.check().inspect_err(lambda::report)?;
     let aws = lambda::aws().await;
     let source = SqsSource::from_env(&aws, "OUTBOX_QUEUE_URL", "OUTBOX_DEAD_LETTERS_QUEUE_URL");
     let source = source.inspect_err(lambda::report)?;

@@ -198,6 +198,48 @@ impl<T> Idempotency<T> {
     /// 3. Of several requests at once, one commits. The others get its answer, as every retry does.
     /// 4. If the store does not answer, the client gets 503 and may send the same request again; the record is never unknown.
     ///
+    /// ```
+    /// use axum::{Json, Router, body::Body, http::{Request, StatusCode}, routing::post};
+    /// use lambda_idempotency::{Answer, Idempotency, MemoryStore, Operation, SingleTenant};
+    /// use lambda_idempotency::{domain::Table, engine::SingleTransaction, http::OrNotBegun};
+    /// use serde_json::{Value, json};
+    /// use tower::ServiceExt;
+    ///
+    /// fn accounts() -> Table {
+    ///     Table::new("accounts", "id")
+    /// }
+    ///
+    /// async fn transfer(transaction: SingleTransaction, OrNotBegun(Json(cents)): OrNotBegun<Json<u64>>) -> StatusCode {
+    ///     let refusal = |status: u16, title: &str| Answer::json(status, json!({ "title": title }).to_string());
+    ///     let take = accounts().update(json!({ "id": "a" }), "SET cents = cents - :cents").condition("cents >= :cents");
+    ///     let give = accounts().update(json!({ "id": "b" }), "SET cents = cents + :cents").if_present();
+    ///     for write in [take.or_answer(refusal(409, "Not enough money")), give.or_answer(refusal(404, "No such account"))] {
+    ///         if transaction.write(write.value(":cents", cents)).is_err() {
+    ///             return StatusCode::INTERNAL_SERVER_ERROR; // a mistake in the program: nothing is written
+    ///         }
+    ///     }
+    ///     StatusCode::CREATED
+    /// }
+    ///
+    /// #[tokio::main(flavor = "current_thread")]
+    /// async fn main() {
+    ///     let store = MemoryStore::new();
+    ///     for (id, cents) in [("a", 100), ("b", 0)] {
+    ///         store.put_item(&accounts(), json!({ "id": id, "cents": cents }));
+    ///     }
+    ///     let guard = Idempotency::new(store.clone(), Operation::new("transfer")).tenant(SingleTenant::new("bank"));
+    ///     let app: Router = Router::new().route("/transfers", post(transfer).route_layer(guard.single_transaction()));
+    ///     let send = async |key: &str| {
+    ///         let request = Request::post("/transfers").header("idempotency-key", key).header("content-type", "application/json");
+    ///         app.clone().oneshot(request.body(Body::from("60")).unwrap()).await.unwrap().status().as_u16()
+    ///     };
+    ///     let statuses = [send("k-1").await, send("k-1").await, send("k-2").await];
+    ///     assert_eq!(statuses, [201, 201, 409]); // a replay; and only 40 cents are left
+    ///     let row: Option<Value> = store.item(&accounts(), json!({ "id": "b" })).unwrap();
+    ///     assert_eq!(row, Some(json!({ "id": "b", "cents": 60 })));
+    /// }
+    /// ```
+    ///
     /// # Panics
     /// If [`Operation::completion_timeout`] is longer than [`MAX_SENDING_TIME`](crate::time_budget::MAX_SENDING_TIME): nothing is
     /// sent after that.

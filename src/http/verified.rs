@@ -17,6 +17,38 @@ use crate::key::Tenant;
 const SIGNATURE_V4: &str = "AWS4-HMAC-SHA256";
 
 /// A claim of the token that API Gateway's JWT authorizer (HTTP API) or Cognito authorizer (REST API) verified.
+///
+/// In a test, a request with a claim is made from an event. Its body is `lambda_http`'s, so for an axum router convert it:
+///
+/// ```
+/// use axum::{Router, body::Body, routing::post};
+/// use lambda_idempotency::{Idempotency, JwtClaim, MemoryStore, Operation, http::lambda_http::request};
+/// use serde_json::json;
+/// use tower::ServiceExt;
+///
+/// #[tokio::main(flavor = "current_thread")]
+/// async fn main() {
+///     let guard = Idempotency::new(MemoryStore::new(), Operation::new("order")).tenant(JwtClaim("sub"));
+///     let app: Router = Router::new().route("/orders", post(|| async { "ordered" }).route_layer(guard));
+///     let replayed = async |subject: &str| {
+///         let event = json!({
+///             "version": "2.0",
+///             "rawPath": "/orders",
+///             "headers": { "idempotency-key": "k-1" },
+///             "requestContext": {
+///                 "http": { "method": "POST", "path": "/orders" },
+///                 "authorizer": { "jwt": { "claims": { "sub": subject } } },
+///             },
+///         });
+///         let order = request::from_str(&event.to_string()).unwrap().map(Body::new);
+///         let answer = app.clone().oneshot(order).await.unwrap();
+///         answer.headers().contains_key("idempotent-replayed")
+///     };
+///     assert!(!replayed("jane").await);
+///     assert!(replayed("jane").await);
+///     assert!(!replayed("john").await); // another tenant: the same key is another operation
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct JwtClaim(
     /// The claim's name, such as `sub`.

@@ -89,7 +89,9 @@ impl Deliverer {
     pub fn check(&self) -> Result<(), TopicsError> {
         let without = self.topics.destinations().find(|(topic, _)| !self.targets.contains_key(*topic));
         if let Some((topic, _)) = without {
-            return Err(TopicsError::new(format!("has {topic}, and this function has no target for it")));
+            return Err(TopicsError::of_list(format_args!(
+                "has {topic}, and this function has no target for it"
+            )));
         }
         self.targets.keys().try_for_each(|topic| self.topics.topic(topic).map(|_| ()))
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use aws_config::SdkConfig;
 use aws_sdk_eventbridge::{Client, types::PutEventsRequestEntry};
 
-use super::{Target, Topics};
+use super::{Target, TopicsError};
 use crate::{
     config::ConfigError,
     error_chain::error_chain,
@@ -57,7 +57,7 @@ impl EventBus {
     pub async fn check(&self) -> Result<(), ConfigError> {
         match self.exists().await {
             true => Ok(()),
-            false => Err(ConfigError::Topics(Topics::VARIABLE, self.missing())),
+            false => Err(TopicsError::no_bus(&self.name).into()),
         }
     }
 
@@ -84,17 +84,13 @@ impl EventBus {
         let until = *self.exists_until.lock().unwrap_or_else(PoisonError::into_inner);
         until.is_some_and(|until| !self.world.left(until).is_zero())
     }
-
-    fn missing(&self) -> String {
-        format!("there is no event bus {}", self.name)
-    }
 }
 
 #[async_trait]
 impl Target for EventBus {
     async fn deliver(&self, message: &OutboxMessage) -> Result<(), QueueError> {
         if !self.was_asked() && !self.exists().await {
-            return Err(QueueError::new(self.missing()));
+            return Err(QueueError::new(TopicsError::no_bus(&self.name)));
         }
         let entry = PutEventsRequestEntry::builder()
             .event_bus_name(&*self.name)

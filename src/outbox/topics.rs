@@ -1,6 +1,6 @@
 //! The one list of topics and their targets.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use crate::domain::Topic;
 
@@ -24,7 +24,7 @@ use crate::domain::Topic;
 /// assert_eq!(topics.topic("order.placed").unwrap().name(), "order.placed");
 /// assert_eq!(
 ///     topics.topic("order.paid").unwrap_err().to_string(),
-///     "the list of topics has no order.paid: it has order.placed"
+///     "the environment variable OUTBOX_TOPICS: the list of topics has no order.paid: it has order.placed"
 /// );
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,14 +42,21 @@ pub enum Destination {
     Own,
 }
 
-/// What is wrong with a list of topics, or that it lacks a topic.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the list of topics {0}")]
+/// What is wrong with a list of topics, or that it lacks a topic. `Debug` prints the same text: Rust prints what `main` returns by it.
+#[derive(Clone, PartialEq, Eq, derive_more::Debug, thiserror::Error)]
+#[debug("{self}")]
+#[error("the environment variable {variable}: {0}", variable = Topics::VARIABLE)]
 pub struct TopicsError(String);
 
 impl TopicsError {
-    pub(super) const fn new(what: String) -> Self {
-        Self(what)
+    /// `what` follows the words "the list of topics".
+    pub(super) fn of_list(what: impl fmt::Display) -> Self {
+        Self(format!("the list of topics {what}"))
+    }
+
+    #[cfg(feature = "eventbridge")]
+    pub(super) fn no_bus(name: &str) -> Self {
+        Self(format!("there is no event bus {name}"))
     }
 }
 
@@ -67,8 +74,7 @@ impl Topics {
     #[cfg(any(feature = "dynamodb", feature = "sqs"))]
     pub fn from_env() -> Result<Self, crate::config::ConfigError> {
         let list = crate::config::text(Self::VARIABLE)?;
-        Self::parse(&list)
-            .map_err(|error| crate::config::ConfigError::Topics(Self::VARIABLE, error.to_string()))
+        Ok(Self::parse(&list)?)
     }
 
     /// Reads a list.
@@ -81,7 +87,7 @@ impl Topics {
         }
         let mut topics = BTreeMap::new();
         for entry in list.split_whitespace() {
-            let wrong = |what: &str| TopicsError(format!("has {entry:?}: {what}"));
+            let wrong = |what: &str| TopicsError::of_list(format_args!("has {entry:?}: {what}"));
             let (topic, target) = entry.split_once('=').ok_or_else(|| wrong("an entry is topic=target"))?;
             if !Topic::is_name(topic) {
                 return Err(wrong("a topic is 1 to 128 letters, digits, `-`, `_`, `.` or `/`"));
@@ -97,7 +103,7 @@ impl Topics {
             }
         }
         match topics.is_empty() {
-            true => Err(TopicsError("is empty".to_owned())),
+            true => Err(TopicsError::of_list("is empty")),
             false => Ok(Self(topics)),
         }
     }
@@ -111,7 +117,8 @@ impl Topics {
             true => Ok(Topic::new(name)),
             false => {
                 let names: Vec<_> = self.0.keys().map(String::as_str).collect();
-                Err(TopicsError(format!("has no {name}: it has {}", names.join(", "))))
+                let names = if names.is_empty() { NONE.to_owned() } else { names.join(", ") };
+                Err(TopicsError::of_list(format_args!("has no {name}: it has {names}")))
             }
         }
     }

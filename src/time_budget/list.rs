@@ -57,14 +57,14 @@ list! {
     /// The least time for storing a body: several times what a healthy store needs.
     pub const MIN_BODY_TIME: Duration = millis(100);
 
-    /// One step waits this long for the store: a read, whatever time-outs its client has, or all tries of a write that is not retried
-    /// further. The write may still be applied later; its condition and its revision keep that harmless.
+    /// One step waits this long for the store: a read, or all tries of a write that is not retried further. The write may still
+    /// be applied later; its condition and its revision keep that harmless.
     pub const STORE_TIMEOUT: Duration = seconds(5);
 
     /// A write that no caller waits for is tried for this long. Then its message goes back to its queue.
     pub const OFFLINE_WRITE_TIMEOUT: Duration = seconds(4);
 
-    /// A message waits this long for its queue, whatever time-outs that has: a little longer than all tries of SQS together.
+    /// A message waits this long for its queue: a little longer than all tries of SQS together.
     pub const SEND_TIMEOUT: Duration = seconds(2);
 
     /// A question to a reconciler may take this long.
@@ -91,14 +91,14 @@ list! {
     pub const DEFAULT_LEASE: Duration = seconds(60);
 
     /// A worker counts as alive for this long after its deadline: Lambda may enforce it late, a write may be in flight, clocks
-    /// may differ. If they differ by more, the operation becomes `unknown`, or runs a second time if it may run again.
+    /// may differ. If they differ by more, the operation becomes `unknown`, or runs again if it may.
     pub const DEFAULT_GRACE: Duration = seconds(10);
 
     /// Heartbeats keep a record for this long at most, so that a handler that hangs is found.
     pub const DEFAULT_MAX_LEASE: Duration = hours(1);
 
-    /// An execution begins only if this much time is left, or a quarter of what its invocation has left when the request
-    /// reaches the guard, if that is less. Otherwise it would be killed midway.
+    /// An execution begins only if this much time is left, or a quarter of what its invocation had when the request reached the
+    /// guard, if that is less. Otherwise it would be killed midway.
     pub const MIN_TIME_TO_RUN: Duration = seconds(2);
 
     /// The time between two checks whether an execution has lost its record.
@@ -107,16 +107,16 @@ list! {
     /// A worker tries to write its report for this long. Then its caller gets the answer all the same.
     pub const DEFAULT_COMPLETION_TIMEOUT: Duration = seconds(10);
 
-    /// The domain writes of one operation are computed at most this often, if each time they come from a stale read.
+    /// Domain writes that come from a stale read are computed at most this often.
     pub const MAX_COMPUTATIONS: u32 = 5;
 
-    /// A single transaction is sent for this long after its request began. An answer that another request keeps meanwhile has not
-    /// expired by then, and DynamoDB remembers the transaction's token for twice as long. A reservation too is made within this time
-    /// after its key has become too old, or not at all.
+    /// A single transaction is sent for this long after its request began: an answer kept meanwhile has not expired by then,
+    /// and DynamoDB remembers the token for twice as long. A reservation is made within this time after its key has become too
+    /// old, or not at all.
     pub const MAX_SENDING_TIME: Duration = CLOCK_SKEW;
 
-    /// A process uses the rules that operators have set for tenants for this long. Then it reads them again, beside the next reservation, whose
-    /// handler waits for them.
+    /// A process uses the rules that operators have set for tenants for this long. Then it reads them again, beside the next
+    /// reservation.
     pub const RULES_FOR: Duration = seconds(5);
 
     /// After a read of the rules that failed, the next one waits for so long.
@@ -131,13 +131,12 @@ list! {
     /// A completed answer is kept for this long: the window that Stripe documents.
     pub const DEFAULT_RETENTION: Duration = hours(24);
 
-    /// A body outside its record is kept for this much longer: DynamoDB deletes in no order, and a replay must not find a record
-    /// whose body is gone.
+    /// A body outside its record is kept for this much longer: DynamoDB deletes in no order, and a replay must not find a
+    /// record whose body is gone.
     pub const BODY_OUTLIVES_RECORD: Duration = hours(24);
 
-    /// A report in a queue, or an outcome that is unknown, waits this long for a store that does not take the answer's body. Then it
-    /// is written without the body. This is
-    /// less than the grace after which the effect could count as not executed.
+    /// A report in a queue, or an unknown outcome, waits this long for a store that does not take the answer's body. Then it is
+    /// written without the body, before the effect could count as not executed.
     pub(crate) const QUEUED_BODY_TIMEOUT: Duration = minutes(4);
 
     /// The shortest `Retry-After`: most operations are over by then.
@@ -146,8 +145,8 @@ list! {
     /// The longest `Retry-After`, while an outcome is reconciled: a client that waits longer stops asking.
     pub const MAX_RETRY_AFTER: Duration = minutes(5);
 
-    /// Accepted work whose executions certainly did nothing is executed this often at most. The waits between ten are over after about 9
-    /// minutes.
+    /// Accepted work whose executions certainly did nothing is executed this often at most. The waits between ten are over
+    /// after about 9 minutes.
     pub const DEFAULT_MAX_ATTEMPTS: u32 = 10;
 
     /// An operation that is not found counts as not executed after this: a request on its way (5 min), by clocks that are 5 min
@@ -155,7 +154,7 @@ list! {
     pub const DEFAULT_NOT_FOUND_GRACE: Duration = time::ARRIVAL_TIME;
 
     /// "Not found" is proof for this long after an execution began. Stripe [removes
-    /// keys](https://docs.stripe.com/api/idempotent_requests) after 24 h, and finds nothing then; clocks differ.
+    /// keys](https://docs.stripe.com/api/idempotent_requests) after 24 h; clocks differ.
     pub const DEFAULT_NOT_FOUND_WINDOW: Duration = hours(23);
 
     /// The wait between the first two questions about an unknown outcome. Each later wait is twice as long.
@@ -164,28 +163,26 @@ list! {
     /// The longest wait between two questions about an unknown outcome.
     pub const DEFAULT_MAX_BACKOFF: Duration = hours(1);
 
-    /// How many questions there are before an outcome is escalated: they take 13 to 15 hours, so a night has passed and an
-    /// operator is at work.
+    /// How many questions there are before an outcome is escalated: they take 13 to 15 hours, so an operator is at work.
     pub const DEFAULT_QUESTIONS: u32 = 24;
 
     /// An unknown outcome is escalated after this time, even if no question could be asked.
     pub const DEFAULT_MAX_UNKNOWN_AGE: Duration = hours(24);
 
-    /// An older effect without a record raises no alarm: providers retry an unacknowledged event for days.
+    /// An older effect without a record raises no alarm: providers retry an event for days.
     pub(crate) const OLD_EFFECT: Duration = time::OLD_EFFECT;
 
-    /// A report that knows only a provider's id may come before its record refers to it: the handler keeps the result of its call within
-    /// this time, or another execution makes the call again.
+    /// A report that knows only a provider's id may come before its record refers to it: the handler keeps the result of its
+    /// call within this time, or another execution makes the call again.
     pub const REFERENCE_WAIT: Duration = minutes(10);
 
     /// A provider's signature may be this old, or this far ahead: Stripe's own default.
     pub const SIGNATURE_TOLERANCE: Duration = minutes(5);
 
-    /// Stripe delivers an event again for this long ([automatic retries](https://docs.stripe.com/webhooks#automatic-retries)). A person can
-    /// have it sent again for 30 days.
+    /// Stripe delivers an event again for this long ([automatic retries](https://docs.stripe.com/webhooks#automatic-retries)).
     pub const STRIPE_REDELIVERY: Duration = hours(72);
 
-    /// A person or a program can have GitHub deliver an event again for this long; by itself it does not
+    /// GitHub delivers an event again for this long, only if it is asked to
     /// ([redelivering](https://docs.github.com/en/webhooks/testing-and-troubleshooting-webhooks/redelivering-webhooks)).
     pub const GITHUB_REDELIVERY: Duration = hours(72);
 
@@ -193,12 +190,12 @@ list! {
     /// ([changelog](https://shopify.dev/changelog/updates-to-webhook-retry-mechanism)).
     pub const SHOPIFY_REDELIVERY: Duration = hours(4);
 
-    /// A sender by Standard Webhooks delivers an event again for this long: the example of the
-    /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md) ends after 75.6 hours.
+    /// A sender by Standard Webhooks delivers an event again for this long: the
+    /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md)'s example
+    /// ends after 75.6 hours.
     pub const STANDARD_WEBHOOKS_REDELIVERY: Duration = hours(76);
 
-    /// Svix delivers an event again for this long: eight times in 27.6 hours ([retries](https://docs.svix.com/retries)). A person can have it
-    /// sent again later.
+    /// Svix delivers an event again for this long: eight times in 27.6 hours ([retries](https://docs.svix.com/retries)).
     pub const SVIX_REDELIVERY: Duration = hours(28);
 
     /// GitHub waits for an answer for this long
@@ -209,15 +206,15 @@ list! {
     /// ([HTTPS webhooks](https://shopify.dev/docs/apps/build/webhooks/subscribe/https)).
     pub const SHOPIFY_PATIENCE: Duration = seconds(5);
 
-    /// A sender by Standard Webhooks waits for an answer for at most this long: the
-    /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md) asks for 15 to 30 s.
+    /// A sender by Standard Webhooks waits this long for an answer: the
+    /// [specification](https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md) asks for 15
+    /// to 30 s.
     pub const STANDARD_WEBHOOKS_PATIENCE: Duration = seconds(30);
 
     /// Svix waits for an answer for this long ([retries](https://docs.svix.com/retries)).
     pub const SVIX_PATIENCE: Duration = seconds(15);
 
-    /// Clocks may differ by this much. If one is further ahead, a kept answer counts as expired too early, and the operation runs
-    /// again.
+    /// Clocks may differ by this much. Beyond it, a kept answer may count as expired too early, and the operation runs again.
     pub const CLOCK_SKEW: Duration = time::CLOCK_SKEW;
 
     /// A deadline further away is ignored: twice the longest time-out that Lambda has (900 s).
@@ -229,11 +226,10 @@ list! {
     /// A function without a known deadline starts messages for this long.
     pub(crate) const DEFAULT_WORKING_TIME: Duration = seconds(10);
 
-    /// The metrics of a running invocation are written this long before its deadline. Writing them takes a fraction of that.
+    /// The metrics of a running invocation are written this long before its deadline.
     pub(crate) const METRICS_BEFORE_DEADLINE: Duration = millis(200);
 
-    /// While the store seems down, one request in this time asks it, and the others get 503 at once. It is short, so that a store
-    /// that is back is used soon.
+    /// While the store seems down, one request in this time asks it, and the others get 503 at once.
     pub(crate) const BREAKER_OPEN_FOR: Duration = seconds(2);
 
     /// The waits between two tries of one write.
@@ -255,12 +251,11 @@ list! {
     /// nothing about the store.
     pub const STORE_TRY: Duration = millis(1500);
 
-    /// A write of DynamoDB that gets no answer is sent again so often: at once, and after a wait of `WRITE_BACKOFF`. If each try fails at
-    /// once, as on a closed connection, all are over within `STORE_TRY`; if none is answered, within `STORE_TIMEOUT`.
+    /// A write of DynamoDB that gets no answer is sent again so often: at once, and after a wait of `WRITE_BACKOFF`. If none is
+    /// answered, all are over within `STORE_TIMEOUT`.
     pub(crate) const RESENDS: u32 = 2;
 
-    /// All tries of a read of DynamoDB together, or of a body that is kept. The SDK has no limit: a call without an answer hangs until the
-    /// function is killed.
+    /// All tries of a read of DynamoDB together, or of a body that is kept. The SDK has no limit.
     pub(crate) const STORE_CALL_TIMEOUT: Duration = seconds(4);
 
     /// One try of a call of SQS: a worker sends its report in the last seconds of its time.
@@ -276,35 +271,36 @@ list! {
     /// A message of the outbox that is older than this should have been delivered: a sweep asks for it again.
     pub const DELIVERY_GRACE: Duration = minutes(15);
 
-    /// An event bus is asked whether it exists if this was not asked for so long: EventBridge drops the events for a deleted bus.
+    /// An event bus is asked at most this often whether it exists: EventBridge drops the events for a deleted bus.
     pub const BUS_CHECK: Duration = minutes(1);
 
-    /// A message whose function did nothing, or a deferred report that was not written, comes again after 1 s, each time twice as late, up to 15 minutes.
+    /// The waits of a message whose function did nothing, or of a deferred report that was not written.
     pub(crate) const HANDED_BACK: Backoff = Backoff { first: seconds(1), factor: 2, max: minutes(15) };
 
     /// Loading a message's payload from S3 may take this long. Then the message comes again.
     pub const PAYLOAD_TIMEOUT: Duration = seconds(10);
 
-    /// A record of a stream that cannot go on waits within its invocation: for so long, and then it is run again.
+    /// The waits of a record of a stream that cannot go on, within its invocation.
     pub(crate) const STREAM_PAUSE: Backoff = Backoff { first: seconds(1), factor: 2, max: seconds(30) };
 
-    /// A record of a stream that cannot go on is parked once it is this old: a stream keeps records for a day, unless it is set otherwise, and none behind it is
-    /// done before.
+    /// A record of a stream that cannot go on is parked once it is this old: a stream keeps records for a day, unless it is set
+    /// otherwise, and none behind it is done before.
     pub const PARK_AFTER: Duration = hours(6);
 
     /// A message in flight comes again so long after the lease, so that a clock that is slightly behind sees it expired.
     pub(crate) const LEASE_OVER: Duration = seconds(2);
 
-    /// A message with an unknown outcome is hidden until the next question to the provider, and for so long at least, by its receives. So it
-    /// is received less than 1,000 times, the most that a queue allows, in the 14 days for which a queue keeps it; and half an hour after
-    /// its outcome is settled it is done.
+    /// A message with an unknown outcome is hidden until the next question, and for so long at least, by its receives: so it is
+    /// received less than 1,000 times, the most that a queue allows, in 14 days, and is done half an hour after its outcome is
+    /// settled.
     pub(crate) const HELD: Backoff = Backoff { first: minutes(1), factor: 2, max: minutes(30) };
 
-    /// A message whose tenant is stopped or over a bound goes to the dead letters once it was sent this long ago, and received ten times. A queue keeps a message for
-    /// four days, unless it is set otherwise, and then deletes it.
+    /// A message whose tenant is stopped or over a bound goes to the dead letters once it was sent this long ago, and received
+    /// ten times. A queue keeps it for four days, unless it is set otherwise.
     pub const MAX_TURNED_AWAY: Duration = hours(3 * 24);
 
-    /// A message is hidden for this long at most. SQS allows 12 hours, counted from its receive, and an invocation takes up to 15 minutes.
+    /// A message is hidden for this long at most. SQS allows 12 hours from its receive, and an invocation takes up to 15
+    /// minutes.
     pub(crate) const MAX_VISIBILITY: Duration = minutes(11 * 60 + 30);
 }
 

@@ -1,5 +1,5 @@
 //! A function as the suite runs it, on the Runtime API: of HTTP, with headers in its answers that no front takes as they are; or, so that there is no
-//! program more to be linked, of a table's changes.
+//! program more to be linked, of a table's changes, or of a table of records alone.
 
 mod changes;
 
@@ -8,7 +8,9 @@ use axum::{
     http::{HeaderMap, HeaderName, HeaderValue},
     routing::{get, post},
 };
-use lambda_idempotency::{Idempotency, MemoryStore, Operation, SingleTenant, lambda};
+use lambda_idempotency::{
+    DynamoDbStore, Idempotency, JwtClaim, MemoryStore, Operation, SingleTenant, lambda,
+};
 
 /// Names and values. One is ISO 8859-1, as file names of older clients are.
 const HEADERS: [(&str, &[u8]); 9] = [
@@ -37,6 +39,11 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::logs();
     if std::env::var("RUN_BY").as_deref() == Ok("changes") {
         return changes::run().await;
+    }
+    if std::env::var("RUN_BY").as_deref() == Ok("table") {
+        let store = DynamoDbStore::from_env().await.inspect_err(lambda::report)?;
+        let guard = Idempotency::new(store, Operation::new("pay")).tenant(JwtClaim("sub"));
+        return lambda::run_http(Router::new().route("/payments", post(answer).route_layer(guard))).await;
     }
     let guard = Idempotency::new(MemoryStore::new(), Operation::new("pay")).tenant(SingleTenant::new("all"));
     let payments = post(answer).route_layer(guard).get(answer);

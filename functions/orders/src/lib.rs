@@ -73,8 +73,7 @@ fn tenant() -> Result<Tenant, ConfigError> {
 
 /// The topic of orders that are placed. Without a target, they would never be shipped.
 fn placed() -> Result<Topic, ConfigError> {
-    let topic = Topics::from_env()?.topic(policy::ORDER_PLACED);
-    topic.map_err(|error| ConfigError::Topics(Topics::VARIABLE, error.to_string()))
+    Ok(Topics::from_env()?.topic(policy::ORDER_PLACED)?)
 }
 
 async fn router() -> Result<Router, lambda::Error> {

@@ -39,8 +39,8 @@ const HASHED: &str = "sha256:";
 /// How many digits of base64 follow.
 const HASH_DIGITS: usize = 43;
 
-/// Why a text is not a valid tenant, operation or idempotency key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a text is not a valid tenant, operation or idempotency key. `Debug` prints the same text: Rust prints what `main` returns by it.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
     /// It is empty.
@@ -57,6 +57,12 @@ pub enum KeyError {
     /// It holds a character that is not allowed.
     #[error("it holds a character that is not allowed")]
     Character,
+}
+
+impl fmt::Debug for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The text, if it has 1 to `limit` units and allowed characters only.

@@ -140,6 +140,37 @@ impl<'a, T: Serialize + DeserializeOwned> Phase<'a, T> {
     /// kept. What it finds is kept in place of that. `None` means that the call was not made, and will not be: it is made then. An error leaves the
     /// question to the next retry. Without this, the outcome is unknown; if the call was made, and only its result was not kept, each execution ends with
     /// [`PhaseError::ResultMissing`] until a program that asks is deployed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use lambda_idempotency::{Execution, engine::{CallError, PhaseError}};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize)]
+    /// enum Charging {
+    ///     Charged { id: String },
+    ///     Declined,
+    /// }
+    ///
+    /// async fn charging(execution: &Execution) -> Result<Charging, PhaseError> {
+    ///     execution
+    ///         .phase("charge")
+    ///         .keys_live(Duration::from_secs(24 * 3600))
+    ///         .ask(|key| async move { Ok(find(&key).await?.map(|id| Charging::Charged { id })) })
+    ///         .call(async |key| match charge(&key).await {
+    ///             Ok(id) => Ok(Charging::Charged { id }),
+    ///             Err(Failure::Declined) => Ok(Charging::Declined),
+    ///             Err(Failure::Unreachable) => Err(CallError::not_executed("no connection")),
+    ///             Err(Failure::NoAnswer) => Err("no answer".into()),
+    ///         })
+    ///         .await
+    /// }
+    ///
+    /// # enum Failure { Declined, Unreachable, NoAnswer }
+    /// # async fn charge(_: &str) -> Result<String, Failure> { Ok(String::new()) }
+    /// # async fn find(_: &str) -> Result<Option<String>, std::io::Error> { Ok(None) }
+    /// ```
     pub fn ask<F, A>(mut self, ask: F) -> Self
     where
         F: FnOnce(String) -> A + Send + 'a,

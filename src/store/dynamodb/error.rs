@@ -19,11 +19,28 @@ where
     fn from(error: SdkError<E>) -> Self {
         let kind = kind(error.code());
         let answer = error.as_service_error().map(ProvideErrorMetadata::meta);
-        let answer = answer.map_or([None, None], |answer| [answer.code(), answer.message()]);
-        match answer.into_iter().flatten().collect::<Vec<_>>().join(": ") {
+        let [code, message] = answer.map_or([None, None], |answer| [answer.code(), answer.message()]);
+        let advice = code.zip(message).and_then(|(code, message)| advice(code, message));
+        match [code, message, advice].into_iter().flatten().collect::<Vec<_>>().join(": ") {
             answer if answer.is_empty() => Self::new(kind, error),
             answer => Self::new(kind, answer),
         }
+    }
+}
+
+/// What a refusal says about the table, in which DynamoDB names neither the key nor the index that it misses. It has one code for all
+/// invalid requests, so only the message tells them apart.
+fn advice(code: &str, message: &str) -> Option<&'static str> {
+    match code {
+        "ResourceNotFoundException" => Some("there is no such table in this account and Region"),
+        "ValidationException" if message.contains("specified index") => Some(
+            "add the index `reconcile` (partition key `reconcile_shard`, sort key `reconcile_place`, both strings, all attributes), \
+             or deploy the template",
+        ),
+        "ValidationException" if message.contains("match the schema") => Some(
+            "it is not a table of idempotency records, which has the partition key `pk` and the sort key `sk`, both strings",
+        ),
+        _ => None,
     }
 }
 

@@ -320,7 +320,7 @@ async fn what_was_released_is_accepted_by_a_retry(endpoint: &str) {
     assert_eq!(reports.post("r-4", &large).await.status, 201);
 }
 
-// The rule of fingerprints was changed by the same deployment: the record keeps the former one. A provider, and whoever asks it, must
+// T77. The rule of fingerprints was changed by the same deployment: the record keeps the former one. A provider, and whoever asks it, must
 // know the earlier execution by the same key.
 #[apply(on_each_store)]
 async fn what_was_released_under_a_former_rule_is_accepted_and_executed(endpoint: &str) {

@@ -143,7 +143,7 @@ async fn a_deferred_report_of_the_last_execution_ends_the_work(endpoint: &str) {
     reports.polled("r-1").await.assert_problem(408, "operation-abandoned");
 }
 
-// T17, T68: the table was slow, and no handler ran.
+// T17, T68, T75: the table was slow, and no handler ran.
 #[apply(on_each_store)]
 async fn a_claim_that_is_taken_back_uses_up_no_attempt(endpoint: &str) {
     let guarded = Guarded::through(endpoint, |connect| connect.max_attempts(1)).await;

@@ -14,4 +14,5 @@ mod payments_routes;
 mod reports_routes;
 mod rest;
 mod start_up;
+mod table_alone;
 mod template;

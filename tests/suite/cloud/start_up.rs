@@ -1,6 +1,9 @@
 //! Start-up: a wrong configuration is reported by name. A fault that may be transient does not stop the start.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    error::Error,
+    time::{Duration, SystemTime},
+};
 
 use aws_credential_types::provider::{SharedCredentialsProvider, error::CredentialsError, future};
 use aws_sdk_dynamodb::{
@@ -13,7 +16,11 @@ use lambda_idempotency::{
     key::RecordKey,
     operator::Operator,
     record::{State, UnknownCause},
-    store::{Store, Tenants, WriteOutcome, conformance::samples, dynamodb::DynamoDbStore},
+    store::{
+        Store, Tenants, Unsettled, WriteOutcome,
+        conformance::samples,
+        dynamodb::{DynamoDbStore, table},
+    },
     time::Timestamp,
 };
 use macro_rules_attribute::apply;
@@ -52,7 +59,7 @@ async fn a_missing_table_is_named_with_its_variable(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let store = DynamoDbStore::from_client(guarded.client.clone(), "no-such-table");
     let message = names_table_and_variable(store.check().await, "no-such-table");
-    assert!(message.contains("ResourceNotFound") || message.contains("not found"), "{message}");
+    assert!(message.contains("there is no such table in this account and Region"), "{message}");
 }
 
 #[apply(on_each_store)]
@@ -66,7 +73,24 @@ async fn a_table_with_other_keys_is_named_with_its_variable(endpoint: &str) {
     create.send().await.expect("another table");
 
     let store = DynamoDbStore::from_client(guarded.client.clone(), table.as_str());
-    names_table_and_variable(store.check().await, &table);
+    let message = names_table_and_variable(store.check().await, &table);
+    assert!(message.contains("the partition key `pk` and the sort key `sk`"), "{message}");
+}
+
+#[apply(on_each_store)]
+async fn a_function_names_the_index_that_it_misses(endpoint: &str) {
+    let guarded = Guarded::on(endpoint).await;
+    let table = format!("{}-plain", guarded.table);
+    let whole = table::create(&guarded.client, &table);
+    let attributes = whole.get_attribute_definitions().clone().unwrap_or_default();
+    let keys = attributes.into_iter().filter(|each| matches!(each.attribute_name(), "pk" | "sk"));
+    let plain = whole.set_global_secondary_indexes(None).set_attribute_definitions(Some(keys.collect()));
+    plain.send().await.expect("a table without the index");
+
+    let store = DynamoDbStore::from_client(guarded.client.clone(), table.as_str());
+    let refused = store.unresolved(None, None).await.expect_err("there is no index");
+    let message = refused.source().expect("DynamoDB's answer").to_string();
+    assert!(message.contains("add the index `reconcile` (partition key `reconcile_shard`"), "{message}");
 }
 
 #[apply(on_each_store)]

@@ -15,6 +15,7 @@ use crate::support::http::{Gate, PAY, api, guard, guard_of, pay, pay_other, send
 
 const CLIENTS: &str = include_str!("../../../docs/clients.md");
 const CONTRACT: &str = include_str!("../../../docs/contract.md");
+const OPENAPI: &str = include_str!("../../../docs/openapi.yaml");
 
 /// What every script may read (<https://fetch.spec.whatwg.org/#cors-safelisted-response-header-name>).
 const SAFELISTED: [&str; 7] = [
@@ -59,6 +60,11 @@ fn block(beginning: &str) -> Value {
     yaml::parse(CLIENTS[at..].split_once("\n```").expect("the block is closed").0).expect("YAML")
 }
 
+/// The fragment of OpenAPI that authors of an API copy.
+fn openapi() -> Value {
+    yaml::parse(OPENAPI).expect("YAML")
+}
+
 /// What this value refers to, if it is a reference.
 fn referred<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     let Some(reference) = value["$ref"].as_str() else { return value };
@@ -77,7 +83,7 @@ fn members(object: &Value) -> BTreeSet<String> {
 
 #[test]
 fn the_openapi_fragment_has_every_code_and_status_of_the_contract() {
-    let (openapi, rows) = (block("openapi: "), rows());
+    let (openapi, rows) = (openapi(), rows());
     let problem = &openapi["components"]["schemas"]["Problem"];
     let code = referred(&openapi, &problem["properties"]["code"]);
     let codes: BTreeSet<_> = rows.iter().flat_map(|row| &row.codes).map(|code| (*code).to_owned()).collect();
@@ -105,7 +111,7 @@ fn the_openapi_fragment_has_every_code_and_status_of_the_contract() {
 
 #[tokio::test]
 async fn the_openapi_fragment_has_the_members_of_a_problem() {
-    let openapi = block("openapi: ");
+    let openapi = openapi();
     let problem = &openapi["components"]["schemas"]["Problem"];
     let app = api(guard(MemoryStore::new()), |_, _| async {});
     send(&app, pay("order-1")).await;

@@ -108,7 +108,7 @@ async fn the_status_of_an_interrupted_operation_says_that_it_waits() {
     }
 }
 
-// T61: its shipment was perhaps made, and another version would make it under another key, or not at all.
+// T61, T76: its shipment was perhaps made, and another version would make it under another key, or not at all.
 #[tokio::test]
 async fn a_deployment_with_other_phases_answers_interrupted_and_runs_nothing() {
     let store = MemoryStore::new();

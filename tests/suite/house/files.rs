@@ -479,7 +479,7 @@ fn the_architecture_names_one_place_for_each_topic() {
         "a metric",
         "the shape of a problem",
     ] {
-        let rows = architecture.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let rows = architecture.lines().filter_map(|line| line.strip_prefix("- ")?.split_once(": "));
         let places: Vec<_> =
             rows.filter(|(asked, _)| asked.starts_with(what)).map(|(_, place)| place).collect();
         let [place] = places[..] else { panic!("{what}: {places:?}") };

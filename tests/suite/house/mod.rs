@@ -3,5 +3,6 @@
 mod documents;
 mod files;
 mod named_tests;
+mod pages;
 mod states;
 mod support_works;

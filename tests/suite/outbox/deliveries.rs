@@ -268,7 +268,7 @@ async fn a_message_that_asks_for_no_delivery_is_dead_with_its_reason(endpoint: &
 async fn a_topic_without_a_target_is_named(endpoint: &str) {
     let guarded = Guarded::on(endpoint).await;
     let request = publish(&guarded, &["a"]).await;
-    let named = "the list of topics has order.paid, and this function has no target for it";
+    let named = "the environment variable OUTBOX_TOPICS: the list of topics has order.paid, and this function has no target for it";
     let placed_only = deliverer(&guarded).target(PLACED, MemoryTarget::new());
     assert_eq!(placed_only.check().expect_err("no target").to_string(), named);
     let foreign = placed_only.target("order.paid", MemoryTarget::new()).target("other", MemoryTarget::new());

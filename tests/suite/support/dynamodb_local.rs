@@ -1,4 +1,4 @@
-//! DynamoDB Local: one for the test process, started by the first test that needs it.
+//! DynamoDB Local: two for the test process, each started by the first test that gets it.
 //!
 //! `tests/dynamodb-local/pom.xml` sets its version. If Java or Maven is missing, the
 //! tests that need it are ignored with that reason (`build.rs`). If it cannot run for another reason, they fail with one line that names
@@ -11,7 +11,10 @@ use super::tables;
 use aws_sdk_dynamodb::Client;
 use aws_sdk_dynamodb::types::{AttributeValue, Put, TransactWriteItem};
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 use std::{fs, io, thread};
 
 const DYNAMODB_LOCAL: Java = Java {
@@ -23,10 +26,14 @@ const DYNAMODB_LOCAL: Java = Java {
     answers,
 };
 
-/// The address of DynamoDB Local: `DYNAMODB_LOCAL_ENDPOINT`, or one started here.
+/// Each does one thing at a time, and most tests wait for it: with one, half of the machine is idle.
+const SERVERS: usize = 2;
+
+/// The address of one of them, in turns: `DYNAMODB_LOCAL_ENDPOINT`, or one started here. A test asks once.
 pub fn endpoint() -> &'static str {
-    static SERVER: OnceLock<Result<Server, String>> = OnceLock::new();
-    match SERVER.get_or_init(find) {
+    static STARTED: [OnceLock<Result<Server, String>>; SERVERS] = [const { OnceLock::new() }; SERVERS];
+    static TURN: AtomicUsize = AtomicUsize::new(0);
+    match STARTED[TURN.fetch_add(1, Ordering::Relaxed) % SERVERS].get_or_init(find) {
         Ok(server) => &server.endpoint,
         Err(missing) => panic!("DynamoDB Local is missing: {missing}"),
     }

@@ -162,6 +162,7 @@ fn each_consumer_has_the_same_alarms_on_its_own_metrics() {
         alarm("ParkedOld", visible);
         alarm("ParkedGrow", format!("NumberOfMessagesSent {part}ParkedQueue"));
         alarm("Dropped", format!("NumberOfMessagesSent {part}DroppedQueue"));
+        alarm("Lost", format!("DestinationDeliveryFailures {part}Function"));
         alarm("NotParked", format!("{} {source}", telemetry::MESSAGE_NOT_BURIED));
         alarm("Held", format!("{} {source}", telemetry::MESSAGE_HELD));
         alarm("Cut", format!("{} {source}", telemetry::MESSAGE_CUT));

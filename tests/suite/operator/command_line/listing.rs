@@ -131,7 +131,9 @@ async fn a_missing_index_is_reported_with_its_remedy() {
     plain.send().await.expect("a table without the index");
     let cli = CommandLine::new(embedded::endpoint(), name);
     for command in [&["list"][..], &["show", "abcdef"], &["watch"]] {
-        cli.run(command).await.assert_refused(1, "has no index `reconcile`");
+        cli.run(command)
+            .await
+            .assert_refused(1, "add the index `reconcile` (partition key `reconcile_shard`");
     }
     // Commands that need no index work.
     assert_eq!(cli.json(&["list", "--state", "stale"]).await, json!([]));
