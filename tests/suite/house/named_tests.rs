@@ -38,8 +38,20 @@ fn every_trap_names_tests_that_run() {
 #[test]
 fn a_tests_name_has_at_most_twelve_words() {
     let mut sources = Vec::new();
-    for folder in ["benches", "cli", "examples", "functions", "local", "pollers", "protocol", "src", "tests"]
-    {
+    for folder in [
+        "benches",
+        "cli",
+        "examples",
+        "functions",
+        "local",
+        "pollers",
+        "protocol",
+        "sample",
+        "src",
+        "starter",
+        "starter-events",
+        "tests",
+    ] {
         find_sources(&repository().join(folder), &mut sources);
     }
     let tests: Vec<_> = sources.iter().flat_map(|source| tests_in(&read(source))).collect();
