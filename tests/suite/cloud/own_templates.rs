@@ -158,7 +158,9 @@ async fn a_provider_of_ones_own_is_never_replaced_by_the_simulated_one() {
             command.arg("--template").arg(folder.path().join("template.yaml")).args(arguments);
         };
         let cloud = LocalCloud::configured(&[], configure).await;
-        let (open, said) = if is_simulated { (cloud.provider(), "open") } else { (own, "no function") };
+        // The simulated one knows from its address who calls it.
+        let simulated = format!("{}/from/open/1", cloud.provider());
+        let (open, said) = if is_simulated { (&*simulated, "open") } else { (own, "no function") };
         for (path, expected) in [("/open", open), ("/default", "http://127.0.0.1:2"), ("/none", "")] {
             let answer = cloud.get(path).send().await.expect("an answer").text().await.expect("text");
             assert_eq!(answer, format!("at {expected}"), "{path}");
