@@ -15,7 +15,7 @@ use crate::support::local_cloud::{LocalCloud, PROGRAM};
 const PRODUCTS: &str = include_str!("../fixtures/templates/products.yaml");
 const WORKER: &str = include_str!("../fixtures/templates/worker.yaml");
 
-/// A function in this file: it gives this answer, in which `ID` is the id of the event's last message, and `PROVIDER` its provider.
+/// A function in this file: it gives this answer, in which `ID` is the id of the event's last message, and `URL` its provider.
 fn program(file: &Path, answer: &Value) {
     let script = format!(
         r#"#!/bin/sh
@@ -23,7 +23,7 @@ runtime="http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/runtime/invocation"
 while event=$(curl -sS -D - "$runtime/next"); do
   request=$(printf '%s' "$event" | sed -n 's/^lambda-runtime-aws-request-id: \([0-9a-f-]*\).*/\1/ip')
   id=$(printf '%s' "$event" | sed -n 's/.*"messageId":"\([^"]*\)".*/\1/p')
-  printf '%s' '{answer}' | sed -e "s/ID/$id/" -e "s|PROVIDER|$PROVIDER_URL|" | curl -sS --data-binary @- "$runtime/$request/response" > /dev/null
+  printf '%s' '{answer}' | sed -e "s/ID/$id/" -e "s|URL|$PROVIDER_URL|" | curl -sS --data-binary @- "$runtime/$request/response" > /dev/null
 done
 "#
     );
@@ -150,7 +150,7 @@ Resources:
 async fn a_provider_of_ones_own_is_never_replaced_by_the_simulated_one() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("template.yaml"), PROVIDERS).expect("a template");
-    program(&folder.path().join("build/bootstrap"), &json!({ "statusCode": 200, "body": "at PROVIDER" }));
+    program(&folder.path().join("build/bootstrap"), &json!({ "statusCode": 200, "body": "at URL" }));
     let own = "http://127.0.0.1:1";
     let given = format!("ProviderUrl={own}");
     for (arguments, is_simulated) in [(&[][..], true), (&["--parameter", &*given], false)] {
@@ -158,7 +158,9 @@ async fn a_provider_of_ones_own_is_never_replaced_by_the_simulated_one() {
             command.arg("--template").arg(folder.path().join("template.yaml")).args(arguments);
         };
         let cloud = LocalCloud::configured(&[], configure).await;
-        let (open, said) = if is_simulated { (cloud.provider(), "open") } else { (own, "no function") };
+        // The simulated one knows from its address who calls it.
+        let simulated = format!("{}/from/open/1", cloud.provider());
+        let (open, said) = if is_simulated { (&*simulated, "open") } else { (own, "no function") };
         for (path, expected) in [("/open", open), ("/default", "http://127.0.0.1:2"), ("/none", "")] {
             let answer = cloud.get(path).send().await.expect("an answer").text().await.expect("text");
             assert_eq!(answer, format!("at {expected}"), "{path}");

@@ -14,7 +14,7 @@ fn events() -> Value {
 /// The same resource under another name, without what is written for people.
 fn renamed(resource: &Value, names: &[(&str, &str)]) -> Value {
     let mut resource = resource.clone();
-    if let Some(properties) = resource["Properties"].as_object_mut() {
+    if let Some(Value::Object(properties)) = resource.get_mut("Properties") {
         properties.remove("AlarmDescription");
     }
     let text = names.iter().fold(resource.to_string(), |text, (from, to)| text.replace(from, to));
