@@ -82,9 +82,21 @@ bench:
     cargo bench -p local --bench payments
     cargo bench -p local --bench deliveries
 
-# What would be published
+# What would be published, built from its packages
 package:
-    cargo package --locked --no-verify -p lambda-idempotency -p idempotency-ledgers -p idempotency-cli
+    cargo publish --locked --workspace --dry-run
+
+# Whether this tag can be released, and the text of its release
+release-check tag:
+    .ci/release-check {{ tag }}
+
+# What a release has besides its crates, into a new folder
+release-files folder:
+    .ci/release-files {{ folder }}
+
+# The workflows (Go 1.24 or later)
+workflows:
+    go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # All that must pass before a change lands
 ci:

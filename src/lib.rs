@@ -62,7 +62,7 @@
 //! | [`world`] | clocks, randomness and tasks, which tests replace |
 //! | [`telemetry`] | metrics |
 //!
-//! `docs/architecture.md` says which file does what.
+//! [Architecture] says which file does what.
 //!
 //! # Features
 //!
@@ -76,7 +76,24 @@
 //! - `sqs`: queues in SQS.
 //! - `eventbridge`: EventBridge buses as targets of the outbox.
 //! - `conformance`: the suite that every store must pass, for a custom store.
-
+//!
+//! # Chapters
+//!
+//! | chapter | for the question |
+//! | --- | --- |
+//! | [guide] | How do I guard, reconcile and test handlers of my own? |
+//! | [contract] | What can clients rely on, and what can an API choose? |
+//! | [deploy] | How do I deploy and upgrade it? |
+//! | [versions] | What is supported, and what does no version change? |
+//! | [all others][chapters] | |
+//!
+// Of this version, in the repository that Cargo.toml names: a page of the documentation cannot link to files beside it.
+#![doc = concat!("[architecture]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/architecture.md")]
+#![doc = concat!("[guide]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/guide.md")]
+#![doc = concat!("[contract]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/contract.md")]
+#![doc = concat!("[deploy]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/deploy.md")]
+#![doc = concat!("[versions]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/versions.md")]
+#![doc = concat!("[chapters]: ", env!("CARGO_PKG_REPOSITORY"), "/blob/v", env!("CARGO_PKG_VERSION"), "/docs/README.md")]
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 // On docs.rs each item says which feature it needs.

@@ -9,7 +9,7 @@ use super::{
     consumer::{Done, Job, Work},
 };
 use crate::{
-    config::{self, ConfigError},
+    config,
     function::RunError,
     key::RecordKey,
     lambda::{

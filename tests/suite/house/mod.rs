@@ -4,5 +4,6 @@ mod documents;
 mod files;
 mod named_tests;
 mod pages;
+mod release;
 mod states;
 mod support_works;

@@ -11,8 +11,16 @@ const MAX_WORDS: usize = 50_000;
 /// The most characters of a table's row: more is a paragraph.
 const MAX_ROW: usize = 300;
 /// The pages outside of `docs`.
-const OTHERS: [&str; 5] =
-    ["CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md", "starter/README.md"];
+const OTHERS: [&str; 8] = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "cli/README.md",
+    "functions/ledgers/README.md",
+    "protocol/README.md",
+    "starter/README.md",
+];
 /// The list of the site's pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
@@ -141,7 +149,10 @@ fn no_row_of_a_table_is_longer_than_300_characters() {
 #[test]
 fn all_pages_together_have_at_most_50000_words() {
     let pages = pages().into_iter().filter(|(path, _)| path.starts_with("docs/"));
-    let counts: Vec<_> = pages.map(|(path, page)| (page.split_whitespace().count(), path)).collect();
+    // The pipes and dashes of a table are no words.
+    let is_word = |part: &&str| part.chars().any(char::is_alphanumeric);
+    let words = |page: &str| page.split_whitespace().filter(is_word).count();
+    let counts: Vec<_> = pages.map(|(path, page)| (words(&page), path)).collect();
     let total: usize = counts.iter().map(|(count, _)| count).sum();
     assert!(total <= MAX_WORDS, "{total} words: {counts:?}");
     assert!(total > MAX_WORDS / 2, "{total} words: are all pages counted?");

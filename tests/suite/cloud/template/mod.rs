@@ -19,6 +19,7 @@ mod sample;
 mod starters;
 mod streams;
 mod table;
+mod terraform;
 mod variables;
 mod watched;
 
