@@ -18,7 +18,7 @@ fn read(path: impl AsRef<Path>) -> String {
 /// The folders of the packages that are published, and their manifests.
 fn published() -> Vec<(PathBuf, String)> {
     let mut folders: Vec<_> =
-        ["", "cli", "local", "model", "pollers", "protocol", "tests"].map(PathBuf::from).into();
+        ["", "cli", "local", "model", "pollers", "protocol", "sample", "tests"].map(PathBuf::from).into();
     for function in fs::read_dir(root().join("functions")).unwrap() {
         folders.push(Path::new("functions").join(function.unwrap().file_name()));
     }
