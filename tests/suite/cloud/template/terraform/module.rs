@@ -31,7 +31,7 @@ impl Module {
             let path = entry.expect("a file").path();
             if path.extension().is_some_and(|extension| extension == "tf") {
                 let body = parsed(&fs::read_to_string(&path).expect("a text"));
-                structures.extend(body.into_iter());
+                structures.extend(body);
             }
         }
         Self { body: Body::from_iter(structures) }
