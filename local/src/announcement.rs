@@ -20,6 +20,8 @@ pub struct Announcement<'a> {
     pub queues: &'a str,
     pub bus: &'a Bus,
     pub provider: &'a str,
+    /// Those that get the simulated provider.
+    pub simulated: Vec<&'a str>,
     pub settings: &'a Settings,
     pub definitions: &'a [Definition],
 }
@@ -33,21 +35,29 @@ impl Announcement<'_> {
     }
 
     fn json(&self) -> String {
-        let Self { url, store, queues, bus, provider, .. } = self;
-        let addresses = json!({ "listening": url, "dynamodb": store.recorded, "provider": provider, "queues": queues, "bus": bus.endpoint });
+        let Self { url, store, queues, bus, provider, simulated, .. } = self;
+        let addresses = json!({
+            "listening": url,
+            "dynamodb": store.recorded,
+            "provider": provider,
+            "simulated": { "PROVIDER_URL": simulated },
+            "queues": queues,
+            "bus": bus.endpoint,
+        });
         format!("{addresses}\n")
     }
 
     fn text(&self) -> String {
-        let Self { url, store, stack, queues, bus, provider, settings, definitions } = self;
+        let Self { url, store, stack, queues, bus, provider, simulated, settings, definitions } = self;
         let (strong, faint, plain) =
             if io::stdout().is_terminal() { ("\x1b[1;32m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
         // The sample runs from a clone, a template of one's own by an installed program.
-        let is_sample = settings.template.is_none();
+        let is_sample = settings.sample.is_some();
         let (program, operators) = match is_sample {
             true => ("cargo run -p local --", "cargo run -q -p idempotency-cli --"),
-            false => ("local", "idempotency"),
+            false => ("idempotency-local", "idempotency"),
         };
+        let simulated = if simulated.is_empty() { "no function".to_owned() } else { simulated.join(", ") };
         let kind = if store.embedded { "embedded" } else { "DYNAMODB_ENDPOINT" };
         let tables = stack.tables.iter().map(|table| format!(" {}", table.full_name)).collect::<Vec<_>>();
         let functions = definitions.iter().map(|definition| definition.name).collect::<Vec<_>>();
@@ -56,6 +66,7 @@ impl Announcement<'_> {
         let rows = [
             ("dynamodb", format!("{} ({kind}; tables{})", store.recorded, tables.join(","))),
             ("provider", (*provider).to_owned()),
+            ("simulated", format!("PROVIDER_URL of {simulated}")),
             ("queues", (*queues).to_owned()),
             (
                 "bus",

@@ -1,22 +1,27 @@
 //! What a function of this cloud is.
 
-use crate::program::{Program, Run};
+use crate::{
+    program::{Program, Run},
+    sample::Sample,
+};
+use lambda_idempotency::{
+    event,
+    lambda::{self, Error},
+};
 use std::{collections::BTreeMap, time::Duration};
 
-/// The functions that are in this program, by the names of their own programs.
-const BUILT_IN: &[(&str, Run)] = &[
-    ("compare", || Box::pin(compare::run())),
-    ("order-queue", || Box::pin(orders::order_queue())),
-    ("orders", || Box::pin(orders::run())),
-    ("outbox", || Box::pin(outbox::run())),
-    ("payments", || Box::pin(payments::run())),
-    ("reconcile", || Box::pin(reconcile::reconcile())),
-    ("report-worker", || Box::pin(reports::worker())),
-    ("reports", || Box::pin(reports::run())),
-    ("shipping", || Box::pin(shipping::run())),
-    ("stale", || Box::pin(stale::run())),
-    ("webhook", || Box::pin(reconcile::webhook())),
-];
+/// The functions of the library, by the names of their own programs.
+const BUILT_IN: &[(&str, Run)] = &[("outbox", || Box::pin(outbox())), ("stale", || Box::pin(stale()))];
+
+async fn outbox() -> Result<(), Error> {
+    lambda::logs();
+    event::outbox(event::deliverer().await?).await
+}
+
+async fn stale() -> Result<(), Error> {
+    lambda::logs();
+    lambda::stale().await
+}
 
 /// A function, as its processes are started.
 pub struct Definition {
@@ -30,6 +35,7 @@ pub struct Definition {
 }
 
 /// The function in this program that has a program of this name elsewhere.
-pub fn built_in(name: &str) -> Option<Run> {
-    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, run)| *run)
+pub fn built_in(name: &str, sample: Option<&Sample>) -> Option<Run> {
+    let mut all = BUILT_IN.iter().chain(sample.into_iter().flat_map(|sample| sample.functions));
+    all.find(|(known, _)| *known == name).map(|(_, run)| *run)
 }

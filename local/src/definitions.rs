@@ -6,7 +6,7 @@ use crate::{
     programs,
     settings::{Own, Settings},
     template::{self, Problems, Stack},
-    variables::Variables,
+    variables::{PROVIDER_URL, Variables},
 };
 use std::{collections::BTreeMap, env, time::Duration};
 
@@ -49,7 +49,7 @@ pub fn all(
         if stack.functions.iter().any(|function| function.name == *name) {
             continue;
         }
-        let mut own = variables.resources.clone();
+        let mut own = of_any(variables);
         own.extend(given(variables, settings));
         all.push(Definition {
             name: name.clone().leak(),
@@ -73,10 +73,11 @@ fn of_template(
     let mut own = BTreeMap::new();
     if settings.functions.iter().any(|own| own.name == function.name) {
         // Another program may need more than the template's.
-        own.extend(variables.resources.clone());
+        own.extend(of_any(variables));
     }
     for (name, value) in function.variables.iter().filter(|(name, _)| !given.contains_key(*name)) {
-        let value = value.clone().map_err(|error| {
+        let simulated = (name == PROVIDER_URL).then(|| variables.provider.clone());
+        let value = value.clone().or_else(|error| simulated.ok_or(error)).map_err(|error| {
             let resource = &function.resource;
             format!("function {resource}: its variable {name}: {error}; or give it with --env {name}=VALUE")
         });
@@ -84,6 +85,12 @@ fn of_template(
     }
     own.extend(given);
     own
+}
+
+/// What a function gets of which no template says what it needs.
+fn of_any(variables: &Variables) -> BTreeMap<String, String> {
+    let provider = (PROVIDER_URL.to_owned(), variables.provider.clone());
+    variables.resources.clone().into_iter().chain([provider]).collect()
 }
 
 /// What functions get here, in place of what the template says.

@@ -6,6 +6,7 @@ use crate::{
     environment::{Environment, Outcome},
     metrics::Metrics,
     process::Launcher,
+    sample::Sample,
     settings::WRONG_USAGE,
     status::{Figures, Status},
 };
@@ -26,8 +27,8 @@ use uuid::Uuid;
 const QUEUE: usize = 1_000;
 
 /// Runs this process as the function of that name, for as long as its parent lives.
-pub fn run_as(name: &str) -> ExitCode {
-    let Some(run) = built_in(name) else {
+pub fn run_as(name: &str, sample: Option<&Sample>) -> ExitCode {
+    let Some(run) = built_in(name, sample) else {
         eprintln!("error: LOCAL_FUNCTION={name}: no such function");
         return ExitCode::from(WRONG_USAGE);
     };

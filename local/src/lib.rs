@@ -1,7 +1,7 @@
 //! The local cloud: everything that the functions need, on one machine, with nothing to install.
 //!
 //! ```text
-//! cargo run -p local
+//! idempotency-local --template template.yaml
 //! ```
 //!
 //! | module | what |
@@ -14,7 +14,8 @@
 //! | `alarms` | CloudWatch's alarms of a template, evaluated over metrics with holes |
 //! | `drill` | makes the condition of each alarm happen, and evaluates it |
 //! | `faults` | what does not work, in a drill |
-//! | `template` | SAM templates: what runs here, the sample's or the user's |
+//! | `template` | SAM templates: what runs here |
+//! | `sample` | the sample of this project, which only a clone has: `cargo run -p local` |
 //! | `announcement` | what a run prints first |
 //! | `variables` | the variables of functions and of the operators' command line |
 //! | `definition`, `definitions`, `programs` | the table of functions: their programs and variables |
@@ -69,6 +70,7 @@ mod recorder;
 mod route;
 mod routes;
 mod runtime_api;
+mod sample;
 mod schedules;
 mod settings;
 mod status;
@@ -80,6 +82,7 @@ mod variables;
 mod visitors;
 mod work;
 
+pub use sample::Sample;
 pub use template::yaml;
 
 use crate::{
@@ -97,7 +100,7 @@ use crate::{
     settings::{Settings, WRONG_USAGE, Wrong},
     store::Store,
     template::{Place, Stack, Template},
-    variables::Variables,
+    variables::{PROVIDER_URL, Variables},
 };
 use futures_util::future::try_join_all;
 use idempotency_cli::terminal::harmless;
@@ -111,16 +114,19 @@ use tokio::{
     task::JoinSet,
 };
 
+/// The function that has triggers without a template, and its resource.
+const RECONCILE: (&str, &str) = ("reconcile", "ReconcileFunction");
+
 /// Whose orders are in the sample's queue. By HTTP, they come with `Authorization: Bearer acme`.
 const ORDERS_TENANT: &str = "acme";
 
-/// Runs the program `local`, or one of its functions if `LOCAL_FUNCTION` names it.
-pub fn main() -> ExitCode {
+/// Runs the local cloud, or one of the functions in this program if `LOCAL_FUNCTION` names it.
+pub fn main(sample: Option<&'static Sample>) -> ExitCode {
     if let Ok(name) = env::var("LOCAL_FUNCTION") {
-        return functions::run_as(&name);
+        return functions::run_as(&name, sample);
     }
     bypass_proxies();
-    let settings = match Settings::read() {
+    let settings = match Settings::read(sample) {
         Ok(settings) => settings,
         Err(Wrong::Asked(text)) => text.exit(),
         Err(wrong) => {
@@ -262,6 +268,10 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     if let Some(deliverer) = functions.iter().find(|function| function.definition.name == "outbox") {
         bus.deliverer(deliverer.clone());
     }
+    let is_simulated = |definition: &&definition::Definition| {
+        definition.variables.get(PROVIDER_URL) == Some(&variables.provider)
+    };
+    let simulated = definitions.iter().filter(is_simulated).map(|definition| definition.name).collect();
     let announcement = Announcement {
         url: &url,
         store: &store,
@@ -269,6 +279,7 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         queues: &queues.endpoint,
         bus: &bus,
         provider: &provider.url,
+        simulated,
         settings,
         definitions,
     };
@@ -288,7 +299,7 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         metrics,
         journal,
         url: url.clone(),
-        is_sample: settings.template.is_none(),
+        is_sample: settings.sample.is_some(),
         all_routes,
         examples: settings.bodies.clone(),
         claims: settings.claims.clone(),
@@ -302,22 +313,28 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     Ok(Started { cloud: Arc::new(cloud), listener, _triggers })
 }
 
-/// What runs here: the user's template, or the sample's.
+/// What runs here: the user's template, or the sample's, or the nested stack alone.
 fn stack(settings: &Settings, store: &Store, queues: &Queues) -> Result<Stack, String> {
+    let mut ignored = settings.ignored.clone();
+    let mut parameters: HashMap<_, _> =
+        settings.parameters.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    let template = match (&settings.template, settings.sample) {
+        (Some(file), _) => Template::read(file)?,
+        (None, Some(sample)) => {
+            parameters.entry("OrdersTenant".to_owned()).or_insert_with(|| json!(ORDERS_TENANT));
+            Template::sample(sample.template)
+        }
+        (None, None) => {
+            let has_reconcile = settings.functions.iter().any(|own| own.name == RECONCILE.0);
+            ignored.extend((!has_reconcile).then(|| RECONCILE.1.to_owned()));
+            Template::bare()
+        }
+    };
     let place = Place {
         prefix: &settings.table_prefix,
         region: &store.region,
         sqs: &queues.endpoint,
-        ignored: &settings.ignored,
-    };
-    let mut parameters: HashMap<_, _> =
-        settings.parameters.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    let template = match &settings.template {
-        Some(file) => Template::read(file)?,
-        None => {
-            parameters.entry("OrdersTenant".to_owned()).or_insert_with(|| json!(ORDERS_TENANT));
-            Template::sample()
-        }
+        ignored: &ignored,
     };
     template::stack(&template, parameters, &place)
 }

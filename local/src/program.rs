@@ -3,7 +3,7 @@
 use std::{fs, path::PathBuf, pin::Pin, time::SystemTime};
 
 /// Runs a function until Lambda ends it.
-pub type Run = fn() -> Pin<Box<dyn Future<Output = Result<(), lambda_http::Error>>>>;
+pub type Run = fn() -> Pin<Box<dyn Future<Output = Result<(), lambda_idempotency::lambda::Error>>>>;
 
 /// What a function's processes execute.
 #[derive(Clone)]

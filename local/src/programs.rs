@@ -18,7 +18,7 @@ pub fn of(function: &Function, settings: &Settings) -> Result<Program, String> {
         return Ok(Program::File(own.program.clone()));
     }
     if let (Some(binary), true) = (binary, is_built_in) {
-        built_in(binary).ok_or_else(|| format!("this program does not have {binary}"))?;
+        built_in(binary, settings.sample).ok_or_else(|| format!("this program does not have {binary}"))?;
         return Ok(Program::Own(binary.clone().leak()));
     }
     let bootstrap = code.join("bootstrap");
@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(of("/w/b/Cargo.toml"), Err("its package has the programs two, three".to_owned()));
         assert_eq!(of("/w/Cargo.toml"), Err("its package has the programs one, two, three".to_owned()));
         let programs = programs_of(Path::new(env!("CARGO_MANIFEST_DIR")));
-        assert_eq!(programs, ["local"], "cargo was asked");
+        assert_eq!(programs, ["idempotency-local"], "cargo was asked");
         assert!(only(&programs_of(Path::new("/no/such/folder"))).is_err());
     }
 }

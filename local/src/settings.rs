@@ -1,12 +1,11 @@
 //! The settings, each by an argument or by its environment variable.
 
-use crate::{example::Example, route::Route};
+use crate::{example::Example, route::Route, sample::Sample};
 use aws_smithy_types::base64;
 use clap::{
     Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use payments::SealingKeys;
 use std::{
     env,
     error::Error,
@@ -25,12 +24,19 @@ const DAY: u64 = 86_400_000;
 /// The exit code for arguments and variables that cannot work.
 pub const WRONG_USAGE: u8 = 2;
 
-/// Starts the sample functions with everything that they need: DynamoDB, queues, an HTTP API, a payment provider.
+/// Starts functions with everything that they need: DynamoDB, queues, an HTTP API, a payment provider.
 #[derive(Debug, Clone, Parser)]
-#[command(name = "local", version, after_help = "Exit codes: 0 after Ctrl-C; 1 an error; 2 wrong usage.")]
+#[command(
+    name = "idempotency-local",
+    version,
+    after_help = "Exit codes: 0 after Ctrl-C; 1 an error; 2 wrong usage."
+)]
 pub struct Settings {
     #[command(subcommand)]
     command: Option<Command>,
+    /// What runs without a template, in a clone
+    #[arg(skip)]
+    pub sample: Option<&'static Sample>,
 
     /// Where the gateway listens on 127.0.0.1; 0 takes any free port
     #[arg(long, env, default_value = "9000", value_name = "PORT", value_parser = number(0..=u16::MAX))]
@@ -46,7 +52,7 @@ pub struct Settings {
     #[arg(long, env, default_value = "local-", value_name = "TEXT", help_heading = "Store")]
     pub table_prefix: String,
 
-    /// A SAM template to run in place of the sample
+    /// A SAM template to run
     #[arg(long, value_name = "FILE", value_parser = file, help_heading = "Functions")]
     pub template: Option<PathBuf>,
     /// A parameter of the template
@@ -202,7 +208,7 @@ pub enum Wrong {
 
 impl Settings {
     /// Reads arguments and environment. Call it before any thread starts, because it removes empty variables.
-    pub fn read() -> Result<Self, Wrong> {
+    pub fn read(sample: Option<&'static Sample>) -> Result<Self, Wrong> {
         for variable in variables() {
             match env::var_os(&variable) {
                 // SAFETY: no other thread runs yet.
@@ -213,20 +219,28 @@ impl Settings {
                 _ => {}
             }
         }
-        Self::parse_from(env::args_os())
+        Self::parse_from(env::args_os(), sample)
     }
 
-    fn parse_from(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Wrong> {
+    fn parse_from(
+        arguments: impl IntoIterator<Item = OsString>,
+        sample: Option<&'static Sample>,
+    ) -> Result<Self, Wrong> {
         let matches = Self::command().try_get_matches_from(arguments);
         let settings = matches.and_then(|matches| Self::from_arg_matches(&matches));
         let mut settings = settings.map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Wrong::Asked(error),
             _ => Wrong::Setting(one_line(&error)),
         })?;
+        settings.sample = sample.filter(|_| settings.template.is_none());
         settings.check_functions().map_err(Wrong::Setting)?;
         if settings.drill().is_some() {
             if settings.template.is_some() {
                 return Err(Wrong::Setting("--template: a drill runs the sample alone".to_owned()));
+            }
+            if settings.sample.is_none() {
+                let clone = "drill: only a clone has the sample: cargo run -p local -- drill";
+                return Err(Wrong::Setting(clone.to_owned()));
             }
             settings.suit_a_drill();
         }
@@ -379,9 +393,10 @@ fn secrets(value: &str) -> Result<String, String> {
 
 /// Checked as the functions check it.
 fn sealing_keys(value: &str) -> Result<String, String> {
-    match SealingKeys::parse(value) {
-        Ok(_) => Ok(value.to_owned()),
-        Err(_) => {
+    let is_key = |key: &str| base64::decode(key.trim()).is_ok_and(|key| key.len() == 64);
+    match value.split(',').all(is_key) {
+        true => Ok(value.to_owned()),
+        false => {
             Err("must be keys of 64 bytes each, in padded standard base64, separated by commas".to_owned())
         }
     }

@@ -56,7 +56,11 @@ pub async fn start(
             filters: filters.clone(),
             reports: reports(name, event, mapping.reports_failures),
             window: if *gathers { settings.window } else { Duration::ZERO },
-            max_age: settings.record_age,
+            policy: batch::RetryPolicy {
+                bisects: mapping.bisects,
+                max_retries: mapping.max_retries,
+                max_age: mapping.max_age.unwrap_or(Duration::MAX).min(settings.record_age),
+            },
             function: function(name),
             dead_letters: dead_letters_arn.as_deref().map(|arn| queue_of(arn).url),
             sqs: queues.client.clone(),

@@ -18,7 +18,12 @@ pub struct Variables {
     pub resources: BTreeMap<String, String>,
     /// In place of the template's.
     pub settings: Vec<(&'static str, String)>,
+    /// The simulated provider's address, for functions whose template gives them none.
+    pub provider: String,
 }
+
+/// The variable that gets the simulated provider's address.
+pub const PROVIDER_URL: &str = "PROVIDER_URL";
 
 impl Variables {
     pub fn new(
@@ -34,11 +39,10 @@ impl Variables {
         let mut services = store.environment(dynamodb);
         services.extend(endpoints(sqs, bus));
         let mut replaced = settings.environment();
-        let provider = settings.function_provider_url.as_deref().unwrap_or(provider);
-        replaced.push(("PROVIDER_URL", provider.to_owned()));
+        let provider = settings.function_provider_url.as_deref().unwrap_or(provider).to_owned();
         let bounds = ["TENANT_LOOK_UPS_PER_SECOND", "TENANT_NEW_KEYS_PER_SECOND", "TENANT_OPEN_RECORDS"];
         replaced.extend(bounds.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?))));
-        Self { services, resources: resources(stack), settings: replaced }
+        Self { services, resources: resources(stack), settings: replaced, provider }
     }
 
     /// Shell commands that set what the operators' command line needs, without the proxies of the functions.

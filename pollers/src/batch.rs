@@ -12,7 +12,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::mapping::Mapping;
 
@@ -183,17 +183,18 @@ fn split(records: Vec<Record>, first_of: &HashSet<usize>) -> (Vec<Record>, Vec<R
     (done, left)
 }
 
-/// The places of the records that the answer names. No list, or an empty one, is success. What is not in the batch fails the whole batch.
+/// The places of the records that the answer names. An empty answer, no list and an empty one are success. Any other answer, and a name that
+/// is not in the batch, fail the whole batch. `local/src/mapping` decides the same.
 fn failed_items(answer: &[u8], records: &[Record]) -> Result<HashSet<usize>, String> {
     if answer.is_empty() {
         return Ok(HashSet::new());
     }
-    let answer: Value =
-        serde_json::from_slice(answer).map_err(|error| format!("the answer is no JSON: {error}"))?;
-    let items = match &answer["batchItemFailures"] {
-        Value::Null => return Ok(HashSet::new()),
-        Value::Array(items) => items,
-        _ => return Err("batchItemFailures is no list".to_owned()),
+    let answer: Option<Map<String, Value>> = serde_json::from_slice(answer)
+        .map_err(|error| format!("the answer is no object with batchItemFailures: {error}"))?;
+    let items = match answer.unwrap_or_default().remove("batchItemFailures") {
+        None | Some(Value::Null) => return Ok(HashSet::new()),
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err("batchItemFailures is no list".to_owned()),
     };
     let places: HashMap<String, usize> =
         records.iter().enumerate().map(|(place, record)| (record.item.to_string(), place)).collect();

@@ -7,27 +7,25 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use serde_json::{Value, json};
+
 /// The place of the last record of each lane that is done, in memory, and in a file if there is one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Checkpoints {
+    /// The stream or the topic.
+    source: String,
     places: Mutex<BTreeMap<String, String>>,
     file: Option<PathBuf>,
 }
 
 impl Checkpoints {
-    /// Those of the file. It may not be there yet.
+    /// Those of this source, from the file. It may not be there yet.
     ///
     /// # Errors
-    /// If it cannot be read.
-    pub fn of(file: Option<&Path>) -> Result<Self, String> {
-        let text = match file.map(fs::read) {
-            None => None,
-            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => None,
-            Some(read) => Some(read.map_err(|error| format!("the checkpoints: {error}"))?),
-        };
-        let places = text.map(|text| serde_json::from_slice(&text)).transpose();
-        let places = places.map_err(|error| format!("the checkpoints are no JSON: {error}"))?;
-        Ok(Self { places: Mutex::new(places.unwrap_or_default()), file: file.map(Path::to_owned) })
+    /// If it cannot be read, or has those of another source.
+    pub fn of(source: String, file: Option<&Path>) -> Result<Self, String> {
+        let places = file.map_or(Ok(BTreeMap::new()), |file| read(file, &source))?;
+        Ok(Self { source, places: Mutex::new(places), file: file.map(Path::to_owned) })
     }
 
     /// The last place of this lane that is done.
@@ -42,14 +40,45 @@ impl Checkpoints {
     pub fn pass<'a>(&self, done: impl Iterator<Item = (&'a str, &'a str)>) -> Result<(), String> {
         let mut places = self.places();
         places.extend(done.map(|(lane, place)| (lane.to_owned(), place.to_owned())));
+        self.write(&places)
+    }
+
+    /// Removes all of them, because the source is new.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn forget(&self) -> Result<(), String> {
+        let mut places = self.places();
+        places.clear();
+        self.write(&places)
+    }
+
+    fn write(&self, places: &BTreeMap<String, String>) -> Result<(), String> {
         let Some(file) = &self.file else { return Ok(()) };
-        let fresh = file.with_extension("new");
-        let written =
-            fs::write(&fresh, serde_json::json!(*places).to_string()).and_then(|()| fs::rename(fresh, file));
+        let (fresh, kept) = (file.with_extension("new"), json!({ "source": self.source, "places": places }));
+        let written = fs::write(&fresh, kept.to_string()).and_then(|()| fs::rename(fresh, file));
         written.map_err(|error| format!("the checkpoints are not written: {error}"))
     }
 
     fn places(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The places in a file, which must be of this source.
+fn read(file: &Path, source: &str) -> Result<BTreeMap<String, String>, String> {
+    let text = match fs::read(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        read => read.map_err(|error| format!("the checkpoints: {error}"))?,
+    };
+    let wrong = |error| format!("{} has no checkpoints: {error}", file.display());
+    let mut kept: Value = serde_json::from_slice(&text).map_err(wrong)?;
+    if kept["source"] != source {
+        return Err(format!(
+            "the checkpoints in {} are of {}, and not of \"{source}\": delete this file, or name another one",
+            file.display(),
+            kept["source"]
+        ));
+    }
+    serde_json::from_value(kept["places"].take()).map_err(wrong)
 }

@@ -23,6 +23,9 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// What differs between streams and topics.
 pub trait Feed: Send + Sync {
+    /// What tells it from others, also from an earlier one of its name: checkpoints are of one alone.
+    fn source(&self) -> String;
+
     /// The event of these records, as Lambda's.
     fn event(&self, records: &[Record]) -> String;
 
@@ -47,7 +50,7 @@ impl<F: Feed> Delivery<F> {
     pub fn new(feed: F, mapping: Mapping, region: &str) -> Result<Self, String> {
         Ok(Self {
             cloud: Cloud::of(&mapping, region)?,
-            checkpoints: Checkpoints::of(mapping.checkpoints.as_deref())?,
+            checkpoints: Checkpoints::of(feed.source(), mapping.checkpoints.as_deref())?,
             region: region.to_owned(),
             printed: Mutex::default(),
             mapping,

@@ -6,17 +6,17 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::Path,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::future::join_all;
 use rskafka::{
     BackoffConfig,
-    chrono::Utc,
+    chrono::DateTime,
     client::{
         Client, ClientBuilder,
-        error::{Error, ProtocolError},
+        error::{Error, ProtocolError, RequestError},
         partition::{Compression, OffsetAt, PartitionClient, UnknownTopicHandling},
     },
     record::{Record as Raw, RecordAndOffset},
@@ -36,6 +36,8 @@ use crate::{
 const FETCH_WAIT_MS: i32 = 200;
 /// Bytes of one partition that are fetched at once.
 const FETCH_BYTES: i32 = 1_048_576;
+/// A broker sends a first batch that is longer.
+const FIRST_BATCH: i32 = 2;
 /// The time between two searches for new partitions.
 const DISCOVERY: Duration = Duration::from_secs(1);
 const CREATED_WITHIN_MS: i32 = 10_000;
@@ -117,14 +119,15 @@ pub async fn client(address: &str) -> Result<Client, String> {
     client.map_err(|error| format!("Kafka at {address}: {}", chain(&error)))
 }
 
-/// Creates the topic, if it is not there.
+/// Creates the topic, if it is not there, and returns whether it was not.
 ///
 /// # Errors
 /// If the broker refuses it.
-pub async fn create(client: &Client, topic: &str, partitions: i32) -> Result<(), String> {
+pub async fn create(client: &Client, topic: &str, partitions: i32) -> Result<bool, String> {
     let created = client.controller_client().map_err(|error| chain(&error))?;
     match created.create_topic(topic, partitions, 1, CREATED_WITHIN_MS).await {
-        Err(Error::ServerError { protocol_error: ProtocolError::TopicAlreadyExists, .. }) | Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Error::ServerError { protocol_error: ProtocolError::TopicAlreadyExists, .. }) => Ok(false),
         Err(error) => Err(format!("the topic {topic}: {}", chain(&error))),
     }
 }
@@ -150,11 +153,13 @@ pub async fn put(partitions: &[PartitionClient], key: &str, value: &[u8]) -> Res
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     let partition = &partitions[(hasher.finish() % partitions.len() as u64) as usize];
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    let now = i64::try_from(now).unwrap_or_default();
     let record = Raw {
         key: Some(key.as_bytes().to_vec()),
         value: Some(value.to_vec()),
         headers: BTreeMap::new(),
-        timestamp: Utc::now(),
+        timestamp: DateTime::from_timestamp_millis(now).unwrap_or_default(),
     };
     let offsets = partition.produce(vec![record], Compression::NoCompression).await;
     let offsets = offsets.map_err(|error| chain(&error))?;
@@ -180,6 +185,10 @@ impl Topic {
 }
 
 impl Feed for Topic {
+    fn source(&self) -> String {
+        format!("the topic {} at {}", self.name, self.address)
+    }
+
     fn event(&self, records: &[Record]) -> String {
         let mut partitions = BTreeMap::<&str, Vec<&str>>::new();
         for record in records {
@@ -217,8 +226,13 @@ impl Feed for Topic {
 /// # Errors
 /// If it cannot begin.
 pub async fn mapping(topic: Topic, partitions: i32, mapping: Mapping) -> Result<Delivery<Topic>, String> {
-    create(&topic.client, &topic.name, partitions).await?;
-    Delivery::new(topic, mapping, &region())
+    let is_new = create(&topic.client, &topic.name, partitions).await?;
+    let delivery = Delivery::new(topic, mapping, &region())?;
+    if is_new {
+        // They are of an earlier broker, whose data is gone.
+        delivery.checkpoints.forget()?;
+    }
+    Ok(delivery)
 }
 
 /// Follows the topic without end: all its partitions, each from its checkpoint, with one batch at a time.
@@ -237,8 +251,8 @@ pub async fn follow(delivery: Arc<Delivery<Topic>>) {
         for page in pages {
             match page {
                 Ok(page) => records.extend(page.into_iter().enumerate()),
-                Err(error) => {
-                    delivery.say(&format!("cannot read {}: {}", delivery.feed.name, chain(&error)));
+                Err(why) => {
+                    delivery.say(&why);
                     is_failing = true;
                 }
             }
@@ -253,29 +267,62 @@ pub async fn follow(delivery: Arc<Delivery<Topic>>) {
 }
 
 /// The next records of a partition.
-async fn page(delivery: &Delivery<Topic>, partition: &PartitionClient) -> Result<Vec<Record>, Error> {
-    let topic = &delivery.feed.name;
-    let lane: Arc<str> = format!("{topic}-{}", partition.partition()).into();
+///
+/// # Errors
+/// If they cannot be read: a line that says so.
+async fn page(delivery: &Delivery<Topic>, partition: &PartitionClient) -> Result<Vec<Record>, String> {
+    let lane: Arc<str> = format!("{}-{}", delivery.feed.name, partition.partition()).into();
     let last = delivery.checkpoints.last(&lane).and_then(|place| place.parse::<i64>().ok());
     let next = match last {
-        Some(last) => last + 1,
-        None => partition.get_offset(OffsetAt::Earliest).await?,
+        Some(last) => Ok(last + 1),
+        None => partition.get_offset(OffsetAt::Earliest).await,
     };
-    let fetched = match partition.fetch_records(next, 1..FETCH_BYTES, FETCH_WAIT_MS).await {
-        Err(Error::ServerError { protocol_error: ProtocolError::OffsetOutOfRange, .. }) => {
-            delivery.say(&format!("{lane} has no offset {next} (any more): it goes on from the earliest"));
-            let earliest = partition.get_offset(OffsetAt::Earliest).await?;
-            partition.fetch_records(earliest, 1..FETCH_BYTES, FETCH_WAIT_MS).await
+    let next = next.map_err(|error| format!("cannot read {lane}: {}", chain(&error)))?;
+    let records = fetch(delivery, partition, &lane, next).await.map_err(|error| {
+        let why = chain(&error);
+        if is_unreadable(&error) {
+            format!(
+                "{lane} stops at offset {next}, and on AWS it would not: the client of Kafka that is used here reads no compressed record, and \
+                 none with a header that is null ({why})"
+            )
+        } else {
+            format!("cannot read {lane} from offset {next}: {why}")
         }
-        fetched => fetched,
-    };
-    let (records, _) = fetched?;
+    })?;
+    let topic = &delivery.feed.name;
     Ok(records.iter().map(|record| of(record, topic, partition.partition(), &lane)).collect())
+}
+
+/// Whether the broker's answer came, and is not understood.
+fn is_unreadable(error: &Error) -> bool {
+    matches!(error, Error::Request(RequestError::ReadError(_) | RequestError::ReadVersionedError(_)))
+}
+
+/// The records of a partition from this offset, or from the earliest one if it is gone.
+async fn fetch(
+    delivery: &Delivery<Topic>,
+    partition: &PartitionClient,
+    lane: &str,
+    next: i64,
+) -> Result<Vec<RecordAndOffset>, Error> {
+    let read = async |from, bytes| partition.fetch_records(from, 1..bytes, FETCH_WAIT_MS).await;
+    let (mut from, mut fetched) = (next, read(next, FETCH_BYTES).await);
+    if let Err(Error::ServerError { protocol_error: ProtocolError::OffsetOutOfRange, .. }) = fetched {
+        delivery.say(&format!("{lane} has no offset {next} (any more): it goes on from the earliest"));
+        from = partition.get_offset(OffsetAt::Earliest).await?;
+        fetched = read(from, FETCH_BYTES).await;
+    }
+    // What is in front of a batch that cannot be read is read alone.
+    if fetched.as_ref().is_err_and(is_unreadable) {
+        fetched = read(from, FIRST_BATCH).await;
+    }
+    fetched.map(|(records, _)| records)
 }
 
 /// A record as Lambda hands it over (<https://docs.aws.amazon.com/lambda/latest/dg/with-msk.html>). A tombstone has no value.
 fn of(raw: &RecordAndOffset, topic: &str, partition: i32, lane: &Arc<str>) -> Record {
     let RecordAndOffset { record, offset } = raw;
+    let sent = u64::try_from(record.timestamp.timestamp_millis()).unwrap_or_default();
     let header = |(name, bytes): (&String, &Vec<u8>)| {
         // Java's bytes have a sign.
         let bytes: Vec<_> = bytes.iter().map(|byte| byte.cast_signed()).collect();
@@ -299,6 +346,6 @@ fn of(raw: &RecordAndOffset, topic: &str, partition: i32, lane: &Arc<str>) -> Re
         place: offset.to_string(),
         item: json!({ "partition": &**lane, "offset": offset }),
         event: event.to_string(),
-        arrived: record.timestamp.into(),
+        arrived: SystemTime::UNIX_EPOCH + Duration::from_millis(sent),
     }
 }

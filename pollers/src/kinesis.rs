@@ -5,7 +5,7 @@ use std::{
     error::Error,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use aws_sdk_kinesis::{
@@ -97,18 +97,18 @@ pub fn client(endpoint: &str) -> Client {
     Client::from_conf(config.build())
 }
 
-/// Creates the stream, if it is not there, and returns its ARN.
+/// Creates the stream, if it is not there, and returns its ARN, and when it was created.
 ///
 /// # Errors
 /// If Kinesis refuses it.
-pub async fn create(client: &Client, stream: &str, shards: i32) -> Outcome<String> {
+pub async fn create(client: &Client, stream: &str, shards: i32) -> Outcome<(String, SystemTime)> {
     loop {
         let described = client.describe_stream_summary().stream_name(stream).send().await;
         match described.map_err(aws_sdk_kinesis::error::SdkError::into_service_error) {
             Ok(described) => {
                 let summary = described.stream_description_summary.ok_or("no summary")?;
                 if summary.stream_status == StreamStatus::Active {
-                    return Ok(summary.stream_arn);
+                    return Ok((summary.stream_arn, summary.stream_creation_timestamp.try_into()?));
                 }
                 time::sleep(POLL_INTERVAL).await;
             }
@@ -139,9 +139,14 @@ pub struct Stream {
     pub client: Client,
     pub name: String,
     pub arn: String,
+    pub created: SystemTime,
 }
 
 impl Feed for Stream {
+    fn source(&self) -> String {
+        format!("{} of {}", self.arn, iso(self.created))
+    }
+
     fn event(&self, records: &[Record]) -> String {
         let events: Vec<_> = records.iter().map(|record| &*record.event).collect();
         format!(r#"{{"Records":[{}]}}"#, events.join(","))
@@ -172,9 +177,9 @@ pub async fn mapping(
     shards: i32,
     mapping: Mapping,
 ) -> Result<Delivery<Stream>, String> {
-    let arn = create(&client, stream, shards).await;
-    let arn = arn.map_err(|error| format!("the stream {stream}: {}", chain(&*error)))?;
-    Delivery::new(Stream { client, name: stream.to_owned(), arn }, mapping, &region())
+    let created = create(&client, stream, shards).await;
+    let (arn, created) = created.map_err(|error| format!("the stream {stream}: {}", chain(&*error)))?;
+    Delivery::new(Stream { client, name: stream.to_owned(), arn, created }, mapping, &region())
 }
 
 /// Follows the stream without end: each shard from its checkpoint, and after its parents, with one batch at a time.
@@ -259,7 +264,7 @@ async fn page(
     shard: &Arc<str>,
     iterator: Option<String>,
 ) -> Outcome<(Vec<Record>, Option<String>)> {
-    let Stream { client, name, arn } = &delivery.feed;
+    let Stream { client, name, arn, .. } = &delivery.feed;
     let iterator = match iterator {
         Some(iterator) => iterator,
         // At first, and after an error, because an iterator expires.

@@ -20,10 +20,9 @@ use tokio::{
 const READY_WITHIN: Duration = Duration::from_secs(120);
 const ASKED_EVERY: Duration = Duration::from_millis(50);
 
-/// The shell becomes the part. Before that it starts a watcher, which ends the part once this process's end of the pipe closes, however this
-/// process ends.
-const ENDS_WITH_US: &str =
-    r#"exec 3<&0; { cat <&3; kill $$; } >/dev/null 2>&1 & exec "$0" "$@" </dev/null 3<&-"#;
+/// The shell becomes the part. Before that it starts a watcher, which ends the part and removes its files once this process's end of the pipe
+/// closes, however this process ends.
+const ENDS_WITH_US: &str = r#"exec 3<&0; { cat <&3; kill -9 $$; rm -rf "$PART_FOLDER"; } >/dev/null 2>&1 & exec "$0" "$@" </dev/null 3<&-"#;
 
 /// What is fetched.
 pub struct Fetched {
@@ -111,7 +110,12 @@ impl Running {
         let failed = |error: io::Error| format!("a part cannot be started: {error}");
         let output = tempfile::tempfile().map_err(failed)?;
         let (out, err) = (output.try_clone().map_err(failed)?, output.try_clone().map_err(failed)?);
-        let part = part.stdin(Stdio::piped()).stdout(out).stderr(err).kill_on_drop(true);
+        let part = part
+            .env("PART_FOLDER", folder.path())
+            .stdin(Stdio::piped())
+            .stdout(out)
+            .stderr(err)
+            .kill_on_drop(true);
         let mut child = part.spawn().map_err(failed)?;
         Ok(Self { _lifeline: child.stdin.take(), child, output, _folder: folder })
     }
@@ -143,7 +147,7 @@ impl Running {
     }
 }
 
-/// A command of a program that ends with this process.
+/// A command of a program that ends with this process, to be given to [`Running::start`].
 pub fn command(program: &str, within: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", ENDS_WITH_US, program]).current_dir(within);
@@ -162,14 +166,14 @@ pub fn free_port() -> Result<u16, String> {
     Ok(bound.map_err(|error| format!("no free port: {error}"))?.port())
 }
 
-/// Holds other processes back that would start this part on this port, until it is dropped.
+/// Holds other processes back that would start this part, until it is dropped.
 ///
 /// # Errors
 /// If its file cannot be made.
-pub fn starting(part: &str, port: u16) -> Result<File, String> {
+pub fn starting(part: &str) -> Result<File, String> {
     let parts = cache()?;
     let file =
-        fs::create_dir_all(&parts).and_then(|()| File::create(parts.join(format!("{part}-{port}.lock"))));
+        fs::create_dir_all(&parts).and_then(|()| File::create(parts.join(format!("{part}-starts.lock"))));
     let file = file.and_then(|file| file.lock().map(|()| file));
     file.map_err(|error| format!("{}: {error}", parts.display()))
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use clap::Parser;
 use pollers::{
     batch::{Batch, Dropped, Outcome, Record, Step},
     mapping::Mapping,
@@ -84,9 +85,8 @@ fn a_failure_in_one_lane_holds_no_other_lane_up() {
 
 #[test]
 fn every_form_of_success_ends_the_batch() {
-    for body in
-        ["", "null", "{}", r#""done""#, r#"{"batchItemFailures":null}"#, r#"{"batchItemFailures":[]}"#]
-    {
+    // Those of local/src/mapping/answer.rs.
+    for body in ["", "null", "{}", r#"{"batchItemFailures":null}"#, r#"{"batchItemFailures":[]}"#] {
         let mut batch = batch(0..2);
         let step = end(&mut batch, Outcome::Answer(body.into()), &MAPPING);
         assert_eq!((step.done.len(), batch.next(), step.warning), (2, None, None), "{body}");
@@ -100,6 +100,45 @@ fn an_answer_that_names_no_record_fails_the_whole_batch() {
         let answer = answer(&json!({ "batchItemFailures": [{ "itemIdentifier": item }] }));
         assert_eq!((end(&mut batch, answer, &MAPPING).done.len(), next(&batch).len()), (0, 2), "{item}");
     }
+}
+
+#[test]
+fn an_answer_that_is_no_list_of_failures_fails_the_whole_batch() {
+    for body in [r#""done""#, "[]", "1", "done", "{", r#"{"batchItemFailures":{}}"#] {
+        let mut reported = batch(0..2);
+        let step = end(&mut reported, Outcome::Answer(body.into()), &MAPPING);
+        assert_eq!((step.done.len(), next(&reported).len()), (0, 2), "{body}");
+        // Without reports, any answer is success.
+        let mapping = Mapping { report_failures: false, ..MAPPING };
+        assert_eq!(end(&mut batch(0..2), Outcome::Answer(body.into()), &mapping).done.len(), 2, "{body}");
+    }
+}
+
+#[test]
+fn settings_that_aws_refuses_are_refused() {
+    #[derive(Debug, clap::Parser)]
+    struct Arguments {
+        #[command(flatten)]
+        mapping: Mapping,
+    }
+    let of = |setting: &str| Arguments::try_parse_from(["poller", "--function", "ship", setting]);
+    for refused in [
+        "--max-age=0",
+        "--max-age=59",
+        "--max-age=604801",
+        "--max-age=-2",
+        "--max-retries=-2",
+        "--max-retries=10001",
+        "--batch-size=0",
+        "--batch-size=10001",
+    ] {
+        assert!(of(refused).is_err(), "{refused}");
+    }
+    for taken in ["--max-age=-1", "--max-age=60", "--max-retries=-1", "--max-retries=0", "--batch-size=1"] {
+        assert!(of(taken).is_ok(), "{taken}");
+    }
+    let mapping = of("--max-age=604800").expect("the longest").mapping;
+    assert_eq!((mapping.max_age, mapping.max_retries), (604_800, -1));
 }
 
 #[test]

@@ -26,13 +26,15 @@ use tokio::net::TcpListener;
 
 const ARN: &str = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders";
 
+const SOURCE: &str = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders of 1970-01-01T00:00:00Z";
+
 /// What came to the local cloud.
 #[derive(Clone, Default)]
 struct Came {
     events: Arc<Mutex<Vec<Value>>>,
     /// Where the checkpoints are, and what they were at each letter.
     file: Arc<OnceLock<PathBuf>>,
-    kept: Arc<Mutex<Vec<String>>>,
+    kept: Arc<Mutex<Vec<Value>>>,
     letters: Arc<Mutex<Vec<Value>>>,
 }
 
@@ -55,7 +57,8 @@ async fn send(State(came): State<Came>, headers: HeaderMap, body: String) -> Res
     let sent: Value = serde_json::from_str(&body).expect("JSON");
     let letter = serde_json::from_str(sent["MessageBody"].as_str().expect("a body")).expect("JSON");
     let file = came.file.get().expect("the checkpoints");
-    came.kept.lock().unwrap().push(fs::read_to_string(file).unwrap_or_default());
+    let kept = fs::read_to_string(file).expect("they are kept");
+    came.kept.lock().unwrap().push(serde_json::from_str(&kept).expect("JSON"));
     let mut letters = came.letters.lock().unwrap();
     letters.push(letter);
     match letters.len() {
@@ -97,14 +100,20 @@ async fn what_is_dropped_is_sent_before_its_checkpoint_passes() {
         on_failure: Some(format!("{url}/123456789012/dropped")),
         checkpoints: Some(folder.path().join("checkpoints")),
     };
-    let stream = Stream { client: kinesis::client(&url), name: "orders".to_owned(), arn: ARN.to_owned() };
+    let stream = Stream {
+        client: kinesis::client(&url),
+        name: "orders".to_owned(),
+        arn: ARN.to_owned(),
+        created: SystemTime::UNIX_EPOCH,
+    };
     let delivery = Delivery::new(stream, mapping.clone(), "eu-central-1").expect("a mapping");
     delivery.deliver(vec![record(1, "a"), record(2, "bad"), record(3, "b")]).await;
 
     let invoked = came.events.lock().unwrap().clone();
     assert_eq!(invoked, [json!(["a", "bad"]), json!(["a"]), json!(["bad"]), json!(["b"])]);
     // The poison record is not passed before its letter is taken.
-    assert_eq!(*came.kept.lock().unwrap(), [r#"{"shardId-000000000000":"1"}"#; 2]);
+    let kept = json!({ "source": SOURCE, "places": { "shardId-000000000000": "1" } });
+    assert_eq!(*came.kept.lock().unwrap(), [kept.clone(), kept]);
     let letters = came.letters.lock().unwrap().clone();
     let [refused, letter] = &letters[..] else { panic!("{letters:?}") };
     assert_eq!(refused, letter);
@@ -121,6 +130,25 @@ async fn what_is_dropped_is_sent_before_its_checkpoint_passes() {
     });
     assert_eq!(letter["KinesisBatchInfo"], place);
     // Another poller goes on from there.
-    let checkpoints = Checkpoints::of(mapping.checkpoints.as_deref()).expect("they are kept");
-    assert_eq!(checkpoints.last("shardId-000000000000").as_deref(), Some("3"));
+    let checkpoints = Checkpoints::of(SOURCE.to_owned(), mapping.checkpoints.as_deref());
+    assert_eq!(checkpoints.expect("they are kept").last("shardId-000000000000").as_deref(), Some("3"));
+}
+
+#[test]
+fn checkpoints_of_another_stream_are_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("checkpoints");
+    let checkpoints = |source: &str| Checkpoints::of(source.to_owned(), Some(&file));
+    checkpoints(SOURCE)
+        .expect("there are none yet")
+        .pass([("shard", "1")].into_iter())
+        .expect("they are kept");
+    assert_eq!(checkpoints(SOURCE).expect("they are its own").last("shard").as_deref(), Some("1"));
+    let later = SOURCE.replace("1970", "1971");
+    let refused = checkpoints(&later).expect_err("a stream that was created later is another one");
+    assert!(refused.contains(SOURCE) && refused.contains(&later), "{refused}");
+    checkpoints(SOURCE).expect("they are its own").forget().expect("they are removed");
+    assert_eq!(checkpoints(SOURCE).expect("there are none").last("shard"), None);
+    fs::write(&file, r#"{"shard":"1"}"#).expect("it is written");
+    assert!(checkpoints(SOURCE).is_err());
 }

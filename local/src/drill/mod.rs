@@ -8,6 +8,7 @@
 //! | `drills` | which cause raises which alarms, and why the others have no drill |
 //! | `cause` | what goes wrong, and how it is repaired |
 //! | `stage` | the running cloud, and the minutes of its metrics |
+//! | `operations` | what the sample calls its operations |
 //! | `client`, `records` | what a drill sends, and what it does to records |
 //! | `watched` | an alarm that a drill watches |
 //! | `shown` | the results |
@@ -15,6 +16,7 @@
 mod cause;
 mod client;
 mod drills;
+mod operations;
 mod records;
 mod shown;
 mod stage;

@@ -3,6 +3,7 @@
 //! With partial batch responses (`ReportBatchItemFailures`) the function names the items to retry. Without them, Lambda takes an answer that
 //! names some for a success: the items are lost. So does this cloud, which says so.
 
+mod answer;
 pub mod batch;
 pub mod queue;
 mod record;
@@ -14,8 +15,8 @@ use crate::{
     log::{self, Level},
     template::REPORTS,
 };
+use answer::failed_items;
 use bytes::Bytes;
-use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 use tokio::task::JoinError;
@@ -111,30 +112,4 @@ async fn invoke(
 ) -> Result<BTreeSet<usize>, Failure> {
     let answer = Failure::of(function.invoke_as(request_id, event.into()).await)?;
     reports.failed(function, &answer, ids)
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Failures {
-    batch_item_failures: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Item {
-    item_identifier: Option<String>,
-}
-
-/// The places of the failed items. No list, or an empty one, is success. An id from outside the batch fails the whole batch.
-fn failed_items(answer: &[u8], ids: &[&str]) -> Result<BTreeSet<usize>, String> {
-    let failures: Option<Failures> = serde_json::from_slice(answer)
-        .map_err(|error| format!("the answer does not list batchItemFailures: {error}"))?;
-    let failures = failures.unwrap_or_default().batch_item_failures.unwrap_or_default();
-    let place = |item: Item| {
-        let id = item.item_identifier.unwrap_or_default();
-        ids.iter()
-            .position(|known| *known == id)
-            .ok_or_else(|| format!("the answer names an item that is not in the batch: {id:?}"))
-    };
-    failures.into_iter().map(place).collect()
 }

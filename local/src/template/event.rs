@@ -1,6 +1,7 @@
 //! The events of a function: its routes, and the queues, streams and schedules that invoke it.
 
 use super::{
+    number::{AGE, RETRIES, number},
     pattern,
     poller::Poller,
     scope::{Scope, refuse},
@@ -39,6 +40,11 @@ pub struct StreamMapping {
     pub reports_failures: bool,
     /// Whether records are gathered before they are delivered.
     pub gathers: bool,
+    /// Whether a batch that fails is halved.
+    pub bisects: bool,
+    /// `None`: there is no limit.
+    pub max_retries: Option<u32>,
+    pub max_age: Option<Duration>,
     /// The queue of those that keep failing.
     pub dead_letters_arn: Option<String>,
 }
@@ -120,6 +126,11 @@ impl Event {
                     filters: filters.collect::<Result<_, String>>()?,
                     reports_failures,
                     gathers,
+                    bisects: scope.is_true(&properties["BisectBatchOnFunctionError"])?,
+                    max_retries: number(scope, properties, RETRIES)?.and_then(|most| most.try_into().ok()),
+                    max_age: number(scope, properties, AGE)?
+                        .and_then(|seconds| seconds.try_into().ok())
+                        .map(Duration::from_secs),
                     dead_letters_arn: destination["OnFailure"]["Destination"].as_str().map(str::to_owned),
                 })
             }
@@ -203,6 +214,8 @@ mod tests {
                 json!({ "Stream": "s", "FilterCriteria": { "Filters": [{ "Pattern": "{" }] } }),
                 "Pattern",
             ),
+            ("DynamoDB", json!({ "Stream": "s", "MaximumRetryAttempts": 10_001 }), "MaximumRetryAttempts"),
+            ("DynamoDB", json!({ "Stream": "s", "MaximumRecordAgeInSeconds": 0 }), "from 60 to 604800"),
             ("Kinesis", json!({}), "Stream"),
             ("Kinesis", json!({ "Stream": "orders" }), "the ARN of a stream"),
             (
@@ -215,12 +228,28 @@ mod tests {
                 json!({ "Stream": "arn:aws:kinesis:a:1:stream/s", "TumblingWindowInSeconds": 5 }),
                 "Tumbling",
             ),
+            (
+                "Kinesis",
+                json!({ "Stream": "arn:aws:kinesis:a:1:stream/s", "MaximumRecordAgeInSeconds": 59 }),
+                "from 60 to 604800",
+            ),
+            ("Kinesis", json!({ "Stream": "arn:aws:kinesis:a:1:stream/s", "BatchSize": -1 }), "BatchSize"),
             ("MSK", json!({ "Stream": "arn" }), "Topics"),
+            (
+                "MSK",
+                json!({ "Topics": ["a"], "MaximumRetryAttempts": 5 }),
+                "MaximumRetryAttempts needs a ProvisionedPollerConfig",
+            ),
+            (
+                "SelfManagedKafka",
+                json!({ "Topics": ["a"], "BisectBatchOnFunctionError": true }),
+                "BisectBatchOnFunctionError needs a ProvisionedPollerConfig",
+            ),
             ("SelfManagedKafka", json!({ "Topics": ["a", "b"] }), "one topic"),
             (
                 "MSK",
                 json!({ "Topics": ["a"], "FunctionResponseTypes": [REPORTS] }),
-                "ProvisionedPollerConfig",
+                "FunctionResponseTypes needs a ProvisionedPollerConfig",
             ),
             ("Schedule", json!({ "Schedule": "rate(5)" }), "rate(5)"),
             ("ScheduleV2", json!({ "ScheduleExpression": "rate(1 hour)", "Input": "{" }), "Input"),
@@ -263,6 +292,14 @@ mod tests {
         let topic = json!({ "Stream": "arn:cluster", "Topics": ["orders"] });
         let expected = "kafka-topic follow --function ship --topic orders --cluster arn:cluster";
         assert_eq!(of("MSK", topic), (expected.to_owned(), None));
+        // Lambda retries ten times before it drops something, unless the mapping says how often.
+        let topic = json!({
+            "Topics": ["orders"],
+            "MaximumRetryAttempts": -1,
+            "DestinationConfig": { "OnFailure": { "Type": "SQS", "Destination": "arn:dropped" } },
+        });
+        let expected = "kafka-topic follow --function ship --topic orders --max-retries 10";
+        assert_eq!(of("SelfManagedKafka", topic), (expected.to_owned(), Some("arn:dropped".to_owned())));
         let topic = json!({ "Topics": ["orders"], "KafkaBootstrapServers": ["a:9092"] });
         let expected = "kafka-topic follow --function ship --topic orders";
         assert_eq!(of("SelfManagedKafka", topic), (expected.to_owned(), None));

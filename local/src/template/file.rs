@@ -26,8 +26,13 @@ impl Template {
     }
 
     /// The sample's.
-    pub fn sample() -> Self {
-        Self::built_in("infra/sample.yaml", include_str!("../../../infra/sample.yaml"))
+    pub fn sample(text: &str) -> Self {
+        Self::built_in("infra/sample.yaml", text)
+    }
+
+    /// That of a local cloud to which no template is given.
+    pub fn bare() -> Self {
+        Self::built_in("bare.yaml", include_str!("../../infra/bare.yaml"))
     }
 
     /// The template in this file.

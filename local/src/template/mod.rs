@@ -10,6 +10,7 @@
 //! | `names` | what its names lead to here |
 //! | `resource` | adds its resources, and those of nested stacks, to the stack |
 //! | `event` | the events of a function: routes, queues, streams, schedules |
+//! | `number` | the numbers of a mapping, as AWS takes them |
 //! | `poller` | those that a program of `pollers` brings: Kinesis, Kafka |
 //! | `pattern` | event patterns |
 //! | `stack` | all that runs here |
@@ -17,6 +18,7 @@
 mod event;
 mod file;
 mod names;
+mod number;
 mod parameters;
 mod pattern;
 mod poller;

@@ -1,6 +1,9 @@
 //! The events of a function that a program of the package `pollers` brings: the records of Kinesis and of Kafka.
 
-use super::scope::{Scope, refuse};
+use super::{
+    number::{AGE, BATCH_SIZE, RETRIES, number},
+    scope::{Scope, is_default, refuse},
+};
 use serde_json::Value;
 
 /// The programs.
@@ -11,12 +14,17 @@ const KAFKA: &str = "kafka-topic";
 const REFUSED: [(&str, &str); 3] =
     [("FilterCriteria", ""), ("TumblingWindowInSeconds", "0"), ("SchemaRegistryConfig", "")];
 
-/// The numbers of a mapping, and the arguments for them.
-const NUMBERS: [(&str, &str); 3] = [
-    ("BatchSize", "--batch-size"),
-    ("MaximumRetryAttempts", "--max-retries"),
-    ("MaximumRecordAgeInSeconds", "--max-age"),
+/// What a mapping of Kafka may only set with provisioned pollers
+/// (<https://docs.aws.amazon.com/lambda/latest/dg/kafka-retry-configurations.html>), with the value that it has if it is missing.
+const OF_PROVISIONED: [(&str, &str); 4] = [
+    ("FunctionResponseTypes", ""),
+    ("MaximumRetryAttempts", "-1"),
+    ("MaximumRecordAgeInSeconds", "-1"),
+    ("BisectBatchOnFunctionError", "false"),
 ];
+
+/// How often Lambda retries a batch of Kafka that has a destination if it is dropped, and no limit.
+const RETRIES_BEFORE_DROPPED: i64 = 10;
 
 /// A stream of Kinesis or a topic of Kafka, and the function that gets its records.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,16 +85,26 @@ impl Poller {
                     );
                 }
                 let pollers = scope.value(&properties["ProvisionedPollerConfig"])?.unwrap_or_default();
-                if reports_failures && pollers.is_null() {
-                    return Err("its FunctionResponseTypes need a ProvisionedPollerConfig".to_owned());
+                for (property, default) in OF_PROVISIONED {
+                    let value = scope.value(&properties[property])?.unwrap_or_default();
+                    if pollers.is_null() && !is_default(&value, default) {
+                        return Err(format!("its {property} needs a ProvisionedPollerConfig"));
+                    }
                 }
                 KAFKA
             }
         };
-        for (property, argument) in NUMBERS {
-            if let Some(number) = text(property)? {
-                number.parse::<i64>().map_err(|_| format!("its {property} is no number"))?;
-                add(argument, &number);
+        let destination = scope.value(&properties["DestinationConfig"])?.unwrap_or_default();
+        let dropped_arn = destination["OnFailure"]["Destination"].as_str().map(str::to_owned);
+        let retries = number(scope, properties, RETRIES)?;
+        let retries = match retries {
+            None | Some(-1) if program == KAFKA && dropped_arn.is_some() => Some(RETRIES_BEFORE_DROPPED),
+            retries => retries,
+        };
+        let (size, age) = (number(scope, properties, BATCH_SIZE)?, number(scope, properties, AGE)?);
+        for (number, argument) in [(size, "--batch-size"), (retries, "--max-retries"), (age, "--max-age")] {
+            if let Some(number) = number {
+                add(argument, &number.to_string());
             }
         }
         if scope.is_true(&properties["BisectBatchOnFunctionError"])? {
@@ -95,8 +113,6 @@ impl Poller {
         if reports_failures {
             arguments.push("--report-failures".to_owned());
         }
-        let destination = scope.value(&properties["DestinationConfig"])?.unwrap_or_default();
-        let dropped_arn = destination["OnFailure"]["Destination"].as_str().map(str::to_owned);
         Ok(Self { function, event, program, arguments, reports_failures, dropped_arn })
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap};
 
 /// The template that everybody deploys, as a nested stack of their own.
-const IDEMPOTENCY: (&str, &str) = ("idempotency.yaml", include_str!("../../../infra/idempotency.yaml"));
+const IDEMPOTENCY: (&str, &str) = ("idempotency.yaml", include_str!("../../infra/idempotency.yaml"));
 
 const ALARM: &str = "AWS::CloudWatch::Alarm";
 

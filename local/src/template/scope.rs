@@ -259,7 +259,7 @@ pub fn refuse(scope: &Scope, properties: &Value, names: &[(&str, &str)]) -> Resu
 }
 
 /// Whether a property with this value is as good as missing.
-fn is_default(value: &Value, default: &str) -> bool {
+pub fn is_default(value: &Value, default: &str) -> bool {
     match value {
         Value::Null => true,
         Value::Array(values) => values.is_empty(),

@@ -10,7 +10,8 @@ const PLACE: Place<'_> =
 
 fn sample() -> Stack {
     let parameters = [("OrdersTenant", "acme")].map(|(name, value)| (name.to_owned(), json!(value)));
-    stack(&Template::sample(), parameters.into(), &PLACE).expect("the sample runs here")
+    let template = Template::sample(include_str!("../../../infra/sample.yaml"));
+    stack(&template, parameters.into(), &PLACE).expect("the sample runs here")
 }
 
 fn names<T>(all: &[T], name: impl Fn(&T) -> &str) -> Vec<&str> {
@@ -43,6 +44,21 @@ fn the_sample_is_a_template_like_others() {
     assert!(stack.queues.iter().any(|queue| queue.full_name == "local-orders-dead-letters.fifo"));
     let gathers = stack.streams.iter().map(|stream| (&*stream.function, stream.gathers));
     assert_eq!(gathers.collect::<Vec<_>>(), [("outbox", false), ("stale", true)]);
+}
+
+#[test]
+fn without_a_template_only_the_nested_stack_runs() {
+    let of = |ignored: &[String]| stack(&Template::bare(), HashMap::new(), &Place { ignored, ..PLACE });
+    let alone = of(&["ReconcileFunction".to_owned()]).expect("it runs here");
+    assert_eq!(names(&alone.functions, |function| &function.name), ["outbox", "stale"]);
+    assert_eq!(names(&alone.tables, |table| &table.full_name), ["local-idempotency"]);
+    assert!(alone.outputs.contains_key("TableName") && alone.routes.is_empty());
+
+    let with_reconcile = of(&[]).expect("it runs here");
+    assert_eq!(with_reconcile.functions.last().map(|function| &*function.name), Some("reconcile"));
+    let queues = with_reconcile.mappings.iter().filter(|mapping| mapping.function == "reconcile");
+    assert_eq!(queues.count(), 2, "questions and deferred reports");
+    assert!(with_reconcile.schedules.iter().any(|schedule| schedule.function == "reconcile"));
 }
 
 const OWN: &str = "

@@ -65,7 +65,7 @@ fn listens(port: u16) -> bool {
 async fn run(command: Command) -> Result<(), String> {
     match command {
         Command::Follow { place: Place { topic: name, port }, partitions, cluster, mapping } => {
-            let starting = part::starting("kafka", port)?;
+            let starting = part::starting("kafka")?;
             let (_running, address) = match listens(port) {
                 true => (None, format!("127.0.0.1:{port}")),
                 false => kafka::start(port).await.map(|(running, address)| (Some(running), address))?,

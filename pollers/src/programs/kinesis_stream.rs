@@ -55,7 +55,7 @@ async fn main() -> ExitCode {
 async fn run(command: Command) -> Result<(), String> {
     match command {
         Command::Follow { place: Place { stream, port }, shards, mapping } => {
-            let starting = part::starting("kinesis", port)?;
+            let starting = part::starting("kinesis")?;
             let (_running, endpoint) = match part::listens(SocketAddr::from(([127, 0, 0, 1], port))) {
                 true => (None, format!("http://127.0.0.1:{port}")),
                 false => kinesis::start(port).await.map(|(running, endpoint)| (Some(running), endpoint))?,

@@ -116,6 +116,7 @@ const TEMPLATE: &str = r#"
 Transform: AWS::Serverless-2016-10-31
 Parameters:
   SealingSecret: { Type: String }
+  ProviderUrl: { Type: String }
   Orders: { Type: String }
 Globals: { Function: { Runtime: provided.al2023 } }
 Resources:
@@ -146,6 +147,7 @@ Resources:
           PAYMENTS_TABLE: !Ref PaidTable
           ACCOUNTS_TABLE: !Ref PaidTable
           ORDERS_TABLE: !Ref Orders
+          PROVIDER_URL: !Ref ProviderUrl
           SEALING_KEYS: !Sub "{{resolve:secretsmanager:${SealingSecret}}}"
       Events:
         Pay: { Type: HttpApi, Properties: { Method: post, Path: /payments } }

@@ -15,7 +15,7 @@ use crate::support::local_cloud::{LocalCloud, PROGRAM};
 const PRODUCTS: &str = include_str!("../fixtures/templates/products.yaml");
 const WORKER: &str = include_str!("../fixtures/templates/worker.yaml");
 
-/// A function in this file: it gives this answer, in which `ID` is the id of the event's last message.
+/// A function in this file: it gives this answer, in which `ID` is the id of the event's last message, and `PROVIDER` its provider.
 fn program(file: &Path, answer: &Value) {
     let script = format!(
         r#"#!/bin/sh
@@ -23,7 +23,7 @@ runtime="http://$AWS_LAMBDA_RUNTIME_API/2018-06-01/runtime/invocation"
 while event=$(curl -sS -D - "$runtime/next"); do
   request=$(printf '%s' "$event" | sed -n 's/^lambda-runtime-aws-request-id: \([0-9a-f-]*\).*/\1/ip')
   id=$(printf '%s' "$event" | sed -n 's/.*"messageId":"\([^"]*\)".*/\1/p')
-  printf '%s' '{answer}' | sed "s/ID/$id/" | curl -sS --data-binary @- "$runtime/$request/response" > /dev/null
+  printf '%s' '{answer}' | sed -e "s/ID/$id/" -e "s|PROVIDER|$PROVIDER_URL|" | curl -sS --data-binary @- "$runtime/$request/response" > /dev/null
 done
 "#
     );
@@ -120,6 +120,51 @@ async fn a_mapping_that_loses_messages_is_named_before_and_after() {
                 assert!(!cloud.printed().contains("ReportBatchItemFailures"), "{}", cloud.printed());
             }
         }
+    }
+}
+
+const PROVIDERS: &str = "
+Transform: AWS::Serverless-2016-10-31
+Parameters:
+  ProviderUrl: { Type: String }
+  Fallback: { Type: String, Default: 'http://127.0.0.1:2' }
+Globals: { Function: { Runtime: provided.al2023, CodeUri: build } }
+Resources:
+  OpenFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      Environment: { Variables: { PROVIDER_URL: !Ref ProviderUrl } }
+      Events: { Get: { Type: HttpApi, Properties: { Method: GET, Path: /open } } }
+  DefaultFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      Environment: { Variables: { PROVIDER_URL: !Ref Fallback } }
+      Events: { Get: { Type: HttpApi, Properties: { Method: GET, Path: /default } } }
+  NoneFunction:
+    Type: AWS::Serverless::Function
+    Properties:
+      Events: { Get: { Type: HttpApi, Properties: { Method: GET, Path: /none } } }
+";
+
+#[tokio::test]
+async fn a_provider_of_ones_own_is_never_replaced_by_the_simulated_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("template.yaml"), PROVIDERS).expect("a template");
+    program(&folder.path().join("build/bootstrap"), &json!({ "statusCode": 200, "body": "at PROVIDER" }));
+    let own = "http://127.0.0.1:1";
+    let given = format!("ProviderUrl={own}");
+    for (arguments, is_simulated) in [(&[][..], true), (&["--parameter", &*given], false)] {
+        let configure = |command: &mut Command| {
+            command.arg("--template").arg(folder.path().join("template.yaml")).args(arguments);
+        };
+        let cloud = LocalCloud::configured(&[], configure).await;
+        let (open, said) = if is_simulated { (cloud.provider(), "open") } else { (own, "no function") };
+        for (path, expected) in [("/open", open), ("/default", "http://127.0.0.1:2"), ("/none", "")] {
+            let answer = cloud.get(path).send().await.expect("an answer").text().await.expect("text");
+            assert_eq!(answer, format!("at {expected}"), "{path}");
+        }
+        let printed = cloud.printed();
+        assert!(printed.contains(&format!("simulated   PROVIDER_URL of {said}\n")), "{printed}");
     }
 }
 

@@ -337,7 +337,7 @@ fn crates() -> &'static [Files] {
 fn parse_crates() -> Vec<Files> {
     let functions = fs::read_dir(root().join("functions")).unwrap().map(|it| it.unwrap().file_name());
     let functions = functions.map(|name| format!("functions/{}/src", name.to_str().unwrap()));
-    let folders = ["src", "protocol/src", "cli/src", "local/src", "pollers/src"]
+    let folders = ["src", "protocol/src", "cli/src", "local/src", "pollers/src", "sample/src"]
         .map(str::to_owned)
         .into_iter()
         .chain(functions);

@@ -3,15 +3,13 @@
 use super::functions::stop;
 use crate::drill::{
     client::{fresh, order, payment},
+    operations::{CREATE_ORDER, CREATE_PAYMENT, CREATE_REPORT},
     stage::Stage,
 };
 use lambda_idempotency::{
     operator::MessageSummary,
     telemetry::{OUTBOX_NOT_DELIVERED, WORK_ABANDONED},
 };
-use orders::policy::CREATE_ORDER;
-use payments::policy::CREATE_PAYMENT;
-use reports::policy::CREATE_REPORT;
 use serde_json::json;
 use std::time::Duration;
 

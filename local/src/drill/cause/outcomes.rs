@@ -3,10 +3,12 @@
 use super::{functions::stop, queues::close};
 use crate::drill::{
     client::{order, payment},
+    operations::{CREATE_ORDER, CREATE_PAYMENT, INTENT_PHASE},
     stage::Stage,
 };
 use futures_util::future::join_all;
 use lambda_idempotency::{
+    Answer,
     key::RecordKey,
     operator::{Correction, MessageSummary},
     telemetry::{
@@ -15,8 +17,6 @@ use lambda_idempotency::{
         ZOMBIE_KEY,
     },
 };
-use orders::policy::CREATE_ORDER;
-use payments::{declined, policy::CREATE_PAYMENT};
 use std::time::Duration;
 use tokio::{task::JoinHandle, time};
 
@@ -86,7 +86,8 @@ pub async fn contradicted(stage: &mut Stage) -> Result<(), String> {
     stage.off.insert("poll");
     let counted = stage.counted(CONTRADICTION_SENT);
     stage.post("/payments", CONTRADICTED, &payment("tok_timeout_charged"), 504).await?;
-    let declined = Correction::Executed { answer: declined(), retain: None, messages: Vec::new() };
+    let answer = Answer::json(402, r#"{"title":"The card was declined"}"#);
+    let declined = Correction::Executed { answer, retain: None, messages: Vec::new() };
     stage.correct(&record(CONTRADICTED)?, &declined).await?;
     stage.deliver().await?;
     let contradicted = stage.until_counted(CONTRADICTION_SENT, counted + 1.0).await;
@@ -237,7 +238,7 @@ pub async fn mismatched(stage: &mut Stage) -> Result<(), String> {
 /// The handler that knows the phase is deployed again.
 pub async fn matched(stage: &mut Stage) -> Result<(), String> {
     let record = Stage::record_key(CREATE_ORDER, MISMATCHED)?;
-    stage.rename_phase(&record, orders::policy::INTENT_PHASE).await?;
+    stage.rename_phase(&record, INTENT_PHASE).await?;
     stage.post("/orders", MISMATCHED, &order("tok_crash_phase_1"), 201).await
 }
 

@@ -3,6 +3,7 @@
 use super::functions::stop;
 use crate::drill::{
     client::{fresh, order},
+    operations::{CHARGE_PHASE, CREATE_ORDER},
     stage::Stage,
 };
 use aws_sdk_sqs::types::SendMessageBatchRequestEntry;
@@ -10,7 +11,6 @@ use lambda_idempotency::{
     operator::Correction,
     telemetry::{MESSAGE_HELD, MESSAGE_NOT_BURIED, error_chain},
 };
-use orders::policy::{CHARGE_PHASE, CREATE_ORDER};
 
 /// What no consumer can read.
 const POISON: &str = "a drill";

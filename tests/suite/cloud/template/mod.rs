@@ -16,8 +16,10 @@ mod queries;
 mod queues;
 mod rights;
 mod sample;
+mod starters;
 mod streams;
 mod table;
+mod terraform;
 mod variables;
 mod watched;
 
@@ -140,6 +142,17 @@ fn attribute(path: &str) -> String {
     }
 }
 
+/// The functions of a template that have this variable, with what its value refers to.
+fn having(template: &Value, variable: &str) -> Vec<(String, String)> {
+    let of_all = &template["Globals"]["Function"]["Environment"]["Variables"][variable];
+    let functions = members(&template["Resources"]).filter(|(_, resource)| resource["Type"] == FUNCTION);
+    let values = functions.map(|(name, function)| {
+        let own = &function["Properties"]["Environment"]["Variables"][variable];
+        (name.clone(), if own.is_null() { of_all } else { own })
+    });
+    values.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name, referred(value))).collect()
+}
+
 #[test]
 fn the_sample_passes_only_parameters_that_the_nested_template_has() {
     let nested = &template(SAMPLE)["Resources"][NESTED];
@@ -227,7 +240,8 @@ fn refers_unconditionally(value: &Value, to: &impl Fn(&str) -> bool) -> bool {
 // Functions of other stacks need only the outputs.
 #[test]
 fn every_output_that_another_template_uses_exists() {
-    let others = text("infra/sample.yaml") + &text("starter/template.yaml");
+    let others =
+        ["infra/sample.yaml", "starter/template.yaml", "starter-events/template.yaml"].map(text).concat();
     let output = format!("{NESTED}.Outputs.");
     let taken = others.split(&output).skip(1);
     let taken: Vec<_> =

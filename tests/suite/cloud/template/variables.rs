@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::{FUNCTION, IDEMPOTENCY, SAMPLE, members, referred, resources, starter, template};
+use super::{FUNCTION, IDEMPOTENCY, SAMPLE, having, members, resources, starter, template};
 use crate::support::{
     embedded, function::Function, payments_api::TestProvider, sample::Sample, tables::ledger_table,
 };
@@ -169,17 +169,6 @@ async fn each_function_starts_with_the_variables_of_its_template() {
         let needed: BTreeSet<_> = read.intersection(&set_somewhere).filter(is_needed).cloned().collect();
         assert_eq!(set, needed, "{name}: what its template sets, and what it reads");
     }
-}
-
-/// The functions of a template that have this variable, with what its value refers to.
-fn having(template: &Value, variable: &str) -> Vec<(String, String)> {
-    let of_all = &template["Globals"]["Function"]["Environment"]["Variables"][variable];
-    let functions = members(&template["Resources"]).filter(|(_, resource)| resource["Type"] == FUNCTION);
-    let values = functions.map(|(name, function)| {
-        let own = &function["Properties"]["Environment"]["Variables"][variable];
-        (name.clone(), if own.is_null() { of_all } else { own })
-    });
-    values.filter(|(_, value)| !value.is_null()).map(|(name, value)| (name, referred(value))).collect()
 }
 
 // T56: during an incident, a webhook without the switch would go on to release what is not found.
