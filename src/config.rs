@@ -4,8 +4,6 @@
 //! 2. `Debug` prints the same text as `Display`: if `main` returns an error, Rust prints it by `Debug`.
 use std::{env, fmt, str::FromStr, time::Duration};
 
-use crate::outbox::TopicsError;
-
 /// The environment variable that names the table.
 pub const TABLE_VARIABLE: &str = "IDEMPOTENCY_TABLE";
 
@@ -20,8 +18,8 @@ pub enum ConfigError {
     #[error("the environment variable {0} must be {1}")]
     Malformed(&'static str, &'static str),
     /// An environment variable is no list of topics.
-    #[error(transparent)]
-    Topics(#[from] TopicsError),
+    #[error("{0}")]
+    Topics(String),
     /// The table refuses a call that every request needs.
     #[error("DynamoDB refuses the idempotency table `{table}` (named by {TABLE_VARIABLE}): {reason}")]
     Refused {

@@ -60,6 +60,13 @@ impl TopicsError {
     }
 }
 
+#[cfg(any(feature = "dynamodb", feature = "sqs"))]
+impl From<TopicsError> for crate::config::ConfigError {
+    fn from(error: TopicsError) -> Self {
+        Self::Topics(error.to_string())
+    }
+}
+
 /// The list without topics.
 const NONE: &str = "none";
 

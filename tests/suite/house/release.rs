@@ -17,10 +17,19 @@ fn read(path: impl AsRef<Path>) -> String {
 
 /// The folders of the packages that are published, and their manifests.
 fn published() -> Vec<(PathBuf, String)> {
-    let mut folders: Vec<_> =
-        ["", "cli", "local", "model", "pollers", "protocol", "sample", "tests"].map(PathBuf::from).into();
-    for function in fs::read_dir(root().join("functions")).unwrap() {
-        folders.push(Path::new("functions").join(function.unwrap().file_name()));
+    let workspace = read("Cargo.toml");
+    let members = workspace.lines().find_map(|line| line.strip_prefix("members = [")?.strip_suffix(']'));
+    let members = members.expect("the members").split(", ").map(|member| member.trim_matches('"'));
+    let mut folders = vec![PathBuf::new()];
+    for member in members {
+        match member.strip_suffix("/*") {
+            None => folders.push(PathBuf::from(member)),
+            Some(parent) => folders.extend(
+                fs::read_dir(root().join(parent))
+                    .unwrap()
+                    .map(|it| Path::new(parent).join(it.unwrap().file_name())),
+            ),
+        }
     }
     let packages = folders.into_iter().map(|folder| {
         let manifest = read(folder.join("Cargo.toml"));
