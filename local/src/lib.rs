@@ -300,6 +300,7 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         stack,
         events: Events { bus, client: store.client().await, orders_table },
         tenants: tokio::sync::Mutex::default(),
+        tables: tokio::sync::Mutex::default(),
     };
     Ok(Started { cloud: Arc::new(cloud), listener, _triggers })
 }
