@@ -34,6 +34,14 @@ pub struct Cloud {
     pub queues: Arc<Queues>,
     pub stack: Stack,
     pub events: Events,
-    /// What the page shows of tenants, and when it was read.
+    /// What the page shows of tenants and of the functions' own tables, and when it was read.
     pub tenants: Mutex<Option<(Instant, String)>>,
+    pub tables: Mutex<Option<(Instant, String)>>,
+}
+
+impl Cloud {
+    /// Whether the simulated provider is of use here: a template of one's own need not use it.
+    pub fn has_provider(&self) -> bool {
+        self.is_sample || self.journal.has_calls()
+    }
 }

@@ -6,7 +6,10 @@
 //! three of its columns; if they change, the start fails. Deleting delivered records instead would need a second
 //! connection to a database in use, and other readers of the stream would miss them.
 
-use crate::log::{self, Level};
+use crate::{
+    changes::Changes,
+    log::{self, Level},
+};
 use dynoxide::{Database, storage::Storage};
 use std::{future, net::Ipv4Addr, path::Path, time::Duration};
 use tokio::{
@@ -24,8 +27,9 @@ const TTL_REST: u32 = 50;
 const INDEX: &str = "CREATE INDEX local_stream_places
     ON _stream_records (table_name, CAST(sequence_number AS INTEGER), shard_id)";
 
-/// Serves an empty database on a loopback port of its own, and returns its URL. Functions and operators get the recorder's.
-pub async fn start() -> Result<String, String> {
+/// Serves an empty database on a loopback port of its own, and returns its URL. Functions and operators get the recorder's. An item that
+/// expires is one of the `changes`.
+pub async fn start(changes: Changes) -> Result<String, String> {
     let database = empty()?;
     let listener = match TcpListener::bind((hidden(), 0)).await {
         Ok(listener) => Ok(listener),
@@ -34,7 +38,7 @@ pub async fn start() -> Result<String, String> {
     };
     let listener = listener.map_err(|error| error.to_string())?;
     let address = listener.local_addr().map_err(|error| error.to_string())?;
-    tokio::spawn(sweep(database.clone()));
+    tokio::spawn(sweep(database.clone(), changes));
     tokio::spawn(dynoxide::server::serve_with_shutdown(listener, database, future::pending()));
     Ok(format!("http://{address}"))
 }
@@ -63,12 +67,15 @@ fn indexed(file: &Path) -> dynoxide::Result<&str> {
     Ok(path)
 }
 
-async fn sweep(database: Database) {
+async fn sweep(database: Database, changes: Changes) {
     loop {
         let begun = Instant::now();
         let database = database.clone();
         match tokio::task::spawn_blocking(move || database.sweep_ttl()).await {
-            Ok(Ok(_)) => {}
+            Ok(Ok(0)) => {}
+            Ok(Ok(_)) => {
+                changes.send_replace(());
+            }
             Ok(Err(error)) => {
                 let message = format!("cannot delete expired items: {error}");
                 log::say("embedded DynamoDB", Level::Error, &message, &[]);

@@ -24,6 +24,7 @@
 //! | `status`, `work` | the status of an environment: its process, its invocation, its last end |
 //! | `journal`, `recorder` | what happened to each idempotency key, and the calls of the embedded store that tell it |
 //! | `log`, `metrics` | in place of CloudWatch: lines to read or for programs, totals of metrics |
+//! | `changes` | what has changed, for those who wait for it |
 //! | `triggers` | starts the mappings and the schedules |
 //! | `mapping` | event source mappings: from the table's stream and the queues to their functions |
 //! | `pollers` | those of Kinesis and Kafka, which are programs of their own |
@@ -42,6 +43,7 @@
 pub mod alarms;
 mod announcement;
 mod bus;
+mod changes;
 mod cloud;
 mod definition;
 mod definitions;
@@ -309,6 +311,7 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         stack,
         events: Events { bus, client: store.client().await, orders_table },
         tenants: tokio::sync::Mutex::default(),
+        tables: tokio::sync::Mutex::default(),
     };
     Ok(Started { cloud: Arc::new(cloud), listener, _triggers })
 }

@@ -9,6 +9,7 @@
 
 use crate::{
     alarms::aws,
+    changes::{self, QueueChanges},
     faults::Faults,
     metrics::Metrics,
     template::{Function, Queue},
@@ -26,7 +27,7 @@ use rustack_sqs_core::{config::SqsConfig, handler::RustackSqsHandler, provider::
 use rustack_sqs_http::{
     dispatch::dispatch_operation, response::error_to_response, router::resolve_operation,
 };
-use rustack_sqs_model::error::SqsError;
+use rustack_sqs_model::{error::SqsError, operations::SqsOperation};
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Value, json};
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -37,6 +38,13 @@ use uuid::Uuid;
 pub const ACCOUNT: &str = "123456789012";
 /// How the name of a FIFO queue ends.
 pub const FIFO: &str = ".fifo";
+/// Operations after which there is nothing more to receive.
+const READS: [SqsOperation; 4] = [
+    SqsOperation::GetQueueAttributes,
+    SqsOperation::GetQueueUrl,
+    SqsOperation::ListQueues,
+    SqsOperation::ReceiveMessage,
+];
 /// SQS's limit on a delay, in seconds.
 const MAX_DELAY: i64 = 900;
 
@@ -46,12 +54,17 @@ pub struct Queues {
     pub client: Client,
     pub all: Vec<Queue>,
     pub faults: Arc<Faults>,
+    pub changes: QueueChanges,
+    /// For how long a received message is hidden from others.
+    pub visibility: Duration,
 }
 
 impl Queues {
     /// Serves no queue yet, on a loopback port of its own.
     pub async fn start(region: &str, faults: Arc<Faults>, metrics: Arc<Metrics>) -> Result<Self, String> {
-        let endpoint = serve(region, faults.clone(), metrics).await.map_err(|error| error.to_string())?;
+        let changes = QueueChanges::default();
+        let endpoint = serve(region, faults.clone(), metrics, changes.clone()).await;
+        let endpoint = endpoint.map_err(|error| error.to_string())?;
         let config = aws_sdk_sqs::Config::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(region.to_owned()))
@@ -59,12 +72,14 @@ impl Queues {
             .credentials_provider(Credentials::new("local", "local", None, None, "local"))
             .retry_config(RetryConfig::disabled())
             .build();
-        Ok(Self { endpoint, client: Client::from_conf(config), all: Vec::new(), faults })
+        let (client, visibility) = (Client::from_conf(config), Duration::ZERO);
+        Ok(Self { endpoint, client, all: Vec::new(), faults, changes, visibility })
     }
 
     /// Makes these queues. A received message is visible again after `visibility`, unless its consumer says otherwise.
     pub async fn create(&mut self, mut queues: Vec<Queue>, visibility: Duration) -> Result<(), String> {
-        let visibility = (visibility.as_secs() + 1).to_string();
+        self.visibility = Duration::from_secs(visibility.as_secs() + 1);
+        let visibility = self.visibility.as_secs().to_string();
         // Dead letters first: others name them.
         queues.sort_by_key(|queue| queue.dead_letters.is_some());
         for queue in &queues {
@@ -99,7 +114,12 @@ impl Queues {
     }
 }
 
-async fn serve(region: &str, faults: Arc<Faults>, metrics: Arc<Metrics>) -> std::io::Result<String> {
+async fn serve(
+    region: &str,
+    faults: Arc<Faults>,
+    metrics: Arc<Metrics>,
+    changes: QueueChanges,
+) -> std::io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let address = listener.local_addr()?;
     let config = SqsConfig {
@@ -110,7 +130,7 @@ async fn serve(region: &str, faults: Arc<Faults>, metrics: Arc<Metrics>) -> std:
         ..SqsConfig::default()
     };
     let handler = RustackSqsHandler::new(Arc::new(RustackSqs::new(config)));
-    let served = Arc::new(Served { handler, faults, metrics });
+    let served = Arc::new(Served { handler, faults, metrics, changes });
     let router = guarded(Router::new().fallback(answer).with_state(served));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(format!("http://{address}"))
@@ -120,6 +140,7 @@ struct Served {
     handler: RustackSqsHandler,
     faults: Arc<Faults>,
     metrics: Arc<Metrics>,
+    changes: QueueChanges,
 }
 
 async fn answer(State(served): State<Arc<Served>>, headers: HeaderMap, body: Bytes) -> Response {
@@ -134,25 +155,37 @@ async fn answer(State(served): State<Arc<Served>>, headers: HeaderMap, body: Byt
             let metric = aws::of_queue(sent.queue(), "NumberOfMessagesSent");
             served.metrics.note(metric, sent.messages() as f64);
         }
-        dispatch_operation(&served.handler, operation, without_groups(body)).await
+        let answer = dispatch_operation(&served.handler, operation, without_groups(body)).await;
+        if !READS.contains(&operation) {
+            changes::happened(&served.changes.of(sent.queue()), sent.waits());
+        }
+        answer
     };
     let refuse = |error: SqsError| error_to_response(&error, &Uuid::new_v4().to_string());
     answered.await.unwrap_or_else(refuse).map(Body::new)
 }
 
-/// What is read of a request. Of one that sends no message, most is missing.
+/// What is read of a request. Most of it is missing in a request that sends no message.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 struct Sent {
     queue_url: String,
     message_body: Option<IgnoredAny>,
     delay_seconds: Option<i64>,
+    visibility_timeout: Option<i64>,
     entries: Vec<Sent>,
 }
 
 impl Sent {
     fn messages(&self) -> usize {
         usize::from(self.message_body.is_some()) + self.entries.iter().map(Self::messages).sum::<usize>()
+    }
+
+    /// How long until the messages that it is about can be received.
+    fn waits(&self) -> impl Iterator<Item = Duration> {
+        let all = self.entries.iter().chain([self]);
+        let seconds = all.flat_map(|sent| [sent.delay_seconds, sent.visibility_timeout]).flatten();
+        seconds.filter_map(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs)
     }
 
     /// The queue's name.
@@ -186,5 +219,42 @@ fn check_delays(sent: &Sent) -> Result<(), SqsError> {
             "Value {delay} for parameter DelaySeconds is invalid. \
              Reason: DelaySeconds must be >= 0 and <= {MAX_DELAY}."
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sent_message_is_a_change_and_an_empty_receive_is_none() {
+        let queues = Queues::start("eu-central-1", Arc::default(), Arc::default()).await;
+        let mut queues = queues.expect("they are served");
+        let url = format!("{}/{ACCOUNT}/local-checks", queues.endpoint);
+        let queue = Queue {
+            name: "checks".to_owned(),
+            full_name: "local-checks".to_owned(),
+            url: url.clone(),
+            arn: format!("arn:aws:sqs:eu-central-1:{ACCOUNT}:local-checks"),
+            dead_letters: None,
+            is_fifo: false,
+            deduplicates_by_content: false,
+        };
+        queues.create(vec![queue], Duration::from_secs(10)).await.expect("it is made");
+        let mut changes = queues.changes.of("local-checks").subscribe();
+        let receive = || queues.client.receive_message().queue_url(&url).send();
+        receive().await.expect("it is received");
+        assert!(!changes.has_changed().expect("they are kept"));
+        queues.client.send_message().queue_url(&url).message_body("m").send().await.expect("it is sent");
+        assert!(changes.has_changed().expect("they are kept"));
+        changes.mark_unchanged();
+        let received = receive().await.expect("it is received").messages.unwrap_or_default();
+        assert!(!changes.has_changed().expect("they are kept"));
+        let receipt = received[0].receipt_handle().expect("a receipt");
+        let hide = queues.client.change_message_visibility().queue_url(&url).receipt_handle(receipt);
+        hide.visibility_timeout(1).send().await.expect("it is hidden");
+        changes.changed().await.expect("at once");
+        changes.changed().await.expect("when it can be received again");
+        assert_eq!(receive().await.expect("it is received").messages.unwrap_or_default().len(), 1);
     }
 }

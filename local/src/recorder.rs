@@ -2,6 +2,7 @@
 //! records. Each answers with its capacity units, as if its caller had asked for them.
 
 use crate::{
+    changes::TableChanges,
     faults::{Faults, TableFault},
     journal::{Call, Shared},
     runtime_api::read,
@@ -17,10 +18,12 @@ use axum::{
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::{io, sync::Arc};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, time::Instant};
 
 /// The operations that are recorded. Others are passed on as they are.
 const RECORDED: [&str; 5] = ["DeleteItem", "GetItem", "PutItem", "TransactWriteItems", "UpdateItem"];
+/// How the names of operations begin that change nothing.
+const READS: [&str; 7] = ["BatchGet", "Describe", "GetItem", "List", "Query", "Scan", "TransactGet"];
 /// DynamoDB's own limit is 16 MB.
 const LIMIT: usize = 17 * 1024 * 1024;
 
@@ -29,14 +32,20 @@ struct Recorder {
     client: reqwest::Client,
     journal: Shared,
     faults: Arc<Faults>,
+    changes: TableChanges,
 }
 
 /// Serves on a loopback port of its own, in front of the DynamoDB at `endpoint`. Returns its URL.
-pub async fn start(endpoint: &str, journal: Shared, faults: Arc<Faults>) -> io::Result<String> {
+pub async fn start(
+    endpoint: &str,
+    journal: Shared,
+    faults: Arc<Faults>,
+    changes: TableChanges,
+) -> io::Result<String> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let url = format!("http://{}", listener.local_addr()?);
-    let recorder =
-        Recorder { endpoint: endpoint.to_owned(), client: reqwest::Client::new(), journal, faults };
+    let (endpoint, client) = (endpoint.to_owned(), reqwest::Client::new());
+    let recorder = Recorder { endpoint, client, journal, faults, changes };
     let router = guarded(Router::new().fallback(pass).with_state(Arc::new(recorder)));
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(url)
@@ -54,6 +63,7 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
     };
     let operation =
         text(&parts.headers, "x-amz-target").and_then(|target| target.strip_prefix("DynamoDB_20120810."));
+    let changes = operation.is_none_or(changes);
     let known = operation.filter(|operation| RECORDED.contains(operation)).and_then(|operation| {
         let request = serde_json::from_slice::<Value>(&body).ok().filter(Value::is_object)?;
         Some((operation.to_owned(), request))
@@ -70,6 +80,9 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
     // In a task of its own: as with DynamoDB, a call that has begun ends, even if its caller dies.
     let passed = tokio::spawn(async move {
         let (status, headers, body) = sent(request).await?;
+        if changes {
+            recorder.changes.all.send_replace(());
+        }
         if let Some((operation, request)) = known {
             recorder.record(&parts.headers, &operation, &request, status, &body);
         }
@@ -83,6 +96,11 @@ async fn pass(State(recorder): State<Arc<Recorder>>, request: Request) -> Respon
         }
         _ => StatusCode::BAD_GATEWAY.into_response(),
     }
+}
+
+/// Whether this operation may change a table.
+fn changes(operation: &str) -> bool {
+    !READS.iter().any(|read| operation.starts_with(read))
 }
 
 /// DynamoDB's answer under this fault.
@@ -115,6 +133,9 @@ impl Recorder {
         let answer = serde_json::from_slice(body).unwrap_or_default();
         let Some(table) = self.journal.table() else { return };
         if let Some(call) = Call::of(table, operation, request, status.is_success(), &answer) {
+            if call.item.is_some() {
+                self.changes.records.send_replace(Some(Instant::now()));
+            }
             let request_id = text(headers, "x-amzn-trace-id").and_then(request_id);
             self.journal.stored(request_id.as_deref(), program(headers).unwrap_or("operator"), &call);
         }
@@ -140,6 +161,29 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_read_leaves_the_tables_as_they_are() {
+        let all = [
+            "GetItem",
+            "PutItem",
+            "Query",
+            "Scan",
+            "UpdateItem",
+            "TransactGetItems",
+            "TransactWriteItems",
+            "BatchGetItem",
+            "BatchWriteItem",
+            "DescribeTable",
+            "ListTables",
+            "ExecuteStatement",
+        ];
+        let changing: Vec<_> = all.into_iter().filter(|operation| changes(operation)).collect();
+        assert_eq!(
+            changing,
+            ["PutItem", "UpdateItem", "TransactWriteItems", "BatchWriteItem", "ExecuteStatement"]
+        );
+    }
 
     #[test]
     fn a_request_asks_for_its_units_and_a_call_names_its_invocation() {

@@ -121,7 +121,7 @@ pub struct Settings {
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Finding dead workers")]
     pub sweep: Duration,
 
-    /// Time between two polls of `reconcile` for outcomes to ask about, and before the first
+    /// Time between two polls of `reconcile` for outcomes to ask about, and before the first; 15 s more while no record changes
     #[arg(long = "poll-ms", env = "POLL_MS", default_value = "1000")]
     #[arg(value_name = "MS", value_parser = span(DAY), help_heading = "Asking the provider")]
     pub poll: Duration,

@@ -134,6 +134,7 @@ impl Status {
     /// It asks for work.
     pub fn ready(&self) {
         self.change(State::Starting, State::Idle);
+        self.journal.notice();
     }
 
     /// It got this work.
@@ -152,6 +153,7 @@ impl Status {
         inner.figures.working_on = None;
         let unlogged = inner.unlogged.take();
         drop(inner);
+        self.journal.notice();
         if let Some(reason) = unlogged {
             self.log_end(&reason, None);
         }
@@ -167,6 +169,7 @@ impl Status {
         inner.figures.crashes += u64::from(crash.is_some());
         inner.unlogged.clone_from(&crash);
         drop(inner);
+        self.journal.notice();
         if let (false, Some(reason)) = (busy, crash) {
             self.log_end(&reason, None);
         }

@@ -1,6 +1,7 @@
 //! DynamoDB: embedded in this process, or wherever `DYNAMODB_ENDPOINT` points.
 
 use crate::{
+    changes::TableChanges,
     embedded,
     faults::Faults,
     journal, recorder,
@@ -19,6 +20,8 @@ pub struct Store {
     /// The endpoint for functions and operators: that of the embedded store records their calls.
     pub recorded: String,
     pub embedded: bool,
+    /// Changes of the tables, if it is embedded.
+    pub changes: TableChanges,
     pub region: String,
     /// Whether made-up credentials are used: an embedded store must never see real ones.
     local_credentials: bool,
@@ -34,17 +37,22 @@ impl Store {
             endpoint: String::new(),
             recorded: String::new(),
             embedded: settings.dynamodb_endpoint.is_none(),
+            changes: TableChanges::default(),
             region: env::var("AWS_REGION").unwrap_or_else(|_| "eu-central-1".to_owned()),
             local_credentials: settings.dynamodb_endpoint.is_none()
                 || (env::var_os("AWS_ACCESS_KEY_ID").is_none() && env::var_os("AWS_PROFILE").is_none()),
         };
         store.endpoint = match &settings.dynamodb_endpoint {
             Some(endpoint) => endpoint.clone(),
-            None => embedded::start().await.map_err(|error| format!("embedded DynamoDB: {error}"))?,
+            None => embedded::start(store.changes.all.clone())
+                .await
+                .map_err(|error| format!("embedded DynamoDB: {error}"))?,
         };
         store.recorded = match store.embedded {
             true => {
-                let started = recorder::start(&store.endpoint, journal.clone(), faults.clone()).await;
+                let changes = store.changes.clone();
+                let started =
+                    recorder::start(&store.endpoint, journal.clone(), faults.clone(), changes).await;
                 started.map_err(|error| format!("embedded DynamoDB: {error}"))?
             }
             // Requests to AWS are signed for its own address.

@@ -51,6 +51,7 @@ pub async fn start(
         let table = stack.streamed(stream_arn).expect("the stack was checked");
         triggers.spawn(stream::run(Arc::new(batch::Stream {
             client: client.clone(),
+            changes: store.embedded.then(|| store.changes.all.clone()),
             arn: streams[&table.full_name].clone(),
             region: store.region.clone(),
             filters: filters.clone(),
@@ -70,6 +71,8 @@ pub async fn start(
         let source = queue::Source {
             client: queues.client.clone(),
             queue: queue_of(queue_arn),
+            changes: queues.changes.of(&queue_of(queue_arn).full_name),
+            visibility: queues.visibility,
             region: store.region.clone(),
             function: function(name),
             batch: *batch,
@@ -91,14 +94,17 @@ pub async fn start(
         let function = function(name);
         // The jobs of this project run more often than on AWS, so that you can watch them.
         let is_ours = function.definition.variables.contains_key(IDEMPOTENCY_TABLE);
-        let (period, rest) = match input["job"].as_str().filter(|_| is_ours) {
+        let job = input["job"].as_str().filter(|_| is_ours);
+        let is_poll = job == Some("poll");
+        let (period, rest) = match job {
             Some("poll") => (Some(settings.poll), 0),
             Some("sweep") => (Some(settings.sweep), SWEEP_REST),
             _ => (*period, 0),
         };
         if let Some(period) = period {
             let scheduled = Scheduled { function, input: input.clone(), failed_runs: failed_runs(name) };
-            triggers.spawn(schedules::run(scheduled, period, rest));
+            let records = (is_poll && store.embedded).then(|| store.changes.records.subscribe());
+            triggers.spawn(schedules::run(scheduled, period, rest, records));
         }
     }
     triggers

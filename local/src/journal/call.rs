@@ -1,11 +1,16 @@
 //! A call of DynamoDB about records, in the words of this project.
 
-use super::timeline::{Cost, Kind, Step};
+use super::{
+    outbox::Place,
+    timeline::{Cost, Kind, Step},
+};
 use lambda_idempotency::key::RecordKey;
 use serde_json::Value;
 
 /// The sort key of a record.
 const RECORD: &str = "record";
+/// How the sort key of a message in the outbox begins.
+const MESSAGE: &str = "message#";
 
 /// A call, and what came of it.
 #[derive(Debug, PartialEq)]
@@ -14,6 +19,10 @@ pub struct Call {
     pub records: Vec<String>,
     /// The record that it has written.
     pub item: Option<Value>,
+    /// The messages that it has published, with their topics.
+    pub published: Vec<(Place, String)>,
+    /// The messages that it has removed from the outbox.
+    pub removed: Vec<Place>,
     /// What it does, if it does not write the record.
     does: &'static str,
     /// Why it was refused.
@@ -40,6 +49,7 @@ impl Call {
         };
         let reads = operation == "GetItem";
         let (mut records, mut written) = (Vec::new(), None);
+        let (mut published, mut removed) = (Vec::new(), Vec::new());
         let mut does = if reads { "reads beside it" } else { "writes beside it" };
         for (place, part) in parts.iter().enumerate().filter(|(_, part)| part["TableName"] == table) {
             let key = if part["Item"].is_null() { &part["Key"] } else { &part["Item"] };
@@ -48,7 +58,15 @@ impl Call {
             if !records.iter().any(|record| record == pk) {
                 records.push(pk.to_owned());
             }
-            if key["sk"]["S"] == RECORD {
+            let sort_key = key["sk"]["S"].as_str().unwrap_or_default();
+            if sort_key.starts_with(MESSAGE) && is_accepted && !reads {
+                let place = (pk.to_owned(), sort_key.to_owned());
+                match part["Item"]["topic"]["S"].as_str() {
+                    Some(topic) => published.push((place, topic.to_owned())),
+                    None => removed.push(place),
+                }
+            }
+            if sort_key == RECORD {
                 match part["Item"].is_object() {
                     true => written = Some((place, part["Item"].clone())),
                     false if reads => does = "reads the record",
@@ -67,14 +85,22 @@ impl Call {
         };
         let (reads, writes) = if reads { (used, 0.0) } else { (0.0, used) };
         let item = written.map(|(_, item)| item).filter(|_| is_accepted);
-        Some(Self { records, item, does, refused, cost: Cost { round_trips: 1, reads, writes } })
+        let cost = Cost { round_trips: 1, reads, writes };
+        Some(Self { records, item, published, removed, does, refused, cost })
     }
 
     /// Its step in a timeline of a record that was `before`.
     pub fn step(&self, who: &str, before: &Value) -> Step {
         let (kind, what) = match (&self.refused, &self.item) {
             (Some(refused), _) => (Kind::Look, refused.clone()),
-            (None, Some(item)) => (Kind::Change, change(before, item)),
+            (None, Some(item)) => {
+                let topics: Vec<_> = self.published.iter().map(|(_, topic)| &**topic).collect();
+                let published = match topics.is_empty() {
+                    true => String::new(),
+                    false => format!("; publishes {}", topics.join(", ")),
+                };
+                (Kind::Change, change(before, item) + &published)
+            }
             (None, None) => (Kind::Look, self.does.to_owned()),
         };
         Step { cost: self.cost, ..Step::new(who, kind, &what) }
@@ -309,6 +335,29 @@ mod tests {
         ] {
             assert_eq!(said(before, after), expected);
         }
+    }
+
+    #[test]
+    fn a_write_names_the_messages_that_it_publishes_and_removes() {
+        let named = |item: Value, sort_key: &str| with(item, "sk", json!({ "S": sort_key }));
+        let completed = with(item("completed", "a", "1"), "settled_by", json!({ "S": "worker" }));
+        let message = named(json!({ "pk": { "S": "acme#pay#k" }, "topic": { "S": "paid" } }), "message#1#0");
+        let puts = [&completed, &message].map(|item| json!({ "Put": { "TableName": TABLE, "Item": item } }));
+        let request = json!({ "TransactItems": puts });
+        let call = Call::of(TABLE, "TransactWriteItems", &request, true, &json!({})).expect("of a record");
+        let place = ("acme#pay#k".to_owned(), "message#1#0".to_owned());
+        assert_eq!(call.step("pay", &item("in_progress", "a", "1")).what, "complete; publishes paid");
+        assert_eq!((call.published, call.removed), (vec![(place.clone(), "paid".to_owned())], vec![]));
+        let refused =
+            Call::of(TABLE, "TransactWriteItems", &request, false, &json!({})).expect("of a record");
+        assert_eq!(refused.published, []);
+
+        let key = named(json!({ "pk": { "S": "acme#pay#k" } }), "message#1#0");
+        let request = json!({ "TableName": TABLE, "Key": key });
+        let removal = Call::of(TABLE, "DeleteItem", &request, true, &json!({})).expect("of a record");
+        assert_eq!((removal.published, removal.removed), (vec![], vec![place]));
+        let read = Call::of(TABLE, "GetItem", &request, true, &json!({})).expect("of a record");
+        assert_eq!(read.removed, []);
     }
 
     // T54

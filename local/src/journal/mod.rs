@@ -11,11 +11,13 @@
 
 mod call;
 mod keys;
+mod outbox;
 mod timeline;
 
 pub use call::Call;
 pub use keys::records;
-pub use timeline::{Cost, Kind, Sent, Step, Timeline};
+pub use outbox::Outbox;
+pub use timeline::{Cost, Kind, Origin, Sent, Step, Timeline};
 
 use crate::work::Work;
 use lambda_idempotency::key::RecordKey;
@@ -60,14 +62,14 @@ struct Inner {
     latest: VecDeque<String>,
     /// What each environment works on.
     working: HashMap<String, String>,
+    outbox: Outbox,
 }
 
 /// A timeline in the list of all.
 pub struct Listed {
     pub id: u64,
     pub name: String,
-    /// Whether a client sends its key.
-    pub is_sent: bool,
+    pub origin: Origin,
     /// Operations, and the states of their records.
     pub states: Vec<(String, String)>,
     /// The time of its last step.
@@ -156,6 +158,14 @@ impl Journal {
                 inner.touch(request_id, id);
             }
             let mut step = call.step(&who, inner.timelines[&id].last_seen(record));
+            let removed = call.removed.iter().filter(|(pk, _)| pk == record);
+            let topics: Vec<_> = removed.filter_map(|place| inner.outbox.delivered(place)).collect();
+            if !topics.is_empty() {
+                step.what = format!("has delivered {}: removes it from the outbox", topics.join(", "));
+            }
+            for (place, topic) in call.published.iter().filter(|((pk, _), _)| pk == record) {
+                inner.outbox.published(place, topic, id);
+            }
             if place > 0 {
                 // The round trip is counted once.
                 step.cost = Cost::default();
@@ -193,7 +203,7 @@ impl Journal {
         let listed = |(id, timeline): (&u64, &Timeline)| Listed {
             id: *id,
             name: timeline.name(),
-            is_sent: timeline.sent.is_some(),
+            origin: timeline.origin(),
             states: timeline.states(),
             at: timeline.at(),
         };
@@ -245,13 +255,23 @@ impl Journal {
         self.change().of_client(client)
     }
 
+    /// What operations have published.
+    pub fn outbox(&self) -> Outbox {
+        self.lock().outbox.clone()
+    }
+
+    /// Something has changed that the page shows, and no timeline has.
+    pub fn notice(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
     /// Changes of the journal.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
     fn change(&self) -> MutexGuard<'_, Inner> {
-        self.changes.send_modify(|changes| *changes += 1);
+        self.notice();
         self.lock()
     }
 
@@ -453,10 +473,10 @@ mod tests {
         // A newer record, of a message: it is listed, and no client has sent it.
         journal.stored(Some("r-2"), "sdk", &write("acme#mail#m"));
         let listed = journal.timelines();
-        let shown = |listed: &Listed| (listed.name.clone(), listed.is_sent, listed.states.clone());
+        let shown = |listed: &Listed| (listed.name.clone(), listed.origin, listed.states.clone());
         let state = |operation: &str| vec![(operation.to_owned(), "in_progress".to_owned())];
-        assert_eq!(shown(&listed[0]), ("acme · m".to_owned(), false, state("mail")));
-        assert_eq!(shown(&listed[1]), ("acme · k".to_owned(), true, state("pay")));
+        assert_eq!(shown(&listed[0]), ("acme · m".to_owned(), Origin::Message, state("mail")));
+        assert_eq!(shown(&listed[1]), ("acme · k".to_owned(), Origin::Client, state("pay")));
         assert_eq!(journal.newest(), Some(id));
     }
 

@@ -12,6 +12,17 @@ use std::{
 /// Steps that are kept of one key. Later ones are only counted.
 const MAX_STEPS: usize = 300;
 
+/// Where a key comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A client sends it.
+    Client,
+    /// Of a message, or of an event.
+    Message,
+    /// It was only looked up: it has no record.
+    LookUp,
+}
+
 /// What happened to a key.
 #[derive(Clone)]
 pub struct Timeline {
@@ -145,6 +156,15 @@ impl Timeline {
         let is_free = |record: &Value| record["settled_by"]["S"] == "not_begun";
         if self.sent.is_none() || self.records.values().all(is_free) {
             self.sent = Some(sent);
+        }
+    }
+
+    /// Where its key comes from.
+    pub fn origin(&self) -> Origin {
+        match (&self.sent, self.records.values().any(Value::is_object)) {
+            (Some(_), _) => Origin::Client,
+            (None, true) => Origin::Message,
+            (None, false) => Origin::LookUp,
         }
     }
 

@@ -6,7 +6,7 @@
 //!    its content.
 
 use super::{Failure, Reports, invoke, record::Record, warn};
-use crate::functions::Function;
+use crate::{changes::Changes, functions::Function};
 use aws_sdk_dynamodbstreams::Client;
 use aws_smithy_types::date_time::Format;
 use lambda_idempotency::telemetry::error_chain;
@@ -26,6 +26,8 @@ const MAX_BACKOFF: Duration = Duration::from_secs(1);
 /// A stream, and the destinations of its records.
 pub struct Stream {
     pub client: Client,
+    /// Changes of the tables; `None` if they are changed elsewhere too.
+    pub changes: Option<Changes>,
     pub arn: String,
     pub region: String,
     /// Records that match none of them are not delivered. None: all are.

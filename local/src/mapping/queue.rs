@@ -4,7 +4,11 @@
 //! is over.
 
 use super::{Reports, invoke, warn};
-use crate::{functions::Function, template::Queue};
+use crate::{
+    changes::{self, Changes},
+    functions::Function,
+    template::Queue,
+};
 use aws_sdk_sqs::{
     Client,
     types::{DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName},
@@ -13,10 +17,13 @@ use aws_smithy_types::base64;
 use lambda_idempotency::telemetry::error_chain;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeSet, convert::Infallible, error::Error, sync::Arc, time::Duration};
-use tokio::time;
+use tokio::{
+    sync::watch,
+    time::{self, Instant},
+};
 use uuid::Uuid;
 
-/// The wait before an empty queue is polled again. A long poll would notice the end of a delay only once a second.
+/// The wait before an empty queue is polled again, if it has changed. A long poll would notice the end of a delay only once a second.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
@@ -26,6 +33,9 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 pub struct Source {
     pub client: Client,
     pub queue: Queue,
+    pub changes: Changes,
+    /// A message that failed can be received again after this time.
+    pub visibility: Duration,
     pub region: String,
     pub function: Arc<Function>,
     pub batch: i32,
@@ -35,9 +45,9 @@ pub struct Source {
 
 /// One of a mapping's pollers, with one batch at a time.
 pub async fn run(source: Source) {
-    let mut logged = String::new();
+    let (mut logged, mut changes) = (String::new(), source.changes.subscribe());
     loop {
-        let Err(error) = poll(&source).await;
+        let Err(error) = poll(&source, &mut changes).await;
         let message = format!("queue {}: {}", source.queue.arn, error_chain(&*error));
         if message != logged {
             warn(&source.function, &message);
@@ -47,19 +57,26 @@ pub async fn run(source: Source) {
     }
 }
 
-async fn poll(source: &Source) -> Outcome<Infallible> {
-    let Source { client, queue, region, function, batch, reports } = source;
+async fn poll(source: &Source, changes: &mut watch::Receiver<()>) -> Outcome<Infallible> {
+    let Source { client, queue, region, function, batch, reports, .. } = source;
+    // Until then a message may come back without a change.
+    let mut restless = Instant::now();
     loop {
         // Lambda would receive some messages again and again, and not hand them over.
         if function.is_stopped() {
             time::sleep(POLL_INTERVAL).await;
             continue;
         }
+        // Before the queue is read, so that no change is missed.
+        changes.mark_unchanged();
         let receive = client.receive_message().queue_url(&queue.url).max_number_of_messages(*batch);
         let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
         let messages = receive.message_attribute_names("All").send().await?.messages.unwrap_or_default();
         if messages.is_empty() {
             time::sleep(POLL_INTERVAL).await;
+            if Instant::now() > restless {
+                changes::next(changes).await;
+            }
             continue;
         }
         let records: Vec<_> = messages.iter().map(|message| record(message, queue, region)).collect();
@@ -72,6 +89,9 @@ async fn poll(source: &Source) -> Outcome<Infallible> {
                 (0..messages.len()).collect()
             }
         };
+        if !failed.is_empty() {
+            restless = Instant::now() + source.visibility + POLL_INTERVAL;
+        }
         delete(client, queue, &messages, &failed).await?;
     }
 }

@@ -6,6 +6,7 @@ use super::{
     record::Record,
     warn,
 };
+use crate::changes;
 use aws_sdk_dynamodbstreams::types::{Shard, ShardIteratorType};
 use lambda_idempotency::telemetry::error_chain;
 use std::{
@@ -15,6 +16,7 @@ use std::{
     time::Duration,
 };
 use tokio::{
+    sync::watch,
     task::JoinSet,
     time::{self, Instant},
 };
@@ -23,7 +25,7 @@ use tokio::{
 const BATCH: usize = 1_000;
 /// Bytes of one batch: Lambda's payload limit, less the brackets around the records.
 const BATCH_BYTES: usize = 6_000_000;
-/// The wait before a shard without new records is read again.
+/// The wait before a shard without new records is read again, if the tables have changed.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The time between two searches for new shards.
 const DISCOVERY: Duration = Duration::from_secs(1);
@@ -34,8 +36,9 @@ type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 pub async fn run(stream: Arc<Stream>) {
     // Each shard, and whether it has been read to its end.
     let mut shards: HashMap<String, bool> = HashMap::new();
-    let mut readers = JoinSet::new();
+    let (mut readers, mut changes) = (JoinSet::new(), subscribed(&stream));
     loop {
+        changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
         match describe(&stream).await {
             Ok(listed) => {
                 // A parent that is no longer listed has expired.
@@ -63,7 +66,14 @@ pub async fn run(stream: Arc<Stream>) {
             shards.insert(ended, true);
         }
         time::sleep_until(next).await;
+        if let Some(changes) = &mut changes {
+            changes::next(changes).await;
+        }
     }
+}
+
+fn subscribed(stream: &Stream) -> Option<watch::Receiver<()>> {
+    stream.changes.as_ref().map(watch::Sender::subscribe)
 }
 
 async fn describe(stream: &Stream) -> Outcome<Vec<Shard>> {
@@ -82,19 +92,24 @@ async fn describe(stream: &Stream) -> Outcome<Vec<Shard>> {
 
 /// Reads a shard to its end, and returns its id.
 async fn read(stream: Arc<Stream>, shard: String) -> String {
-    let mut cursor = Cursor::new(&stream, &shard);
+    let (mut cursor, mut changes) = (Cursor::new(&stream, &shard), subscribed(&stream));
     let mut waiting = VecDeque::new();
     while !(cursor.ended && waiting.is_empty()) {
         // Records left over from the last batch have waited already.
         let mut closes = (!waiting.is_empty()).then(Instant::now);
         while !cursor.ended && !is_full(&waiting) && closes.is_none_or(|closes| Instant::now() < closes) {
             let current = waiting.len();
+            // Before the shard is read, so that no change is missed.
+            changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
             cursor.advance(&mut waiting).await;
             if waiting.len() > current {
                 closes = closes.or(Some(Instant::now() + stream.window));
             } else {
                 let next_poll = Instant::now() + POLL_INTERVAL;
                 time::sleep_until(closes.map_or(next_poll, |closes| closes.min(next_poll))).await;
+                if let (Some(changes), None) = (&mut changes, closes) {
+                    changes::next(changes).await;
+                }
             }
         }
         // A shard may end without a record that is delivered.

@@ -45,6 +45,7 @@ pub async fn provider(State(cloud): State<Arc<Cloud>>, Form(form): Form<Provider
         }
         Condition::Up | Condition::Slow => cloud.provider.come_back().await,
     };
+    cloud.journal.notice();
     done(moved.map_err(|error| format!("provider: {error}")))
 }
 

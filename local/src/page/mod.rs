@@ -4,6 +4,9 @@
 //! | --- | --- |
 //! | `parts` | the parts of the page, as they are now |
 //! | `record` | a record, with what its state means |
+//! | `tables` | rows of the functions' own tables |
+//! | `outbox` | what operations have published, and what of it waits |
+//! | `links` | what else this cloud has |
 //! | `send` | requests |
 //! | `tenants` | what each tenant uses, and the operators' brake |
 //! | `act` | the provider, the environments, an operator's word |
@@ -11,12 +14,15 @@
 //! It is made here, from `local/templates`. A change is sent as the parts that have changed.
 
 mod act;
+mod links;
+mod outbox;
 mod parts;
 mod record;
 mod send;
+mod tables;
 mod tenants;
 
-use crate::{cloud::Cloud, gateway, journal::Sent};
+use crate::{cloud::Cloud, gateway};
 use askama::Template;
 use axum::{
     Router,
@@ -29,6 +35,7 @@ use axum::{
     routing::{get, post},
 };
 use futures_util::{Stream, stream};
+use links::Link;
 use parts::Parts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
@@ -37,8 +44,10 @@ use tokio::time;
 
 /// The least time between two events.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The most: environments, queues and the ledger change without the journal.
-const LONGEST: Duration = Duration::from_millis(800);
+/// The most: queues and tables change without the journal.
+const LONGEST: Duration = Duration::from_secs(2);
+/// A browser shows this, and would download Markdown.
+const DOCUMENT: &str = "text/plain; charset=utf-8";
 /// Nothing from elsewhere runs in the page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; \
                       base-uri 'none'; frame-ancestors 'none'";
@@ -54,6 +63,9 @@ pub fn router() -> Router<Arc<Cloud>> {
         .route("/local/live", get(live))
         .route("/local/style.css", text("text/css", include_str!("../../templates/style.css")))
         .route("/local/script.js", text("text/javascript", include_str!("../../templates/script.js")))
+        .route("/local/docs/walkthrough", text(DOCUMENT, include_str!("../../../docs/walkthrough.md")))
+        .route("/local/docs/guide", text(DOCUMENT, include_str!("../../../docs/guide.md")))
+        .route("/local/docs/states", text(DOCUMENT, include_str!("../../../docs/states.md")))
         .route("/local/send", post(send::send))
         .route("/local/settle", post(act::settle))
         .route("/local/tenants", post(tenants::act))
@@ -68,8 +80,8 @@ struct Shown {
 
 #[derive(Template)]
 #[template(path = "page.html")]
-struct Page<'a> {
-    routes: &'a [Sent],
+struct Page {
+    links: Vec<Link>,
     form: Form,
     cards: &'static [(&'static str, &'static str)],
     parts: Parts,
@@ -99,7 +111,7 @@ impl Form {
 async fn page(State(cloud): State<Arc<Cloud>>, Query(shown): Query<Shown>) -> Response {
     let selected = shown.timeline.or_else(|| cloud.journal.newest());
     let page = Page {
-        routes: &send::routes(&cloud),
+        links: links::all(&cloud),
         form: Form::of(&cloud, selected),
         cards: send::cards(&cloud),
         parts: Parts::now(&cloud, selected).await,

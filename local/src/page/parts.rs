@@ -1,12 +1,13 @@
 //! The parts of the page, as they are now.
 
 use super::{
+    outbox,
     record::{self, Field, Shown as Record},
-    tenants,
+    send, tables, tenants,
 };
 use crate::{
     cloud::Cloud,
-    journal::{Listed, Step, Timeline},
+    journal::{Listed, Origin, Sent, Step, Timeline},
     provider,
     status::Figures,
     template::Queue,
@@ -18,6 +19,11 @@ use std::time::Duration;
 
 /// Charges that are shown.
 const CHARGES: usize = 8;
+/// The state in which an operator, or the provider, must say what happened.
+const UNKNOWN: &str = "unknown";
+/// The groups of keys, each with its title.
+const GROUPS: [(Origin, &str); 3] =
+    [(Origin::Client, ""), (Origin::Message, "Of messages and events"), (Origin::LookUp, "Only looked up")];
 
 /// The page's parts, as HTML, by the ids of their places.
 #[derive(Clone, Default, PartialEq)]
@@ -25,6 +31,9 @@ pub struct Parts {
     pub keys: String,
     pub timeline: String,
     pub records: String,
+    pub routes: String,
+    pub tables: String,
+    pub outbox: String,
     pub provider: String,
     pub environments: String,
     pub tenants: String,
@@ -37,14 +46,17 @@ impl Parts {
         let timeline = selected.and_then(|id| cloud.journal.timeline(id));
         let names = timeline.iter().flat_map(Timeline::records).map(str::to_owned).collect::<Vec<_>>();
         let records = record::read(cloud, &names).await;
-        let keys = Keys { keys: &cloud.journal.timelines(), selected };
-        // A template of one's own need not use it.
-        let has_provider = cloud.is_sample || cloud.journal.has_calls();
+        let keys = cloud.journal.timelines();
+        let keys = Keys::of(&keys, selected);
+        let has_provider = cloud.has_provider();
         let environments = cloud.functions.iter().flat_map(|function| function.environments()).collect();
         Self {
             keys: shown(&keys),
             timeline: shown(&Steps { timeline: timeline.as_ref() }),
-            records: shown(&Records { records: &records }),
+            records: if timeline.is_some() { shown(&Records { records: &records }) } else { String::new() },
+            routes: shown(&Routes { routes: &send::routes(cloud) }),
+            tables: tables::part(cloud).await,
+            outbox: outbox::part(cloud),
             provider: if has_provider { shown(&Provider::now(cloud)) } else { String::new() },
             environments: shown(&Environments { environments }),
             tenants: tenants::part(cloud).await,
@@ -58,11 +70,14 @@ impl Parts {
         self.all().into_iter().zip(before).filter(|((_, html), before)| html != before).map(|(part, _)| part)
     }
 
-    fn all(&self) -> [(&'static str, &str); 7] {
+    fn all(&self) -> [(&'static str, &str); 10] {
         [
             ("keys", &self.keys),
             ("timeline", &self.timeline),
             ("records", &self.records),
+            ("routes", &self.routes),
+            ("tables", &self.tables),
+            ("outbox", &self.outbox),
             ("provider", &self.provider),
             ("environments", &self.environments),
             ("tenants", &self.tenants),
@@ -78,14 +93,31 @@ fn shown(part: &impl Template) -> String {
 #[derive(Template)]
 #[template(path = "keys.html")]
 struct Keys<'a> {
-    keys: &'a [Listed],
+    /// Those of clients, of messages, and those that were only looked up.
+    groups: Vec<(&'static str, Vec<&'a Listed>)>,
+    /// How many have an unknown outcome.
+    unknown: usize,
     selected: Option<u64>,
 }
 
-impl Keys<'_> {
+impl<'a> Keys<'a> {
+    fn of(keys: &'a [Listed], selected: Option<u64>) -> Self {
+        let is_unknown = |key: &&Listed| key.states.iter().any(|(_, state)| state == UNKNOWN);
+        let group =
+            |(origin, name)| (name, keys.iter().filter(|key| key.origin == origin).collect::<Vec<_>>());
+        let groups = GROUPS.into_iter().map(group).filter(|(_, keys)| !keys.is_empty());
+        Self { groups: groups.collect(), unknown: keys.iter().filter(is_unknown).count(), selected }
+    }
+
     fn is_selected(&self, id: &u64) -> bool {
         self.selected == Some(*id)
     }
+}
+
+#[derive(Template)]
+#[template(path = "routes.html")]
+struct Routes<'a> {
+    routes: &'a [Sent],
 }
 
 #[derive(Template)]
@@ -101,7 +133,7 @@ impl Steps<'_> {
             self.timeline.and_then(|timeline| timeline.steps.first()).map_or(step.at, |first| first.at);
         let [at, until] =
             [step.at, step.until].map(|time| Duration::from_millis(time.saturating_sub(first)).as_secs_f64());
-        if step.times == 1 { format!("{at:.3} s") } else { format!("{at:.3} to {until:.3} s") }
+        if step.times == 1 { format!("{at:.3}\u{a0}s") } else { format!("{at:.3} to {until:.3}\u{a0}s") }
     }
 
     /// Capacity units; nothing in place of none.
@@ -187,6 +219,8 @@ struct Queues {
 struct Numbers {
     name: String,
     is_dead_letters: bool,
+    /// Its dead letters can be looked at by HTTP.
+    has_dead_letters: bool,
     ready: u64,
     later: u64,
     in_flight: u64,
@@ -213,7 +247,8 @@ impl Numbers {
             names.map(|name| numbers.get(&name).and_then(|number| number.parse().ok()).unwrap_or_default());
         let dead = cloud.queues.all.iter().filter_map(|other| other.dead_letters.as_ref());
         let is_dead_letters = dead.into_iter().any(|(arn, _)| *arn == queue.arn);
-        Self { name: queue.name.clone(), is_dead_letters, ready, later, in_flight }
+        let has_dead_letters = queue.dead_letters.is_some();
+        Self { name: queue.name.clone(), is_dead_letters, has_dead_letters, ready, later, in_flight }
     }
 
     const fn all(&self) -> u64 {

@@ -123,7 +123,7 @@ fn alarms(alarms: &Value) -> Vec<(&'static str, Field)> {
 }
 
 /// An attribute as it is read. Numbers and bytes are text.
-fn plain(value: &AttributeValue) -> Value {
+pub fn plain(value: &AttributeValue) -> Value {
     match value {
         AttributeValue::S(text) | AttributeValue::N(text) => json!(text),
         AttributeValue::Bool(value) => json!(value),
@@ -139,21 +139,21 @@ fn plain(value: &AttributeValue) -> Value {
     }
 }
 
-/// What a state means for whoever sends the request again.
+/// What a state means for a retry.
 fn says(state: &str, settled_by: Option<&str>) -> &'static str {
     let Some(state) = StateName::parse(state) else { return "" };
     match state {
         StateName::InProgress => {
-            "A worker has the key, until its lease ends. Whoever sends the request again gets 409, and nothing runs twice. If the worker \
-             dies, nobody knows at first how far it came."
+            "A worker has the key, until its lease ends. A retry gets 409, and nothing runs twice. If the worker dies, it is not known at \
+             first how far it came."
         }
         StateName::Completed => {
-            "The outcome is known, and its answer is kept. Whoever sends the request again gets this answer, and nothing runs."
+            "The outcome is known, and its answer is kept. A retry gets this answer, and nothing runs."
         }
         StateName::Unknown => {
-            "Nobody here can know whether the effect happened: the worker died, or heard no answer, after it may have called the provider. To \
-             run it again could do it twice; to call it failed could be a lie. So it is unknown: retries get an error, and nothing runs, until \
-             the provider, who knows, has been asked, or an operator says. \"Not found\" counts only once no lost request can still arrive."
+            "It cannot be known here whether the effect happened: the worker died, or got no answer, after the effect may have begun. To run \
+             it again could do it twice, and to call it failed could be wrong. So retries get an error, and nothing runs, until the provider \
+             has been asked, or an operator says what happened. \"Not found\" counts only once no lost request can still arrive."
         }
         StateName::FailedRetryable => match settled_by {
             Some("provider") => {

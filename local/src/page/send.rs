@@ -72,7 +72,7 @@ enum Do {
     Crowd,
 }
 
-/// Routes that change something, each with a body: its example, or what was sent to it last.
+/// Routes that change something, each with a body: what was sent to it last, or its example.
 pub fn routes(cloud: &Cloud) -> Vec<Sent> {
     let changes =
         |method: &Option<Method>| !matches!(method, Some(Method::GET | Method::HEAD | Method::DELETE));
@@ -80,21 +80,22 @@ pub fn routes(cloud: &Cloud) -> Vec<Sent> {
     let mut shown: Vec<_> = routes.map(|route| of_route(cloud, route)).collect();
     // The simplest first.
     shown.sort_by_key(|Sent { route, .. }| {
-        BODIES.iter().position(|(path, _)| route.ends_with(path)).unwrap_or(BODIES.len())
+        let path = route.split('?').next().unwrap_or_default();
+        BODIES.iter().position(|(known, _)| path.ends_with(known)).unwrap_or(BODIES.len())
     });
     shown
 }
 
 fn of_route(cloud: &Cloud, route: &Route) -> Sent {
     let method = route.method.as_ref().map_or("POST", Method::as_str);
+    if let Some(last) = cloud.journal.sent_to(&route.key()).filter(|last| last.text().is_some()) {
+        return last;
+    }
     let own = BODIES.iter().find(|(path, _)| cloud.is_sample && *path == route.path);
     let (content_type, body) = match (Example::of(&cloud.examples, route), own) {
         (Some(example), _) => (example.content_type(), example.body.clone()),
         (None, Some((_, body))) => (JSON, (*body).to_owned()),
-        (None, None) => match cloud.journal.sent_to(&route.key()) {
-            Some(last) => return last,
-            None => (JSON, if cloud.is_sample { BODY } else { "{}" }.to_owned()),
-        },
+        (None, None) => (JSON, if cloud.is_sample { BODY } else { "{}" }.to_owned()),
     };
     Sent {
         route: format!("{method} {}", route.path),

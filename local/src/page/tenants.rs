@@ -180,5 +180,6 @@ async fn acted(cloud: &Cloud, form: &TenantForm) -> Result<(), String> {
     changed.map_err(|error| error.to_string())?;
     // The next look shows it.
     *cloud.tenants.lock().await = None;
+    cloud.journal.notice();
     Ok(())
 }

@@ -156,13 +156,8 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
             &["client POST /payments", "payments reserve: in progress 1 1", "gateway answers 201"],
         )
         .await;
-    browser
-        .sees(
-            "records",
-            &["completed", "Whoever sends the request again gets this answer, and nothing runs."],
-        )
-        .await;
-    browser.press("Same key again").await;
+    browser.sees("records", &["completed", "A retry gets this answer, and nothing runs."]).await;
+    browser.press("Send the same again").await;
     browser.sees("timeline", &["payments finds it completed 1 1", "gateway answers 201, replayed"]).await;
     browser.press("Same key, other body").await;
     browser.sees("timeline", &["gateway answers 422 key-reused"]).await;
@@ -180,9 +175,9 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.sees("provider", &["It is away"]).await;
     browser.sees("timeline", &["caller is gone", "unknown: perhaps executed", "gateway answers 504"]).await;
     browser
-        .sees("records", &["unknown", "Nobody here can know whether the effect happened", "next question"])
+        .sees("records", &["unknown", "It cannot be known here whether the effect happened", "next question"])
         .await;
-    browser.press("Same key again").await;
+    browser.press("Send the same again").await;
     browser.sees("timeline", &["finds it unknown", "answers 409 outcome-unknown"]).await;
     // What is typed stays, while the page changes around it.
     let key = browser.script("return document.querySelector('[name=key]').value").await;
@@ -190,7 +185,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.on(Locator::Id(&answer), Act::Write("not JSON")).await;
     browser.sees("timeline", &["stays unknown"]).await;
     browser.script("document.activeElement.blur()").await;
-    browser.press("Same key again").await;
+    browser.press("Send the same again").await;
     browser.sees("timeline", &["question 2 settled nothing"]).await;
     let typed = browser.client.find(Locator::Id(&answer)).await.unwrap().prop("value").await.unwrap();
     assert_eq!(typed.as_deref(), Some("not JSON"));
@@ -199,7 +194,7 @@ async fn the_page_shows_why_an_outcome_is_unknown_and_settles_it() {
     browser.on(Locator::Id(&answer), Act::Write(r#"{"charge":"found"}"#)).await;
     browser.press("It was executed: 201, with this answer").await;
     browser.sees("timeline", &["operator complete, by operator"]).await;
-    browser.press("Same key again").await;
+    browser.press("Send the same again").await;
     browser.sees("timeline", &["answers 201, replayed"]).await;
     browser.press("up").await;
     browser.sees("provider", &["It is up"]).await;
@@ -224,7 +219,7 @@ async fn the_page_works_by_keyboard_and_shows_text_as_text() {
     assert_eq!(images, "0lambda-idempotency: the local cloud");
 
     // The link of the key, by Enter: its timeline, and its key in the form.
-    browser.script("document.querySelector('nav a').focus()").await;
+    browser.script("document.querySelector('#keys a').focus()").await;
     browser.on(FOCUSED, Act::Key(Key::Enter)).await;
     browser.sees("timeline", &["acme · <img", "answers"]).await;
     let key = browser.script("return document.querySelector('[name=key]').value").await;
@@ -243,4 +238,28 @@ async fn the_page_works_by_keyboard_and_shows_text_as_text() {
     let unnamed = "return [...document.querySelectorAll('button, input:not([type=hidden]), textarea, a')]\
                    .filter(one => !one.textContent.trim() && !one.labels?.length).length";
     assert_eq!(browser.script(unnamed).await, 0);
+}
+
+#[tokio::test]
+#[cfg_attr(not(browser), ignore = "the page needs Chromium and chromedriver")]
+async fn what_happened_comes_first_and_a_narrow_page_cuts_nothing() {
+    let cloud = LocalCloud::start(&[]).await;
+    let long = "a-key-without-any-place-to-break-it-".repeat(3);
+    let order = json!({ "customerId": long, "sku": "tea", "quantity": 1, "amountCents": 1, "currency": "EUR", "source": "tok_ok" });
+    let request = cloud.post("/orders").bearer_auth("acme").header("idempotency-key", &long);
+    request.json(&order).send().await.expect("an answer");
+    let browser = Browser::open(cloud.url()).await;
+    browser.client.set_window_size(1400, 900).await.unwrap();
+    browser.sees("timeline", &["orders complete", "has delivered"]).await;
+    let lowest = "const last = document.querySelector('#timeline tbody tr:nth-child(8)').getBoundingClientRect();\
+                  return [last.bottom, document.getElementById('send-title').getBoundingClientRect().top]";
+    let places = browser.script(lowest).await;
+    for place in places.as_array().expect("places") {
+        assert!(place.as_f64().is_some_and(|place| place < 700.0), "below the fold: {places}");
+    }
+    browser.client.set_window_size(400, 900).await.unwrap();
+    let cut = "return [...document.querySelectorAll('body *')]\
+               .filter(one => one.getBoundingClientRect().right > innerWidth + 1 && !one.closest('pre, datalist'))\
+               .map(one => one.outerHTML.slice(0, 80))";
+    assert_eq!(browser.script(cut).await, json!([]));
 }

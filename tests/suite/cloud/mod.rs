@@ -9,6 +9,7 @@ mod own_changes;
 mod own_functions;
 mod own_templates;
 mod page;
+mod page_overview;
 mod page_tenants;
 mod payments_routes;
 mod reports_routes;

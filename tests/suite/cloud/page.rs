@@ -140,7 +140,7 @@ async fn a_slow_provider_and_a_client_that_leaves_are_told() {
     let begun = async {
         loop {
             let keys = cloud.get("/").send().await.unwrap().text().await.unwrap();
-            if let Some((key, _)) = keys.split_once("acme · left") {
+            if let Some((key, _)) = keys.split_once(">acme · left</a>") {
                 return key.rsplit_once("href=\"?timeline=").expect("a link to the key").1.to_owned();
             }
             tokio::task::yield_now().await;
