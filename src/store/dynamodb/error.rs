@@ -37,9 +37,13 @@ fn advice(code: &str, message: &str) -> Option<&'static str> {
             "add the index `reconcile` (partition key `reconcile_shard`, sort key `reconcile_place`, both strings, all attributes), \
              or deploy the template",
         ),
-        "ValidationException" if message.contains("match the schema") => Some(
-            "it is not a table of idempotency records, which has the partition key `pk` and the sort key `sk`, both strings",
-        ),
+        "ValidationException"
+            if ["match the schema", "conditions on the keys"].iter().any(|words| message.contains(words)) =>
+        {
+            Some(
+                "it is not a table of idempotency records, which has the partition key `pk` and the sort key `sk`, both strings",
+            )
+        }
         _ => None,
     }
 }

@@ -82,6 +82,7 @@ const OF_AWS: &[(&str, &str, &[&str], &str, &str)] = &[
     ("AWS/Lambda", "OffsetLag", &["Maximum"], "FunctionName", FUNCTION),
     ("AWS/Lambda", "Errors", &["Sum"], "FunctionName", FUNCTION),
     ("AWS/Lambda", "Throttles", &["Sum"], "FunctionName", FUNCTION),
+    ("AWS/Lambda", "DestinationDeliveryFailures", &["Sum"], "FunctionName", FUNCTION),
 ];
 
 /// The alarms for what must not go unnoticed and for what must happen, with the metrics that they watch.
