@@ -21,6 +21,8 @@ pub struct Cloud {
     pub journal: journal::Shared,
     /// This address.
     pub url: String,
+    /// Whether all writes of the tables are seen here: the store is embedded.
+    pub sees_writes: bool,
     /// Whether the sample runs here.
     pub is_sample: bool,
     pub all_routes: Vec<Route>,

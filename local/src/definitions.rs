@@ -76,8 +76,13 @@ fn of_template(
         own.extend(of_any(variables));
     }
     for (name, value) in function.variables.iter().filter(|(name, _)| !given.contains_key(*name)) {
-        let simulated = (name == PROVIDER_URL).then(|| variables.provider.clone());
-        let value = value.clone().or_else(|error| simulated.ok_or(error)).map_err(|error| {
+        let provider = (name == PROVIDER_URL).then(|| variables.provider.clone());
+        // An address that is given for functions counts for all; the simulation only where the template leaves it open.
+        let value = match &settings.function_provider_url {
+            Some(given) if name == PROVIDER_URL => Ok(given.clone()),
+            _ => value.clone().or_else(|error| provider.ok_or(error)),
+        };
+        let value = value.map_err(|error| {
             let resource = &function.resource;
             format!("function {resource}: its variable {name}: {error}; or give it with --env {name}=VALUE")
         });

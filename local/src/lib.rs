@@ -270,9 +270,8 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     if let Some(deliverer) = functions.iter().find(|function| function.definition.name == "outbox") {
         bus.deliverer(deliverer.clone());
     }
-    let is_simulated = |definition: &&definition::Definition| {
-        definition.variables.get(PROVIDER_URL) == Some(&variables.provider)
-    };
+    let is_simulated =
+        |definition: &&definition::Definition| definition.variables.get(PROVIDER_URL) == Some(&provider.url);
     let simulated = definitions.iter().filter(is_simulated).map(|definition| definition.name).collect();
     let announcement = Announcement {
         url: &url,
@@ -301,6 +300,7 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
         metrics,
         journal,
         url: url.clone(),
+        sees_writes: store.embedded,
         is_sample: settings.sample.is_some(),
         all_routes,
         examples: settings.bodies.clone(),

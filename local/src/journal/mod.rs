@@ -149,8 +149,15 @@ impl Journal {
         let environment = environment.filter(|environment| !environment.is_empty());
         let who = environment.as_deref().map_or(program, function).to_owned();
         for (place, record) in call.records.iter().enumerate() {
+            let is_known = inner.by_record.contains_key(record);
             // What an operator looks for begins no timeline.
-            if request_id.is_none() && call.item.is_none() && !inner.by_record.contains_key(record) {
+            if request_id.is_none() && call.item.is_none() && !is_known {
+                continue;
+            }
+            // Nor does a message that is removed after the timeline of its key.
+            let removes = call.removed.iter().any(|(pk, _)| pk == record);
+            if removes && call.item.is_none() && !is_known {
+                call.removed.iter().for_each(|place| drop(inner.outbox.delivered(place)));
                 continue;
             }
             let id = inner.of_record(record, request_id);

@@ -32,8 +32,11 @@ struct Message {
     delivered: Option<String>,
 }
 
-/// The part of the page. Nothing, if no function here publishes.
+/// The part of the page. Nothing, if no function here publishes, or if another DynamoDB has the messages: they are not seen there.
 pub fn part(cloud: &Cloud) -> String {
+    if !cloud.sees_writes {
+        return String::new();
+    }
     let outbox = cloud.journal.outbox();
     let publishes = cloud.functions.iter().any(|function| {
         function.definition.variables.get(TOPICS).is_some_and(|topics| !topics.trim().is_empty())

@@ -88,7 +88,11 @@ pub fn routes(cloud: &Cloud) -> Vec<Sent> {
 
 fn of_route(cloud: &Cloud, route: &Route) -> Sent {
     let method = route.method.as_ref().map_or("POST", Method::as_str);
-    if let Some(last) = cloud.journal.sent_to(&route.key()).filter(|last| last.text().is_some()) {
+    if let Some(mut last) = cloud.journal.sent_to(&route.key()).filter(|last| last.text().is_some()) {
+        // `curl -d` says that it is a form, whatever it is.
+        if last.text().is_some_and(|text| serde_json::from_str::<Value>(text).is_ok()) {
+            JSON.clone_into(&mut last.content_type);
+        }
         return last;
     }
     let own = BODIES.iter().find(|(path, _)| cloud.is_sample && *path == route.path);

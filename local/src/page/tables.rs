@@ -37,8 +37,12 @@ struct Row {
     rest: Vec<(String, String)>,
 }
 
-/// The part of the page. Nothing, if the functions have no table of their own.
+/// The part of the page. Nothing, if the functions have no table of their own, or if another DynamoDB has it: an open page would scan it all the
+/// time.
 pub async fn part(cloud: &Cloud) -> String {
+    if !cloud.sees_writes {
+        return String::new();
+    }
     let mut seen = cloud.tables.lock().await;
     if let Some((_, part)) = seen.as_ref().filter(|(at, _)| at.elapsed() < READ_FOR) {
         return part.clone();

@@ -108,7 +108,7 @@ async fn each_address_that_the_page_names_is_there() {
     let page = page_with(&cloud, "/", &["Addresses of this cloud"]).await;
     let links = page.split("href=\"/").skip(1).map(|rest| rest.split('"').next().expect("an end"));
     let links: Vec<_> = links.map(|path| format!("/{path}")).collect();
-    for named in ["/operate", "/metrics", "/environments", "/outbox/delivered", "/queues/checks"] {
+    for named in ["/operate", "/metrics", "/environments", "/outbox/delivered"] {
         assert!(links.iter().any(|link| link == named), "{named}: {links:?}");
     }
     for link in links {

@@ -30,7 +30,9 @@ fn grown() -> String {
     }
     let table =
         stack.replace(ATTRIBUTES, &format!("{ATTRIBUTES}{attributes}\n")).replace(TIME_TO_LIVE, &with_index);
-    format!("{table}\n{nested}\nParameters: {{ AlarmTopicArn: {{ Type: String, Default: \"\" }} }}\n")
+    let (parameters, nested) =
+        nested.split_once("Resources: # and those that are there\n").expect("resources");
+    format!("{table}\n{nested}\n{parameters}")
 }
 
 /// A local cloud with this template, and its folder.

@@ -132,6 +132,8 @@ fn a_tag_with_a_placeholder_version_or_section_amiss_is_refused() {
     assert!(wrong("v0.0.1", PACKAGE, CHANGELOG).contains("tea has the version 0.1.0"));
     assert!(wrong("v0.1.0", PACKAGE, "## [Unreleased]\n").contains("no section [0.1.0]"));
     assert!(wrong("v0.1.0", PACKAGE, "## [0.1.0] - soon\n\nTea.\n").contains("no date"));
+    let unpublished = CHANGELOG.replace("Tea.", "Tea, not\npublished yet.");
+    assert!(wrong("v0.1.0", PACKAGE, &unpublished).contains("CHANGELOG.md still says"));
     assert!(
         wrong("v0.1.0", &format!("{PACKAGE}publish = false\n"), CHANGELOG)
             .contains("no package is published")
