@@ -47,7 +47,9 @@ pub fn consumer(
     // Each message has its own tenant in place of this one.
     let guard = Guard::new(store, operation(), Tenant::parse("none")?).defer_reports_to(deferred);
     let bill = move |execution, event| bill(billing.clone(), execution, event);
-    Ok(Consumer::new(queue, KeyFrom::body("/data/orderId")).each_of_tenants(tenant, guard, bill))
+    // For most of a day, if the provider is away.
+    let consumer = Consumer::new(queue, KeyFrom::body("/data/orderId")).max_attempts(100);
+    Ok(consumer.each_of_tenants(tenant, guard, bill))
 }
 
 /// Whose order it is: only the outbox may send to the queue.
@@ -77,10 +79,8 @@ async fn bill(billing: Billing, execution: Execution, event: Event) -> Result<Bi
     let key = execution.downstream_key("charge");
     let payment = match billing.provider.charge(&key, tenant, &event.data).await {
         Ok(payment) => payment,
-        // The message comes again.
+        // The message comes again, later each time.
         Err(NotCharged::NeverSent) => return Err(Failure::not_executed("the provider cannot be reached")),
-        // The message goes to the dead letters, with this reason.
-        Err(NotCharged::Refused) => return Err(Failure::permanent("the provider refuses the order")),
         // The message waits until the provider has been asked.
         Err(NotCharged::Perhaps) => return Err("the provider did not answer".into()),
     };

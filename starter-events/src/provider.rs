@@ -12,8 +12,12 @@ use crate::{Error, orders::Placed};
 #[derive(Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub(crate) enum Payment {
-    Succeeded { charge: Charge },
+    Succeeded {
+        charge: Charge,
+    },
     Declined,
+    /// The provider refuses the order, and knows of no charge under its key. Final.
+    Refused,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -27,6 +31,7 @@ impl Payment {
         match self {
             Self::Succeeded { .. } => "paid",
             Self::Declined => "declined",
+            Self::Refused => "refused",
         }
     }
 }
@@ -34,8 +39,6 @@ impl Payment {
 pub(crate) enum NotCharged {
     /// No connection was made: certainly not charged.
     NeverSent,
-    /// The provider refuses the order, and knows of no charge under its key. Final.
-    Refused,
     /// The request may have arrived.
     Perhaps,
 }
@@ -80,8 +83,7 @@ impl Provider {
                 402 => Ok(Payment::Declined),
                 // An earlier try under the same key may have charged.
                 400 | 422 => match self.payment(key).await {
-                    Ok(Some(payment)) => Ok(payment),
-                    Ok(None) => Err(NotCharged::Refused),
+                    Ok(payment) => Ok(payment.unwrap_or(Payment::Refused)),
                     Err(_) => Err(NotCharged::Perhaps),
                 },
                 _ => Err(NotCharged::Perhaps),

@@ -268,11 +268,23 @@ async fn a_declined_order_is_declined_for_good() {
 }
 
 #[tokio::test]
+async fn an_order_that_the_provider_refuses_is_refused_for_good() {
+    let store = MemoryStore::new();
+    let message = placed(&store).await;
+    let (refusing, calls) = provider(StatusCode::UNPROCESSABLE_ENTITY, unknown()).await;
+    let consumer = biller(store.clone(), &refusing);
+    for _ in 0..2 {
+        assert!(!deliver(&consumer, &message).await);
+    }
+    assert_eq!((calls.load(Ordering::SeqCst), payment(&store, "order-1")), (1, json!("refused")));
+}
+
+#[tokio::test]
 async fn a_message_comes_again_while_the_provider_is_away() {
     let store = MemoryStore::new();
     let message = placed(&store).await;
     let away = Provider::new("http://127.0.0.1:1").unwrap();
     assert!(deliver(&biller(store.clone(), &away), &message).await);
     let (good, _) = good().await;
-    assert!(!deliver(&biller(store.clone(), &good), &message).await, "nobody has to be asked");
+    assert!(!deliver(&biller(store.clone(), &good), &message).await, "the provider need not be asked");
 }

@@ -42,6 +42,7 @@ fn each_alarm_of_the_second_starter_is_one_that_is_tested() {
         ("BillingDeadGrow", &sample["Resources"]["ShipmentsDeadGrow"], OF_SHIPPING),
         ("BillingDeadOld", &sample["Resources"]["ShipmentsDeadOld"], OF_SHIPPING),
         ("BillingNotBuried", &sample["Resources"]["ShipmentsNotBuried"], OF_SHIPPING),
+        ("BillingHeld", &sample["Resources"]["OrdersHeld"], &[("OrdersQueue", "BillingQueue")]),
         ("BillingLate", &sample["Resources"]["ShipmentsLate"], OF_SHIPPING),
     ] {
         let alarm = left.remove(&name.to_owned()).unwrap_or_else(|| panic!("no {name}"));
