@@ -13,7 +13,7 @@ use tower_service::Service;
 #[cfg(feature = "s3")]
 use super::payload::Payloads;
 use super::{
-    Envelope, KeyFrom, Message, Source,
+    Envelope, KeyFrom, Message, Source, cloud_event,
     feed::{Feed, Has},
     parked::Parked,
 };
@@ -188,6 +188,9 @@ impl Consumer {
     ///
     /// `function` takes each message's body, which must be JSON of `I`. Another goes to the dead letters. Its result is kept.
     ///
+    /// A second message with the same key must have the same body, else it goes to the dead letters. Of a [CloudEvent](https://cloudevents.io),
+    /// `type`, `subject` and data are compared: its `id` is the key's affair, and a proxy may add members.
+    ///
     /// # Panics
     /// If the messages cannot have such a key: of an envelope that is not opened, or a deduplication id in a standard queue. If the key is a hash, and
     /// the operation [refuses old keys](crate::Operation::refuse_older_than).
@@ -299,7 +302,8 @@ where
     };
     let attempts = Arc::new(AtomicU32::new(0));
     let counted = attempts.clone();
-    let ended = guard.run_body::<T, _, _>(key, message.body.as_bytes(), move |execution: Execution| {
+    let intent = cloud_event::intent(&message.body);
+    let ended = guard.run_body::<T, _, _>(key, intent.as_bytes(), move |execution: Execution| {
         counted.store(execution.attempts(), Ordering::Relaxed);
         let is_over = at_most.is_some_and(|most| execution.attempts() > most);
         async move {

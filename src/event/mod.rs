@@ -19,6 +19,7 @@
 //! 6. Only messages that are handed back are reported to Lambda, each by its id. If one has none, the invocation fails, and all come again.
 
 mod batch;
+mod cloud_event;
 mod consumer;
 mod dead;
 mod disposition;

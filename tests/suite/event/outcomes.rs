@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use lambda_idempotency::{Failure, event::MemorySource};
+use lambda_idempotency::{
+    Failure,
+    event::{Consumer, KeyFrom, MemorySource},
+};
 use macro_rules_attribute::apply;
 use serde_json::Value;
 
@@ -206,6 +209,35 @@ async fn another_message_under_the_same_key_is_dead(endpoint: &str) {
     }
     let dead = queue.take_dead();
     assert_eq!((dead.len(), &*dead[0].reason, runs.count()), (1, "the key was used for another input", 1));
+}
+
+// Proxies add members, and producers write the time of each send.
+#[apply(on_each_store)]
+async fn a_cloud_event_is_another_if_its_type_subject_or_data_is(endpoint: &str) {
+    let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+    let consumer = Consumer::new(queue.clone(), KeyFrom::cloud_event()).each(guard(&guarded), ships(&runs));
+    let mut event = serde_json::json!({
+        "specversion": "1.0", "id": "e-1", "source": "/shop", "type": "ordered", "does": "ships", "time": "2026-01-01T00:00:00Z",
+        "data": { "cents": 10 }
+    });
+    assert!(deliver(&consumer, &[message("m-1", &event)]).await.expect("an answer").is_empty());
+    event["time"] = "2026-01-01T00:05:00Z".into();
+    event["traceparent"] = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into();
+    assert!(deliver(&consumer, &[message("m-2", &event)]).await.expect("an answer").is_empty());
+    assert_eq!((runs.count(), queue.take_dead().len()), (1, 0));
+    for (member, value) in [
+        ("type", serde_json::json!("cancelled")),
+        ("subject", serde_json::json!("o-2")),
+        ("data", serde_json::json!({ "cents": 11 })),
+        ("data_base64", serde_json::json!("AAAA")),
+        // It is no CloudEvent then.
+        ("specversion", serde_json::json!(1)),
+    ] {
+        let mut other = event.clone();
+        other[member] = value;
+        assert!(deliver(&consumer, &[message("m-3", &other)]).await.expect("an answer").is_empty());
+        assert_eq!((runs.count(), queue.take_dead().len()), (1, 1), "{member}");
+    }
 }
 
 #[apply(on_each_store)]

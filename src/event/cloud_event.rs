@@ -1,0 +1,36 @@
+//! What counts of a message that is a CloudEvent.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// What of this body says which effect is meant: of a [CloudEvent](https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md) its
+/// `type`, `subject` and data, of another body all of it.
+///
+/// The other members are about the event and its way here. A proxy or a later version of the producer may add some, such as `traceparent`, and an event
+/// that is sent again may have another `time`: it is no other event for that.
+pub(super) fn intent(body: &str) -> Cow<'_, str> {
+    let Ok(event) = serde_json::from_str::<CloudEvent<'_>>(body) else { return body.into() };
+    serde_json::to_string(&event).map_or(body.into(), Into::into)
+}
+
+/// Written without what does not count.
+#[derive(Deserialize, Serialize)]
+struct CloudEvent<'a> {
+    #[serde(rename = "specversion", skip_serializing)]
+    _specversion: String,
+    #[serde(rename = "id", skip_serializing)]
+    _id: String,
+    #[serde(rename = "source", skip_serializing)]
+    _source: String,
+    // As they were sent: a reader that parses and writes them would change numbers.
+    #[serde(borrow)]
+    r#type: &'a RawValue,
+    #[serde(borrow)]
+    subject: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data_base64: Option<&'a RawValue>,
+}
