@@ -59,6 +59,7 @@ resource "aws_lambda_event_source_mapping" "stale_function_changes" {
   function_name                      = aws_lambda_function.stale_function.arn
   event_source_arn                   = local.stream_arn
   starting_position                  = "TRIM_HORIZON"
+  enabled                            = !local.is_stopped
   batch_size                         = 10000
   maximum_batching_window_in_seconds = var.batching_window_seconds
   parallelization_factor             = 1
@@ -92,6 +93,7 @@ resource "aws_lambda_event_source_mapping" "stale_function_changes" {
 resource "aws_lambda_event_source_mapping" "stale_function_checks" {
   function_name           = aws_lambda_function.stale_function.arn
   event_source_arn        = aws_sqs_queue.checks_queue.arn
+  enabled                 = !local.is_stopped
   batch_size              = 10
   function_response_types = ["ReportBatchItemFailures"]
 
@@ -103,6 +105,7 @@ resource "aws_lambda_event_source_mapping" "stale_function_checks" {
 resource "aws_lambda_event_source_mapping" "stale_function_sweeps" {
   function_name           = aws_lambda_function.stale_function.arn
   event_source_arn        = aws_sqs_queue.sweep_queue.arn
+  enabled                 = !local.is_stopped
   batch_size              = 1
   function_response_types = ["ReportBatchItemFailures"]
 
@@ -114,6 +117,7 @@ resource "aws_lambda_event_source_mapping" "stale_function_sweeps" {
 resource "aws_scheduler_schedule" "stale_function_sweep" {
   name                = "${var.name}-sweep"
   schedule_expression = var.sweep_schedule
+  state               = local.is_stopped ? "DISABLED" : "ENABLED"
 
   flexible_time_window {
     mode = "OFF"
@@ -181,6 +185,7 @@ resource "aws_lambda_event_source_mapping" "outbox_function_changes" {
   function_name                      = aws_lambda_function.outbox_function[0].arn
   event_source_arn                   = local.stream_arn
   starting_position                  = "TRIM_HORIZON"
+  enabled                            = !local.is_stopped
   batch_size                         = 500
   maximum_batching_window_in_seconds = 0
   parallelization_factor             = 1
@@ -210,6 +215,7 @@ resource "aws_lambda_event_source_mapping" "outbox_function_deliveries" {
   count                   = local.has_outbox_function ? 1 : 0
   function_name           = aws_lambda_function.outbox_function[0].arn
   event_source_arn        = aws_sqs_queue.outbox_queue[0].arn
+  enabled                 = !local.is_stopped
   batch_size              = 10
   function_response_types = ["ReportBatchItemFailures"]
 

@@ -6,6 +6,7 @@ locals {
   has_outbox_alarms          = local.has_outbox && local.has_all_alarms
   has_outbox_function        = var.outbox == "on"
   has_outbox_function_alarms = local.has_outbox_function && local.has_all_alarms
+  is_stopped                 = var.stopped
   makes_table                = var.existing_table_name == "no"
   notifies                   = var.alarm_topic_arn != ""
   reserves_outbox            = var.outbox_concurrency != 0

@@ -2,9 +2,8 @@
 # events is named as SAM does. This file and functions.tf are written by hand, and a test compares all files with the template.
 
 variable "name" {
-  description = "Begins the name of each resource, as a stack's name does. One of each name in an account and Region."
+  description = "Begins the name of each resource, as a stack's name does. Each module of an account and Region needs its own: alarms of one name overwrite each other."
   type        = string
-  default     = "idempotency"
   nullable    = false
 
   validation {

@@ -245,6 +245,13 @@ variable "stale_concurrency" {
   }
 }
 
+variable "stopped" {
+  description = "Whether nothing invokes the stack's functions. True for the deployment of a restored table, until what it forgot is held."
+  type        = bool
+  default     = false
+  nullable    = false
+}
+
 variable "store_errors_tolerated" {
   description = "Failed calls to the table within 5 minutes that do not raise an alarm yet."
   type        = number

@@ -163,7 +163,8 @@ fn the_sample_passes_only_parameters_that_the_nested_template_has() {
         assert!(!parameters[name].is_null(), "{name}");
     }
     // Parameters for a change of stacks or a restore, and those that an operator must be able to set.
-    for name in ["ExistingTableName", "ExistingTableStream", "AlarmTopicArn", "DeletionProtection"] {
+    for name in ["ExistingTableName", "ExistingTableStream", "Stopped", "AlarmTopicArn", "DeletionProtection"]
+    {
         assert_eq!(nested["Properties"]["Parameters"][name], json!({ "Ref": name }));
     }
 }
@@ -312,7 +313,7 @@ fn the_starters_roles_are_the_samples_without_its_tables() {
 #[test]
 fn the_starter_has_the_switches_and_outputs_that_operators_use() {
     let (starter, sample) = (starter(), template(SAMPLE));
-    for parameter in ["AlarmTopicArn", "ExistingTableName", "ExistingTableStream"] {
+    for parameter in ["AlarmTopicArn", "ExistingTableName", "ExistingTableStream", "Stopped"] {
         for property in ["Default", "AllowedValues", "AllowedPattern"] {
             let of = |template: &Value| template["Parameters"][parameter][property].clone();
             assert_eq!(of(&starter), of(&sample), "{parameter}");

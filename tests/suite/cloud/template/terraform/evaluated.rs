@@ -107,8 +107,13 @@ pub fn value(expression: &Expression, scope: &Scope) -> Result<Value, String> {
     })
 }
 
+/// A text is converted, as by Terraform.
 fn truth(value: &Value) -> Result<bool, String> {
-    value.as_bool().ok_or_else(|| format!("neither true nor false: {value}"))
+    match plain(value).as_str() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("neither true nor false: {value}")),
+    }
 }
 
 fn compared(operator: BinaryOperator, left: &Value, right: &Value) -> Result<bool, String> {

@@ -185,8 +185,13 @@ impl Writer<'_> {
     }
 
     fn compared(&self, value: &Value, sign: &str) -> String {
-        let sides: Vec<_> =
-            list(&value["Fn::Equals"]).into_iter().map(|side| self.expression(side)).collect();
+        let [left, right] = list(&value["Fn::Equals"])[..] else { panic!("{value} has not two sides") };
+        // Of a truth value, which is no text in Terraform.
+        if let (Some(name), true) = (left["Ref"].as_str(), right == "true") {
+            let not = if sign == "==" { "" } else { "!" };
+            return format!("{not}{}", self.reference(name, None));
+        }
+        let sides: Vec<_> = [left, right].into_iter().map(|side| self.expression(side)).collect();
         sides.join(&format!(" {sign} "))
     }
 }

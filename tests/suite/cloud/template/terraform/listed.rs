@@ -226,8 +226,11 @@ impl<'a> List<'a> {
                     .replace("${Instance}", "(a part of the stack's id)"),
                 Some(("Fn::If", branches)) => {
                     let then = self.shown(&branches[1]);
-                    assert_eq!(branches[2]["Ref"], "AWS::NoValue", "a branch that is not shown: {value}");
-                    format!("{then}, if {}", plain(&branches[0]))
+                    let condition = plain(&branches[0]);
+                    match &branches[2] {
+                        none if none["Ref"] == "AWS::NoValue" => format!("{then}, if {condition}"),
+                        otherwise => format!("{then}, if {condition}, else {}", self.shown(otherwise)),
+                    }
                 }
                 _ => panic!("it is not shown: {value}"),
             },

@@ -32,6 +32,7 @@ fn deployments(template: &Value) -> Vec<Vec<(&'static str, Value)>> {
         ("ExistingTableName", json!("orders")),
         ("ExistingTableStream", json!("2026-01-01T00:00:00.000")),
         ("AlarmTopicArn", topic.clone()),
+        ("Stopped", json!("true")),
     ];
     let essential = vec![
         ("Alarms", json!("essential")),
@@ -139,7 +140,7 @@ fn the_module_has_the_templates_parameters_and_refuses_what_it_refuses() {
             assert_eq!(refusal(name, value.clone()), None, "{name}: {value}");
         }
         // It is true or false, so it refuses all else by its type.
-        if allowed.is_some() && name != "DeletionProtection" {
+        if allowed.is_some() && !written::is_truth_value(parameter) {
             assert!(refusal(name, json!("other")).is_some(), "{name}");
         }
         for (bound, beyond) in [("MinValue", -1), ("MaxValue", 1)] {

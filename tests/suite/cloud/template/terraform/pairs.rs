@@ -140,6 +140,7 @@ pub const KINDS: &[Kind] = &[
             ("batch_size", "BatchSize"),
             ("bisect_batch_on_function_error", "BisectBatchOnFunctionError"),
             ("destination_config/0/on_failure/0/destination_arn", "DestinationConfig/OnFailure/Destination"),
+            ("enabled", "Enabled"),
             ("event_source_arn", "Stream"),
             ("filter_criteria/0/filter/*/pattern", "FilterCriteria/Filters/*/Pattern"),
             ("function_name", "Function"),
@@ -158,6 +159,7 @@ pub const KINDS: &[Kind] = &[
         cloudformation: "SQS",
         pairs: &[
             ("batch_size", "BatchSize"),
+            ("enabled", "Enabled"),
             ("event_source_arn", "Queue"),
             ("function_name", "Function"),
             ("function_response_types", "FunctionResponseTypes"),
@@ -171,6 +173,7 @@ pub const KINDS: &[Kind] = &[
         cloudformation: "ScheduleV2",
         pairs: &[
             ("schedule_expression", "ScheduleExpression"),
+            ("state", "State"),
             ("target/0/arn", "Function"),
             ("target/0/dead_letter_config/0/arn", "DeadLetterConfig/Arn"),
             ("target/0/input", "Input"),

@@ -158,7 +158,7 @@ fn outputs(writer: &Writer<'_>) -> Vec<(String, Body)> {
     outputs.collect()
 }
 
-fn is_truth_value(parameter: &Value) -> bool {
+pub fn is_truth_value(parameter: &Value) -> bool {
     parameter["AllowedValues"] == serde_json::json!(["true", "false"])
 }
 
