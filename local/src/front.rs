@@ -56,11 +56,7 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
 
 /// Requests for functions, before all routes of this cloud.
 async fn own(State(cloud): State<Arc<Cloud>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_page = path == "/local" || path.starts_with("/local/");
-    match cloud.routes.find(request.method(), path) {
-        // Only a route that names it takes a part of the page.
-        Some(route) if is_page && !route.key.contains(" /local") => next.run(request).await,
+    match cloud.routes.before_cloud(request.method(), request.uri().path()) {
         Some(route) => answer(&cloud, request, Some(&route)).await,
         None => next.run(request).await,
     }

@@ -91,6 +91,12 @@ impl Routes {
         Some(known.target.matched(parameters.collect()))
     }
 
+    /// The route that takes a request before an address of the cloud does. A part of the page is taken by a route that names it alone.
+    pub fn before_cloud(&self, method: &Method, path: &str) -> Option<Matched> {
+        let is_page = path == "/local" || path.starts_with("/local/");
+        self.find(method, path).filter(|route| !is_page || route.key.contains(" /local"))
+    }
+
     /// The route of a request that nothing else takes.
     pub fn default(&self) -> Option<Matched> {
         self.default.as_ref().map(|target| target.matched(Map::new()))

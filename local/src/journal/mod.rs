@@ -16,7 +16,7 @@ mod timeline;
 
 pub use call::Call;
 pub use keys::records;
-pub use outbox::Outbox;
+pub use outbox::Seen;
 pub use timeline::{Cost, Kind, Origin, Sent, Step, Timeline};
 
 use crate::work::Work;
@@ -62,7 +62,7 @@ struct Inner {
     latest: VecDeque<String>,
     /// What each environment works on.
     working: HashMap<String, String>,
-    outbox: Outbox,
+    outbox: outbox::Outbox,
 }
 
 /// A timeline in the list of all.
@@ -263,8 +263,8 @@ impl Journal {
     }
 
     /// What operations have published.
-    pub fn outbox(&self) -> Outbox {
-        self.lock().outbox.clone()
+    pub fn outbox(&self) -> Seen {
+        self.lock().outbox.seen.clone()
     }
 
     /// Something has changed that the page shows, and no timeline has.

@@ -12,13 +12,19 @@ const MAX_PENDING: usize = 10_000;
 pub type Place = (String, String);
 
 /// The outbox, since the start.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Outbox {
+    pub seen: Seen,
+    /// Their topics.
+    pending: HashMap<Place, String>,
+}
+
+/// What the page shows of it.
+#[derive(Clone, Default)]
+pub struct Seen {
     pub topics: BTreeMap<String, Counts>,
     /// The newest first.
     pub latest: VecDeque<Message>,
-    /// Their topics.
-    pending: HashMap<Place, String>,
 }
 
 /// The messages of one topic.
@@ -47,17 +53,17 @@ impl Outbox {
             return;
         }
         self.pending.insert(place.clone(), topic.to_owned());
-        self.topics.entry(topic.to_owned()).or_default().published += 1;
+        self.seen.topics.entry(topic.to_owned()).or_default().published += 1;
         let (place, topic) = (place.clone(), topic.to_owned());
-        self.latest.push_front(Message { place, topic, timeline, published: now(), delivered: None });
-        self.latest.truncate(MAX_LATEST);
+        self.seen.latest.push_front(Message { place, topic, timeline, published: now(), delivered: None });
+        self.seen.latest.truncate(MAX_LATEST);
     }
 
     /// A message was removed, because it is delivered. Returns its topic.
     pub fn delivered(&mut self, place: &Place) -> Option<String> {
         let topic = self.pending.remove(place)?;
-        self.topics.entry(topic.clone()).or_default().delivered += 1;
-        if let Some(message) = self.latest.iter_mut().find(|message| message.place == *place) {
+        self.seen.topics.entry(topic.clone()).or_default().delivered += 1;
+        if let Some(message) = self.seen.latest.iter_mut().find(|message| message.place == *place) {
             message.delivered = Some(now());
         }
         Some(topic)
@@ -77,12 +83,12 @@ mod tests {
         outbox.published(&place(1), "paid", 1);
         assert_eq!(outbox.delivered(&place(0)).as_deref(), Some("paid"));
         assert_eq!(outbox.delivered(&place(0)), None, "it is gone");
-        assert_eq!(outbox.topics["paid"], Counts { published: 2, delivered: 1 });
-        let states: Vec<_> = outbox.latest.iter().map(|message| message.delivered.is_some()).collect();
+        assert_eq!(outbox.seen.topics["paid"], Counts { published: 2, delivered: 1 });
+        let states: Vec<_> = outbox.seen.latest.iter().map(|message| message.delivered.is_some()).collect();
         assert_eq!(states, [false, true], "the newest first");
         for number in 2..100 {
             outbox.published(&place(number), "paid", 1);
         }
-        assert_eq!(outbox.latest.len(), MAX_LATEST);
+        assert_eq!(outbox.seen.latest.len(), MAX_LATEST);
     }
 }

@@ -7,7 +7,7 @@ use super::{
     warn,
 };
 use crate::changes;
-use aws_sdk_dynamodbstreams::types::{Shard, ShardIteratorType};
+use aws_sdk_dynamodbstreams::types::{Record as Raw, Shard, ShardIteratorType};
 use lambda_idempotency::telemetry::error_chain;
 use std::{
     collections::{HashMap, VecDeque},
@@ -101,10 +101,10 @@ async fn read(stream: Arc<Stream>, shard: String) -> String {
             let current = waiting.len();
             // Before the shard is read, so that no change is missed.
             changes.iter_mut().for_each(watch::Receiver::mark_unchanged);
-            cursor.advance(&mut waiting).await;
+            let has_read = cursor.advance(&mut waiting).await;
             if waiting.len() > current {
                 closes = closes.or(Some(Instant::now() + stream.window));
-            } else {
+            } else if !has_read {
                 let next_poll = Instant::now() + POLL_INTERVAL;
                 time::sleep_until(closes.map_or(next_poll, |closes| closes.min(next_poll))).await;
                 if let (Some(changes), None) = (&mut changes, closes) {
@@ -155,12 +155,15 @@ impl<'a> Cursor<'a> {
         Self { stream, shard, iterator: None, after: None, ended: false, failing: false }
     }
 
-    /// Reads the next records, if there are any. An error is logged once, and the next call tries again.
-    async fn advance(&mut self, waiting: &mut VecDeque<Record>) {
+    /// Reads the next records, and keeps those that match a filter. Returns whether there were any to read. An error is logged once, and
+    /// the next call tries again.
+    async fn advance(&mut self, waiting: &mut VecDeque<Record>) -> bool {
         match self.page().await {
             Ok(records) => {
                 self.failing = false;
-                waiting.extend(records);
+                let Stream { arn, filters, .. } = self.stream;
+                waiting.extend(records.iter().filter_map(|raw| Record::of(raw, arn, filters)));
+                !records.is_empty()
             }
             Err(error) => {
                 if !self.failing {
@@ -169,11 +172,12 @@ impl<'a> Cursor<'a> {
                 }
                 self.failing = true;
                 self.iterator = None;
+                false
             }
         }
     }
 
-    async fn page(&mut self) -> Outcome<Vec<Record>> {
+    async fn page(&mut self) -> Outcome<Vec<Raw>> {
         let client = &self.stream.client;
         let iterator = match self.iterator.take() {
             Some(iterator) => iterator,
@@ -194,8 +198,7 @@ impl<'a> Cursor<'a> {
         if let Some(last) = records.last() {
             self.after = last.dynamodb().and_then(|change| change.sequence_number()).map(str::to_owned);
         }
-        let Stream { arn, filters, .. } = self.stream;
-        Ok(records.iter().filter_map(|raw| Record::of(raw, arn, filters)).collect())
+        Ok(records)
     }
 
     async fn iterator(&self) -> Outcome<String> {

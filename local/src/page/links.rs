@@ -36,6 +36,6 @@ pub fn all(cloud: &Cloud) -> Vec<Link> {
         link("/local/docs/guide", "guide", "how to use the library, and the local cloud"),
         link("/local/docs/states", "states", "what each state of a record means for a retry"),
     ]);
-    links.retain(|link| cloud.routes.find(&Method::GET, link.path).is_none());
+    links.retain(|link| cloud.routes.before_cloud(&Method::GET, link.path).is_none());
     links
 }

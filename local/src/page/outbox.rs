@@ -1,6 +1,6 @@
 //! The outbox: what operations have published, and what of it waits.
 
-use crate::{cloud::Cloud, journal::Outbox};
+use crate::{cloud::Cloud, journal::Seen};
 use askama::Template;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub fn part(cloud: &Cloud) -> String {
 }
 
 impl Part {
-    fn of(cloud: &Cloud, outbox: &Outbox) -> Self {
+    fn of(cloud: &Cloud, outbox: &Seen) -> Self {
         let topics = outbox.topics.iter().map(|(name, counts)| Topic {
             name: name.clone(),
             published: counts.published,
