@@ -9,7 +9,7 @@ const CUSTOMERS: usize = 20;
 
 /// How many records a test publishes: `RECORDS=20000` by command.
 pub fn records() -> usize {
-    env::var("RECORDS").map_or(500, |count| count.parse().expect("RECORDS is a number"))
+    env::var("RECORDS").map_or(1_500, |count| count.parse().expect("RECORDS is a number"))
 }
 
 /// An order of a customer, as it is published.
