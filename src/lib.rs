@@ -33,7 +33,7 @@
 //! | --- | --- |
 //! | a guarded route | [`DynamoDbStore`], [`Operation`], [`Idempotency`], [`JwtClaim`], [`Execution`], [`Outcome`], [`NotBegun`] |
 //! | a guarded function | [`Guard`], [`Failure`], [`RunError`], [`Ran`] |
-//! | a row | [`domain::Table`], [`Execution::write`] |
+//! | a row | [`domain::Table`], [`Execution::write`], [`SingleTransaction`] |
 //! | a message, an asynchronous operation | `outbox::Topics`, `outbox::Topic`, [`Execution::publish`], [`Operation::asynchronous`] |
 //! | a reconciler | [`Reconciler`], [`Question`], [`Finding`], [`Answer`], `async_trait` |
 //! | a test, a router for any store | [`MemoryStore`], [`SingleTenant`], [`Store`], [`World`] |
@@ -157,7 +157,7 @@ pub mod time_budget;
 pub mod world;
 
 // The names that most users need.
-pub use engine::Execution;
+pub use engine::{Execution, SingleTransaction};
 pub use function::{Failure, Guard, Ran, RunError};
 #[cfg(feature = "lambda-http")]
 pub use http::JwtClaim;

@@ -54,6 +54,8 @@ pub struct DeadLetter {
 
 /// The dead letters that were received. The queue is not ordered, so any other dead letter may have been left out.
 pub struct Looked {
+    /// The queue's name.
+    queue: String,
     pub dead_letters: Vec<DeadLetter>,
     /// Whether the queue may hold more.
     pub more: bool,
@@ -216,7 +218,8 @@ impl<'a> DeadLetterQueue<'a> {
         let more = dead_letters.len() >= limit;
         // The queue has no order. Those without a time come first.
         dead_letters.sort_by_key(DeadLetter::sent_at);
-        Ok(Looked { dead_letters, more })
+        let queue = self.url.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Looked { queue, dead_letters, more })
     }
 
     async fn receive_some(&self, most: usize) -> Result<Vec<Message>, Failure> {
@@ -319,7 +322,10 @@ pub fn table(context: &Context, looked: &Looked, args: &DeadLetters, drop: bool)
         let kinds = looked.other_kinds(args).map(|kinds| format!(" Kinds: {kinds}.")).unwrap_or_default();
         return match looked.dead_letters.len() {
             // Receiving a dead letter hides it for a while.
-            0 => "No dead letters are visible: there are none, or they are hidden while another operator looks at them.".to_owned(),
+            0 => format!(
+                "No dead letters are visible in {}: there are none, or they are hidden while another operator looks at them. --queue names another queue.",
+                looked.queue
+            ),
             1 => format!("The one dead letter that was looked at does not match.{kinds}"),
             count => format!("None of the {count} dead letters that were looked at matches.{kinds}"),
         };

@@ -2,7 +2,7 @@
 
 use crate::{
     bus::Bus, definition::Definition, example::Example, log, route::DEFAULT, settings::Settings,
-    store::Store, template::Stack,
+    store::Store, template::Stack, variables::IDEMPOTENCY_TABLE,
 };
 use serde_json::json;
 use std::{
@@ -80,7 +80,8 @@ impl Announcement<'_> {
         let rows = rows.iter().filter(|(_, text)| !text.is_empty());
         let rows: String = rows.map(|(name, text)| format!("{faint}{name:11}{plain} {text}\n")).collect();
         let first = if is_sample { self.payment(strong, plain) } else { self.routes(strong, plain) };
-        let operate = match stack.outputs.contains_key("TableName") {
+        let is_guarded = |definition: &Definition| definition.variables.contains_key(IDEMPOTENCY_TABLE);
+        let operate = match definitions.iter().any(is_guarded) {
             true => format!(
                 "{strong}Look at what is unknown or stale, as an operator, in another terminal:{plain}\n\n  \
                  eval \"$(curl -s {url}/operate)\"; {operators} watch\n\n"

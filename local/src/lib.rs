@@ -102,7 +102,7 @@ use crate::{
     settings::{Settings, WRONG_USAGE, Wrong},
     store::Store,
     template::{Place, Stack, Template},
-    variables::{PROVIDER_URL, Variables},
+    variables::{IDEMPOTENCY_TABLE, PROVIDER_URL, Variables},
 };
 use futures_util::future::try_join_all;
 use idempotency_cli::terminal::harmless;
@@ -245,9 +245,9 @@ async fn start(settings: &Settings, running: &mut Option<Arc<Launcher>>) -> Resu
     let provider = provider.map_err(|error| format!("provider: {error}"))?;
 
     let variables = Variables::new(settings, &store, &queues, &bus, &stack, &provider.url);
-    let operate = variables.operate(&store, &queues, &bus);
     let definitions = definitions::all(&stack, &variables, settings).map_err(Stopped::Usage)?;
-    let records = definitions.iter().find_map(|definition| definition.variables.get("IDEMPOTENCY_TABLE"));
+    let records = definitions.iter().find_map(|definition| definition.variables.get(IDEMPOTENCY_TABLE));
+    let operate = variables.operate(&store, &queues, &bus, records.map(String::as_str));
     if let Some(table) = records {
         journal.is_about(table);
     }

@@ -1,8 +1,8 @@
 //! The routes for queues with dead letters: send a message, look at the queue, send its dead letters back. A queue to which
 //! an event bus or the nested stack sends takes no message here.
 //!
-//! Dead letters are taken out of their queue when they are looked at, and kept here until they are sent back: the queue would show only the
-//! first one of each group.
+//! Dead letters of a FIFO queue are taken out of their queue when they are looked at, and kept here until they are sent back: the queue would
+//! show only the first one of each group.
 
 use crate::{
     gateway,
@@ -37,6 +37,9 @@ const REASON: &str = "idempotency-reason";
 const MESSAGE_ID: &str = "idempotency-message-id";
 /// The group of messages that name none: they keep their order.
 const GROUP: &str = "default";
+
+/// For how long dead letters are hidden while they are looked at.
+const HIDDEN_SECS: i32 = 30;
 
 /// A queue with these routes.
 struct Open {
@@ -129,8 +132,11 @@ async fn look(State(routes): State<Arc<Routes>>, Path(name): Path<String>) -> Re
         let numbers = get.send().await.map_err(failed)?.attributes.unwrap_or_default();
         let number = |name| numbers.get(name).and_then(|number| number.parse::<u64>().ok());
         let mut taken = open.taken.lock().await;
-        routes.take(open, &mut taken).await?;
-        let dead_letters: Vec<_> = taken.iter().map(shown).collect();
+        let seen = match open.queue.is_fifo {
+            true => routes.take(open, &mut taken).await.map(|()| Vec::new())?,
+            false => routes.seen(open).await?,
+        };
+        let dead_letters: Vec<_> = taken.iter().chain(&seen).map(shown).collect();
         let shown =
             json!({ "ready": number(&ready), "inFlight": number(&in_flight), "deadLetters": dead_letters });
         Ok(Json(shown).into_response())
@@ -170,14 +176,38 @@ impl Routes {
         self.open.iter().find(|open| open.queue.name == name)
     }
 
+    /// Some dead letters, which are hidden now.
+    async fn receive(&self, open: &Open) -> Result<Vec<Message>, Response> {
+        let receive = self.queues.client.receive_message().queue_url(&open.dead_letters);
+        let receive = receive.max_number_of_messages(10).visibility_timeout(HIDDEN_SECS);
+        let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
+        let received = receive.message_attribute_names("All").send().await.map_err(failed)?;
+        Ok(received.messages.unwrap_or_default())
+    }
+
+    /// All dead letters, which others see afterwards as before.
+    async fn seen(&self, open: &Open) -> Result<Vec<Message>, Response> {
+        let mut seen = Vec::new();
+        loop {
+            let letters = self.receive(open).await?;
+            if letters.is_empty() {
+                break;
+            }
+            seen.extend(letters);
+        }
+        for letter in &seen {
+            let release = self.queues.client.change_message_visibility().queue_url(&open.dead_letters);
+            let release = release.visibility_timeout(0).set_receipt_handle(letter.receipt_handle.clone());
+            release.send().await.map_err(failed)?;
+        }
+        Ok(seen)
+    }
+
     /// Takes all dead letters out of their queue.
     async fn take(&self, open: &Open, taken: &mut VecDeque<Message>) -> Result<(), Response> {
         let (client, url) = (&self.queues.client, &open.dead_letters);
         loop {
-            let receive = client.receive_message().queue_url(url).max_number_of_messages(10);
-            let receive = receive.message_system_attribute_names(MessageSystemAttributeName::All);
-            let received = receive.message_attribute_names("All").send().await.map_err(failed)?;
-            let letters = received.messages.unwrap_or_default();
+            let letters = self.receive(open).await?;
             if letters.is_empty() {
                 return Ok(());
             }

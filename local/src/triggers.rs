@@ -9,12 +9,11 @@ use crate::{
     settings::Settings,
     store::Store,
     template::{KINESIS, Mapping, Schedule, Stack, StreamMapping},
+    variables::IDEMPOTENCY_TABLE,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
-/// Functions with this variable use this project's table.
-const IDEMPOTENCY_TABLE: &str = "IDEMPOTENCY_TABLE";
 /// Pollers of each queue.
 const POLLERS: usize = 2;
 /// A sweep reads the whole table: on AWS once a day, here for a twentieth of the time at most.
@@ -93,6 +92,7 @@ pub async fn start(
     for Schedule { function: name, period, input } in &stack.schedules {
         let function = function(name);
         // The jobs of this project run more often than on AWS, so that you can watch them.
+        // It uses this project's table.
         let is_ours = function.definition.variables.contains_key(IDEMPOTENCY_TABLE);
         let job = input["job"].as_str().filter(|_| is_ours);
         let is_poll = job == Some("poll");

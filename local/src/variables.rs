@@ -9,6 +9,9 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
+/// The variable that names the table of records.
+pub const IDEMPOTENCY_TABLE: &str = "IDEMPOTENCY_TABLE";
+
 /// Variables of the functions, besides those of the template.
 pub struct Variables {
     /// Where the services are. On AWS, the SDK knows that.
@@ -45,11 +48,18 @@ impl Variables {
         Self { services, resources: resources(stack), settings: replaced, provider }
     }
 
-    /// Shell commands that set what the operators' command line needs, without the proxies of the functions.
-    pub fn operate(&self, store: &Store, queues: &Queues, bus: &Bus) -> String {
+    /// Shell commands that set what the operators' command line needs, without the proxies of the functions. `records` is the table of
+    /// records.
+    pub fn operate(&self, store: &Store, queues: &Queues, bus: &Bus, records: Option<&str>) -> String {
         let services = store.environment(&store.recorded).into_iter().chain(endpoints(&queues.endpoint, bus));
         let resources = self.resources.iter().map(|(name, value)| (&**name, value.clone()));
-        services.chain(resources).map(|(name, value)| format!("export {name}='{value}'\n")).collect()
+        // Without the nested stack, only the functions name it.
+        let records = records.map(|table| (IDEMPOTENCY_TABLE, table.to_owned()));
+        services
+            .chain(resources)
+            .chain(records)
+            .map(|(name, value)| format!("export {name}='{value}'\n"))
+            .collect()
     }
 }
 
@@ -65,7 +75,7 @@ fn resources(stack: &Stack) -> BTreeMap<String, String> {
     let queues = queues.map(|queue| (format!("{}_QUEUE_URL", variable(&queue.name)), queue.url.clone()));
     // Last, because operators need the nested stack's queues, whatever others are called.
     let outputs = stack.outputs.iter().filter_map(|(output, value)| match output.as_str() {
-        "TableName" => Some(("IDEMPOTENCY_TABLE".to_owned(), value.clone())),
+        "TableName" => Some((IDEMPOTENCY_TABLE.to_owned(), value.clone())),
         "OutboxTopics" | "MetricsNamespace" => Some((variable(&kebab(output)), value.clone())),
         url if url.ends_with("QueueUrl") => Some((variable(&kebab(url)), value.clone())),
         _ => None,

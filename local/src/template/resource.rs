@@ -295,6 +295,12 @@ impl Adding<'_> {
         Ok(())
     }
 
+    /// Whether this is a reference to a table of this template.
+    fn is_own_table(&self, name: &Value) -> bool {
+        let resource = name["Ref"].as_str().and_then(|id| self.scope.resources.get(id));
+        resource.is_some_and(|resource| resource["Type"] == "AWS::DynamoDB::Table")
+    }
+
     fn add_nested(&mut self, id: &str, properties: &Value) -> Result<(), String> {
         let location = self.scope.value(&properties["Location"])?.unwrap_or_default();
         let location =
@@ -311,16 +317,19 @@ impl Adding<'_> {
         };
         let nested = Template { nested_as: Some(id.to_owned()), ..nested };
         let (mut parameters, mut problems) = (HashMap::new(), Problems::default());
-        for (name, value) in properties["Parameters"].as_object().into_iter().flatten() {
-            // Its tables are the local cloud's own.
-            if is_ours && ["ExistingTableName", "ExistingTableStream"].contains(&name.as_str()) {
+        let given = properties["Parameters"].as_object();
+        let has_table = self.is_own_table(&properties["Parameters"]["ExistingTableName"]);
+        for (name, value) in given.into_iter().flatten() {
+            // A table that is elsewhere is not here: the nested stack makes one.
+            let is_table = ["ExistingTableName", "ExistingTableStream"].contains(&name.as_str());
+            if is_ours && is_table && !has_table {
                 continue;
             }
             let value = self.scope.value(value).map_err(|error| format!("parameter {name}: {error}"));
             parameters.extend(problems.unless(value).flatten().map(|value| (name.clone(), value)));
         }
         problems.none()?;
-        if is_ours {
+        if is_ours && !has_table {
             parameters.insert("ExistingTableName".to_owned(), json!("no"));
         }
         let outputs = yaml::parse(&nested.text).and_then(|parsed| {

@@ -112,6 +112,24 @@ fn a_template_of_ones_own_nests_ours() {
 }
 
 #[test]
+fn a_nested_stack_takes_a_table_of_its_template() {
+    let table = "  Records:
+    Type: AWS::DynamoDB::Table
+    Properties: { KeySchema: [{ AttributeName: pk, KeyType: HASH }], StreamSpecification: { StreamViewType: NEW_AND_OLD_IMAGES } }
+  Pay:
+";
+    let stream = "ExistingTableName: !Ref Records, ExistingTableStream: !Select [3, !Split ['/', !GetAtt Records.StreamArn]]";
+    let own = OWN.replace("  Pay:\n", table).replace("ExistingTableName: !Ref Missing", stream);
+    assert_eq!(own.matches("Records").count(), 3);
+    let stack = stack(&Template::of(&own), HashMap::new(), &PLACE).unwrap();
+    assert_eq!(stack.outputs["TableName"], "local-records");
+    assert_eq!(names(&stack.tables, |table| &table.full_name), ["local-records"]);
+    assert!(
+        stack.streams.iter().all(|stream| stream.stream_arn.ends_with(":table/local-records/stream/latest"))
+    );
+}
+
+#[test]
 fn the_examples_of_pollers_run_here() {
     let of = |text| {
         let stack = stack(&Template::of(text), HashMap::new(), &PLACE).unwrap();

@@ -55,10 +55,26 @@ impl DynamoDbStore {
                 }
             });
         }
-        match self.write_all(record.revision, parts).await? {
-            Ok(()) => Ok(WriteOutcome::Written),
-            Err(reasons) => cancelled_by(&reasons, with),
+        match self.write_all(record.revision, parts).await {
+            Ok(Ok(())) => Ok(WriteOutcome::Written),
+            Ok(Err(reasons)) => cancelled_by(&reasons, with),
+            Err(error) => Err(self.naming_tables(error, with)),
         }
+    }
+
+    /// DynamoDB does not say which table of a transaction is missing.
+    fn naming_tables(&self, error: StoreError, with: &[Companion]) -> StoreError {
+        if error.kind() != StoreErrorKind::Refused {
+            return error;
+        }
+        let mut tables = vec![&*self.table];
+        for companion in with {
+            match companion {
+                Companion::Domain(write) if !tables.contains(&&*write.table) => tables.push(&write.table),
+                _ => {}
+            }
+        }
+        StoreError::refused(format!("{} (tables of the transaction: {})", error.cause(), tables.join(", ")))
     }
 
     /// Writes an item over the one with the revision that was seen, or over none, and a new audit line beside it, or nothing. Returns whether

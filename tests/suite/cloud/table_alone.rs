@@ -55,6 +55,19 @@ async fn paid(cloud: &LocalCloud, key: &str, body: &'static str) -> (StatusCode,
     (answer.status(), answer.headers().contains_key("idempotent-replayed"))
 }
 
+/// The tables that an operator's command line gets.
+async fn named(cloud: &LocalCloud) -> Vec<String> {
+    let operate = cloud.get("/operate").send().await.unwrap().text().await.unwrap();
+    let mut tables: Vec<_> = operate
+        .lines()
+        .filter_map(|line| line.strip_prefix("export ").filter(|line| line.contains("_TABLE=")))
+        .map(ToOwned::to_owned)
+        .collect();
+    tables.sort();
+    tables.dedup();
+    tables
+}
+
 async fn functions(cloud: &LocalCloud) -> Vec<String> {
     let environments: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
     let environments = environments["environments"].as_array().expect("a list").clone();
@@ -69,6 +82,7 @@ async fn a_table_alone_replays_as_its_page_says() {
     assert_eq!(paid(&cloud, "k-1", "2").await, (StatusCode::UNPROCESSABLE_ENTITY, false));
     let functions = functions(&cloud).await;
     assert!(functions.iter().all(|function| function == "payments"), "{functions:?}");
+    assert_eq!(named(&cloud).await, ["IDEMPOTENCY_TABLE='local-records'", "RECORDS_TABLE='local-records'"]);
 }
 
 #[tokio::test]
@@ -78,4 +92,6 @@ async fn a_table_alone_grows_to_the_stack_of_its_page() {
     assert_eq!(paid(&cloud, "k-1", "1").await, (StatusCode::OK, true));
     cloud.until(async || functions(&cloud).await.iter().any(|each| each == "stale"), "stale runs").await;
     assert!(!functions(&cloud).await.iter().any(|each| each == "outbox"), "it is off");
+    // One table, which `stale` follows: not one more of the nested stack.
+    assert_eq!(named(&cloud).await, ["IDEMPOTENCY_TABLE='local-records'", "RECORDS_TABLE='local-records'"]);
 }

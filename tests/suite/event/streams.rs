@@ -269,6 +269,7 @@ async fn what_is_in_flight_is_waited_for_within_the_invocation() {
     let (back, ()) = tokio::join!(stream.deliver(&slow, &batch), opens);
     assert_eq!(back, [""; 0]);
     assert_eq!(other.await.expect("it ends"), [""; 0]);
+    assert!(stream.source.take_dead().is_empty(), "none is parked");
 }
 
 // T50

@@ -18,7 +18,7 @@ use lambda_idempotency::{
     record::{AlarmKind, Answer, Record, Revision, Says, SettledBy},
     stale::Stale,
     store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
-    telemetry::COMPLETION_DENIED,
+    telemetry::{COMPLETION_DENIED, error_chain},
 };
 use macro_rules_attribute::apply;
 use serde_json::{Value, json};
@@ -466,6 +466,20 @@ async fn a_report_with_an_invalid_expression_is_never_lost(endpoint: &str) {
 
 fn bad_condition(bank: &Bank) -> DomainWrite {
     bank.take(30).condition("cents is much")
+}
+
+// DynamoDB does not say which table of a transaction is missing.
+#[apply(on_each_store)]
+async fn a_refused_transaction_names_its_tables(endpoint: &str) {
+    let bank = Bank::on(endpoint).await;
+    let request = request();
+    let _ours = bank.begin(&request).await;
+    let record = bank.guarded.record(&request.key).await.expect("a record");
+    let with = [Companion::Domain(missing_table(&bank))];
+    let refused = bank.guarded.store().put(Some(record.revision), &record, &with).await;
+    let error = refused.expect_err("there is no such table");
+    let error = error_chain(&error);
+    assert!(error.contains(&format!("{}, no-such-table)", bank.guarded.table)), "{error}");
 }
 
 /// Only the store can refuse it.

@@ -311,7 +311,7 @@ async fn dead_letters_beyond_the_limit_are_not_reported_as_absent() {
     assert_eq!(
         (&*ran.stdout, &*ran.stderr),
         (
-            "No dead letters are visible: there are none, or they are hidden while another operator looks at them.\n",
+            "No dead letters are visible in dead-letters: there are none, or they are hidden while another operator looks at them. --queue names another queue.\n",
             ""
         )
     );
