@@ -10,7 +10,7 @@ use std::{
     io::{self, IsTerminal, Write},
 };
 
-/// Routes of a template that are shown.
+/// Routes of one's own that are shown.
 const SHOWN_ROUTES: usize = 12;
 
 pub struct Announcement<'a> {
@@ -115,10 +115,10 @@ impl Announcement<'_> {
         )
     }
 
-    /// The routes of a template of one's own.
+    /// The routes of one's own.
     fn routes(&self, strong: &str, plain: &str) -> String {
         let (url, mut lines) = (self.url, String::new());
-        for route in self.stack.routes.iter().take(SHOWN_ROUTES) {
+        for route in self.settings.routes.iter().chain(&self.stack.routes).take(SHOWN_ROUTES) {
             let method = route.method.as_ref().map_or("POST", |method| method.as_str());
             let path = if route.path == DEFAULT { "/" } else { &route.path };
             let key = if ["POST", "PATCH"].contains(&method) { " -H 'Idempotency-Key: k-1'" } else { "" };
@@ -132,7 +132,8 @@ impl Announcement<'_> {
                 "\n  curl -i -X {method} '{url}{path}' -H 'Authorization: Bearer acme'{key}{body}"
             );
         }
-        let which = "The template's routes; the bearer token is the caller's name, and --body gives an example of a body";
+        let which =
+            "The routes; the bearer token is the caller's name, and --body gives an example of a body";
         format!("{strong}{which}:{plain}\n{lines}")
     }
 }

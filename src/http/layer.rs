@@ -201,7 +201,7 @@ impl<T> Idempotency<T> {
     /// ```
     /// use axum::{Json, Router, body::Body, http::{Request, StatusCode}, routing::post};
     /// use lambda_idempotency::{Answer, Idempotency, MemoryStore, Operation, SingleTenant};
-    /// use lambda_idempotency::{domain::Table, engine::SingleTransaction, http::OrNotBegun};
+    /// use lambda_idempotency::{SingleTransaction, domain::Table, http::OrNotBegun};
     /// use serde_json::{Value, json};
     /// use tower::ServiceExt;
     ///
@@ -261,7 +261,7 @@ impl<T> Idempotency<T> {
     /// ```
     /// use bytes::Bytes;
     /// use http::Response;
-    /// use lambda_idempotency::{Idempotency, MemoryStore, Operation, engine::SingleTransaction, http::Parts};
+    /// use lambda_idempotency::{Idempotency, MemoryStore, Operation, SingleTransaction, http::Parts};
     ///
     /// async fn valid(_: SingleTransaction, _: Parts, body: Bytes) -> Response<Bytes> {
     ///     let status = if body.is_empty() { 422 } else { 202 };

@@ -21,14 +21,14 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// What is guarded. The reconciler gets the same.
 pub fn operation() -> Operation {
-    Operation::new("bill-order")
+    Operation::new("billing")
         // As long as a message can come again: 14 days in the dead letters, and 14 more in the queue to which it was sent back.
         .retain(28 * DAY)
         // No longer than the provider remembers an idempotency key: after that, "no such charge" proves nothing, and an operator decides.
         .not_found_within(23 * HOUR)
 }
 
-/// What bills orders, and what finds out which were billed.
+/// What charges orders, and what finds out which were charged.
 #[derive(Clone)]
 pub struct Billing {
     pub provider: Provider,
@@ -46,10 +46,10 @@ pub fn consumer(
 ) -> Result<impl BatchFunction, Error> {
     // Each message has its own tenant in place of this one.
     let guard = Guard::new(store, operation(), Tenant::parse("none")?).defer_reports_to(deferred);
-    let bill = move |execution, event| bill(billing.clone(), execution, event);
+    let run = move |execution, event| run(billing.clone(), execution, event);
     // For most of a day, if the provider is away.
     let consumer = Consumer::new(queue, KeyFrom::body("/data/orderId")).max_attempts(100);
-    Ok(consumer.each_of_tenants(tenant, guard, bill))
+    Ok(consumer.each_of_tenants(tenant, guard, run))
 }
 
 /// Whose order it is: only the outbox may send to the queue.
@@ -69,11 +69,11 @@ struct Event {
 
 /// The result, which is kept.
 #[derive(Serialize, Deserialize)]
-struct Billed {
+struct Done {
     payment: Payment,
 }
 
-async fn bill(billing: Billing, execution: Execution, event: Event) -> Result<Billed, Failure> {
+async fn run(billing: Billing, execution: Execution, event: Event) -> Result<Done, Failure> {
     let tenant = execution.tenant().as_str();
     // The provider's idempotency key: the same for each try of this order.
     let key = execution.downstream_key("charge");
@@ -86,7 +86,7 @@ async fn bill(billing: Billing, execution: Execution, event: Event) -> Result<Bi
     };
     // It commits with the result.
     execution.write(billing.rows.payment(tenant, &event.data.order_id, payment.name()))?;
-    Ok(Billed { payment })
+    Ok(Done { payment })
 }
 
 #[async_trait]
@@ -98,7 +98,7 @@ impl Reconciler for Billing {
         };
         let order_id = question.record_key().idempotency_key().as_str();
         let row = self.rows.payment(question.tenant().as_str(), order_id, payment.name());
-        // The result and the row of `bill`. The result is `Answer::payload`: `Answer::json` is for clients of a route.
-        Ok(Finding::ExecutedWith(Answer::payload(&Billed { payment })?, vec![row]))
+        // The result and the row of `run`. The result is `Answer::payload`: `Answer::json` is for clients of a route.
+        Ok(Finding::ExecutedWith(Answer::payload(&Done { payment })?, vec![row]))
     }
 }

@@ -11,9 +11,8 @@ use axum::{
     routing::{get, post},
 };
 use lambda_idempotency::{
-    Answer, Idempotency, JwtClaim, Operation, Store,
+    Answer, Idempotency, JwtClaim, Operation, SingleTransaction, Store,
     domain::{DomainWrite, Table},
-    engine::SingleTransaction,
     http::{OrNotBegun, TenantResolver},
     outbox::Topic,
 };
@@ -67,7 +66,7 @@ impl Rows {
         self.0.put(row).if_absent().or_answer(exists)
     }
 
-    /// What became of the payment of an order.
+    /// What became of the payment of an order. Only the outbox sends its message, so the row is there: an update would make one that is not.
     pub fn payment(&self, tenant: &str, order_id: &str, payment: &str) -> DomainWrite {
         let key = json!({ "tenant": tenant, "id": order_id });
         self.0.update(key, "SET payment = :payment").value(":payment", payment)

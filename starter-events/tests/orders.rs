@@ -122,7 +122,7 @@ async fn messages(store: &impl Outbox, key: &str) -> Vec<String> {
     store.undelivered(&key).await.unwrap().iter().map(|message| message.to_cloud_event()).collect()
 }
 
-fn biller(store: impl Store, provider: &Provider) -> impl BatchFunction {
+fn billing_function(store: impl Store, provider: &Provider) -> impl BatchFunction {
     let billing = Billing { provider: provider.clone(), rows: Rows::new(TABLE) };
     consumer(store, MemorySource::new("billing"), billing, MemoryQueue::new()).unwrap()
 }
@@ -164,7 +164,7 @@ async fn placed_once_and_charged_once(store: impl Outbox + Clone, client: Client
     let messages = messages(&store, "order-1").await;
     let [message] = &messages[..] else { panic!("one message: {messages:?}") };
     let (provider, calls) = good().await;
-    let consumer = biller(store, &provider);
+    let consumer = billing_function(store, &provider);
     for _ in 0..3 {
         assert!(!deliver(&consumer, message).await, "it is done");
     }
@@ -233,7 +233,7 @@ async fn a_charge_whose_answer_was_lost_is_found() {
     let store = MemoryStore::new();
     let message = placed(&store).await;
     let (silent, calls) = provider(StatusCode::INTERNAL_SERVER_ERROR, charged()).await;
-    let consumer = biller(store.clone(), &silent);
+    let consumer = billing_function(store.clone(), &silent);
     assert!(deliver(&consumer, &message).await, "the provider is asked first");
     assert!(deliver(&consumer, &message).await, "and nothing is charged before");
     assert_eq!(payment(&store, "order-1"), "open");
@@ -248,10 +248,10 @@ async fn what_the_provider_did_not_charge_is_charged_by_the_next_delivery() {
     let store = MemoryStore::new();
     let message = placed(&store).await;
     let (silent, _) = provider(StatusCode::INTERNAL_SERVER_ERROR, unknown()).await;
-    assert!(deliver(&biller(store.clone(), &silent), &message).await);
+    assert!(deliver(&billing_function(store.clone(), &silent), &message).await);
     poll(store.clone(), &silent).await;
     let (good, calls) = good().await;
-    assert!(!deliver(&biller(store.clone(), &good), &message).await);
+    assert!(!deliver(&billing_function(store.clone(), &good), &message).await);
     assert_eq!((calls.load(Ordering::SeqCst), payment(&store, "order-1")), (1, json!("paid")));
 }
 
@@ -260,7 +260,7 @@ async fn a_declined_order_is_declined_for_good() {
     let store = MemoryStore::new();
     let message = placed(&store).await;
     let (declining, calls) = provider(StatusCode::PAYMENT_REQUIRED, unknown()).await;
-    let consumer = biller(store.clone(), &declining);
+    let consumer = billing_function(store.clone(), &declining);
     for _ in 0..2 {
         assert!(!deliver(&consumer, &message).await);
     }
@@ -272,7 +272,7 @@ async fn an_order_that_the_provider_refuses_is_refused_for_good() {
     let store = MemoryStore::new();
     let message = placed(&store).await;
     let (refusing, calls) = provider(StatusCode::UNPROCESSABLE_ENTITY, unknown()).await;
-    let consumer = biller(store.clone(), &refusing);
+    let consumer = billing_function(store.clone(), &refusing);
     for _ in 0..2 {
         assert!(!deliver(&consumer, &message).await);
     }
@@ -284,7 +284,7 @@ async fn a_message_comes_again_while_the_provider_is_away() {
     let store = MemoryStore::new();
     let message = placed(&store).await;
     let away = Provider::new("http://127.0.0.1:1").unwrap();
-    assert!(deliver(&biller(store.clone(), &away), &message).await);
+    assert!(deliver(&billing_function(store.clone(), &away), &message).await);
     let (good, _) = good().await;
-    assert!(!deliver(&biller(store.clone(), &good), &message).await, "the provider need not be asked");
+    assert!(!deliver(&billing_function(store.clone(), &good), &message).await, "the provider need not be asked");
 }

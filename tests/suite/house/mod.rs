@@ -7,3 +7,4 @@ mod pages;
 mod release;
 mod states;
 mod support_works;
+mod users;
