@@ -12,7 +12,7 @@ fn the_package_outside_the_workspace_has_the_readmes_dependencies() {
     let dependencies: Vec<_> = block.lines().take_while(|line| line.contains(" = ")).collect();
     let readme = read("README.md").replace("../lambda-idempotency", "../..");
     let of_users: Vec<_> =
-        readme.lines().filter_map(|line| line.strip_prefix("cargo add ")).flat_map(added).collect();
+        readme.lines().filter_map(|line| line.strip_prefix("cargo add ")).map(added).collect();
     assert_eq!(dependencies, of_users);
     // What it shows, in case nobody runs it: the library's own feature, which others of the workspace switch on too.
     let own = read("Cargo.toml");
@@ -20,34 +20,22 @@ fn the_package_outside_the_workspace_has_the_readmes_dependencies() {
     assert!(json.contains("\"float_roundtrip\""), "{json}");
 }
 
-/// The lines of a manifest that `cargo add` writes with these arguments.
-fn added(arguments: &str) -> Vec<String> {
-    let (mut added, mut features, mut others) = (Vec::<(&str, String)>::new(), Vec::new(), String::new());
+/// The line of a manifest that `cargo add` writes with these arguments.
+fn added(arguments: &str) -> String {
     let mut words = arguments.split_whitespace().take_while(|word| *word != "#");
+    let (name, version) =
+        words.next().map(|word| word.split_once('@').unwrap_or((word, ""))).expect("a name");
+    let (mut from, mut others, mut features) = (format!("version = {version:?}"), "", String::new());
     while let Some(word) = words.next() {
         match word {
-            "--path" => {
-                added.last_mut().expect("a name").1 = format!("path = {:?}", words.next().expect("a path"))
-            }
-            "-F" => features.push(words.next().expect("a feature")),
-            "--no-default-features" => others += ", default-features = false",
-            name => {
-                let (name, version) = name.split_once('@').unwrap_or((name, ""));
-                added.push((name, format!("version = {version:?}")));
-            }
+            "--path" => from = format!("path = {:?}", words.next().expect("a path")),
+            "-F" => features = format!(", features = [{:?}]", words.next().expect("a feature")),
+            "--no-default-features" => others = ", default-features = false",
+            other => panic!("{other:?}"),
         }
     }
-    let is_alone = added.len() == 1;
-    let line = |(name, from): (&str, String)| {
-        let own = features.iter().filter_map(|feature| match feature.split_once('/') {
-            Some((of, feature)) => (of == name).then_some(feature),
-            None => is_alone.then_some(*feature),
-        });
-        let own: Vec<_> = own.map(|feature| format!("{feature:?}")).collect();
-        match (from.strip_prefix("version = "), own.is_empty() && others.is_empty()) {
-            (Some(version), true) => format!("{name} = {version}"),
-            _ => format!("{name} = {{ {from}{others}, features = [{}] }}", own.join(", ")),
-        }
-    };
-    added.into_iter().map(line).collect()
+    match (from.strip_prefix("version = "), others.is_empty() && features.is_empty()) {
+        (Some(version), true) => format!("{name} = {version}"),
+        _ => format!("{name} = {{ {from}{others}{features} }}"),
+    }
 }
