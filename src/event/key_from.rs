@@ -145,13 +145,14 @@ fn first(several: &[KeyFrom], message: &Message) -> Result<Vec<String>, Fault> {
 
 /// The member of the body.
 fn in_body(pointer: &JsonPointer, body: &str) -> Result<String, Fault> {
-    let found = pointer.find(body).map_err(|error| match error.classify() {
+    let found = pointer.find(body);
+    let pointer = pointer.as_str();
+    let found = found.map_err(|error| match error.classify() {
         Category::Data => {
             Fault::Invalid("the message's body has two keys, or none that can be read".to_owned())
         }
-        _ => Fault::Absent("the message's body is not JSON, and its key is there".to_owned()),
+        _ => Fault::Absent(format!("the message's body is not JSON, so it has no key at {pointer}")),
     });
-    let pointer = pointer.as_str();
     match found? {
         Some(Value::String(text)) if !text.is_empty() => Ok(text),
         Some(Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(number.to_string()),

@@ -11,7 +11,7 @@ use axum::{
     routing::{get, post},
 };
 use lambda_idempotency::{
-    Answer, Idempotency, JwtClaim, Operation, SingleTransaction, Store,
+    Answer, Idempotency, JwtClaim, NotBegun, Operation, SingleTransaction, Store,
     domain::{DomainWrite, Table},
     http::{OrNotBegun, TenantResolver},
     outbox::Topic,
@@ -102,6 +102,11 @@ async fn place(
 ) -> Response {
     let Order { amount_cents, currency, payment_method } = order;
     let order_id = transaction.idempotency_key().as_str().to_owned();
+    // It is a segment of a path, by which the order is read.
+    if !order_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
+        let error = json!({ "error": "the Idempotency-Key has other characters than letters, digits, -, ., _ and ~" });
+        return NotBegun((StatusCode::BAD_REQUEST, Json(error))).into_response();
+    }
     let placed = Placed { order_id, amount_cents, currency, payment_method };
     let row = orders.rows.placed(transaction.tenant().as_str(), &placed);
     // This function may run more than once for a key. What it writes commits once, and only with its answer.

@@ -213,6 +213,13 @@ async fn create_orders(client: &Client) {
 }
 
 #[tokio::test]
+async fn a_key_that_no_path_can_have_begins_nothing() {
+    let app = routes(MemoryStore::new(), client("http://127.0.0.1:1"));
+    assert_eq!(order(&app, "a/b").await.0, 400);
+    assert_eq!(order(&app, "a-b").await.0, 201);
+}
+
+#[tokio::test]
 async fn an_order_whose_record_has_expired_is_not_placed_again() {
     // Only the row is left.
     let store = MemoryStore::new();
@@ -286,5 +293,8 @@ async fn a_message_comes_again_while_the_provider_is_away() {
     let away = Provider::new("http://127.0.0.1:1").unwrap();
     assert!(deliver(&billing_function(store.clone(), &away), &message).await);
     let (good, _) = good().await;
-    assert!(!deliver(&billing_function(store.clone(), &good), &message).await, "the provider need not be asked");
+    assert!(
+        !deliver(&billing_function(store.clone(), &good), &message).await,
+        "the provider need not be asked"
+    );
 }

@@ -265,7 +265,7 @@ async fn a_message_that_cannot_be_used_blocks_no_other(endpoint: &str) {
     let reasons: Vec<_> =
         dead.iter().map(|dead| (dead.id.as_deref().unwrap_or_default(), &*dead.reason)).collect();
     let neither = "the key at /id is neither a text nor a whole number";
-    let no_json = "the message's body is not JSON, and its key is there";
+    let no_json = "the message's body is not JSON, so it has no key at /id";
     let expected = [
         ("base64", "the message is not as SQS writes it"),
         ("empty-key", neither),

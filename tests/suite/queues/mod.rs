@@ -127,7 +127,7 @@ async fn a_poison_message_is_dead_with_its_reason_and_comes_back(endpoint: &str)
         dead.iter().map(|letter| letter["reason"].as_str().expect("a reason").to_owned()).collect()
     };
     let expected = [
-        "the message's body is not JSON, and its key is there",
+        "the message's body is not JSON, so it has no key at /orderId",
         "the request was refused with 422: The order is invalid (urn:orders:invalid-order)",
     ];
     assert_eq!(reasons(&dead), expected);

@@ -64,7 +64,7 @@ impl Dead {
         match reason {
             REFUSED => Self::Refused,
             "the key was used for another input" => Self::Mismatch,
-            "the message's body is not JSON, and its key is there" => Self::NoKey,
+            _ if reason.starts_with("the message's body is not JSON") => Self::NoKey,
             // The second one is of a process that does not know that another one has parked it.
             tried
                 if [NOTHING, "its tries were over"]
