@@ -54,6 +54,7 @@ impl Variables {
         let services = store.environment(&store.recorded).into_iter().chain(endpoints(&queues.endpoint, bus));
         let resources = self.resources.iter().map(|(name, value)| (&**name, value.clone()));
         // Without the nested stack, only the functions name it.
+        let records = records.filter(|_| !self.resources.contains_key(IDEMPOTENCY_TABLE));
         let records = records.map(|table| (IDEMPOTENCY_TABLE, table.to_owned()));
         services
             .chain(resources)

@@ -189,8 +189,8 @@ impl Consumer {
     /// `function` takes each message's body, which must be JSON of `I`. Another goes to the dead letters. Its result is kept.
     ///
     /// A second message with the same key must have the same body, else it goes to the dead letters. Of a [CloudEvent](https://cloudevents.io),
-    /// `type`, `subject` and data are compared: its `id` is the key's affair, and a proxy may add members. A
-    /// [custom rule](crate::fingerprint::FingerprintRule::custom) sees these alone.
+    /// `id`, `source`, `type`, `subject` and data are compared: a proxy may add members. A [custom rule](crate::fingerprint::FingerprintRule::custom)
+    /// sees these alone.
     ///
     /// # Panics
     /// If the messages cannot have such a key: of an envelope that is not opened, or a deduplication id in a standard queue. If the key is a hash, and

@@ -265,7 +265,7 @@ impl KeyFrom {
         Self(Place::DeduplicationId)
     }
 
-    /// The hash of the whole content, by its value if it is JSON: the last choice. Two orders with the same content are one effect, even if both are meant.
+    /// The hash of the whole content, of a CloudEvent too, by its value if it is JSON: the last choice. Two orders with the same content are one effect, even if both are meant.
     pub const fn content() -> Self {
         Self(Place::Content)
     }

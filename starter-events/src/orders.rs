@@ -103,7 +103,8 @@ async fn place(
     let Order { amount_cents, currency, payment_method } = order;
     let order_id = transaction.idempotency_key().as_str().to_owned();
     // It is a segment of a path, by which the order is read.
-    if !order_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)) {
+    let is_segment = order_id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte));
+    if !is_segment || [".", ".."].contains(&&*order_id) {
         let error = json!({ "error": "the Idempotency-Key has other characters than letters, digits, -, ., _ and ~" });
         return NotBegun((StatusCode::BAD_REQUEST, Json(error))).into_response();
     }

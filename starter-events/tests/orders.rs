@@ -214,8 +214,12 @@ async fn create_orders(client: &Client) {
 
 #[tokio::test]
 async fn a_key_that_no_path_can_have_begins_nothing() {
-    let app = routes(MemoryStore::new(), client("http://127.0.0.1:1"));
-    assert_eq!(order(&app, "a/b").await.0, 400);
+    let store = MemoryStore::new();
+    let app = routes(store.clone(), client("http://127.0.0.1:1"));
+    for key in ["a/b", "..", "."] {
+        assert_eq!(order(&app, key).await.0, 400, "{key}");
+        assert_eq!(messages(&store, key).await, [""; 0], "{key}");
+    }
     assert_eq!(order(&app, "a-b").await.0, 201);
 }
 

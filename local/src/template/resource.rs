@@ -295,10 +295,12 @@ impl Adding<'_> {
         Ok(())
     }
 
-    /// Whether this is a reference to a table of this template.
+    /// Whether this is the name of a table of this template.
     fn is_own_table(&self, name: &Value) -> bool {
-        let resource = name["Ref"].as_str().and_then(|id| self.scope.resources.get(id));
-        resource.is_some_and(|resource| resource["Type"] == "AWS::DynamoDB::Table")
+        let Ok(Some(name)) = self.scope.value(name) else { return false };
+        let tables =
+            self.scope.resources.iter().filter(|(_, resource)| resource["Type"] == "AWS::DynamoDB::Table");
+        tables.filter_map(|(id, _)| self.scope.references.get(id)).any(|own| own.as_ref() == Ok(&name))
     }
 
     fn add_nested(&mut self, id: &str, properties: &Value) -> Result<(), String> {

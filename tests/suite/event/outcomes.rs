@@ -213,7 +213,7 @@ async fn another_message_under_the_same_key_is_dead(endpoint: &str) {
 
 // Proxies add members, and producers write the time of each send.
 #[apply(on_each_store)]
-async fn a_cloud_event_is_another_if_its_type_subject_or_data_is(endpoint: &str) {
+async fn a_cloud_event_is_another_if_what_it_says_is(endpoint: &str) {
     let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
     let consumer = Consumer::new(queue.clone(), KeyFrom::cloud_event()).each(guard(&guarded), ships(&runs));
     let mut event = serde_json::json!({
@@ -232,11 +232,42 @@ async fn a_cloud_event_is_another_if_its_type_subject_or_data_is(endpoint: &str)
         ("data_base64", serde_json::json!("AAAA")),
         // It is no CloudEvent then.
         ("specversion", serde_json::json!(1)),
+        ("source", serde_json::Value::Null),
     ] {
         let mut other = event.clone();
         other[member] = value;
         assert!(deliver(&consumer, &[message("m-3", &other)]).await.expect("an answer").is_empty());
         assert_eq!((runs.count(), queue.take_dead().len()), (1, 1), "{member}");
+    }
+}
+
+// Two credits that say the same are two.
+#[apply(on_each_store)]
+async fn another_event_under_one_key_is_dead_whatever_it_says(endpoint: &str) {
+    let (guarded, queue, runs) = (Guarded::on(endpoint).await, queue(), Counter::default());
+    let consumer =
+        Consumer::new(queue.clone(), KeyFrom::body("/data/id")).each(guard(&guarded), ships(&runs));
+    let event = |id: &str, source: &str| {
+        serde_json::json!({
+            "specversion": "1.0", "id": id, "source": source, "type": "credited", "does": "ships", "data": { "id": "o-1" }
+        })
+    };
+    for (id, source, dead) in [("e-1", "/a", 0), ("e-1", "/a", 0), ("e-2", "/a", 1), ("e-1", "/b", 1)] {
+        let messages = [message("m-1", event(id, source))];
+        assert!(deliver(&consumer, &messages).await.expect("an answer").is_empty());
+        assert_eq!((runs.count(), queue.take_dead().len()), (1, dead), "{id} of {source}");
+    }
+}
+
+#[apply(on_each_store)]
+async fn an_array_is_no_cloud_event(endpoint: &str) {
+    let (guarded, queue) = (Guarded::on(endpoint).await, queue());
+    let consumer = Consumer::new(queue.clone(), KeyFrom::body("/6"))
+        .each(guard(&guarded), async |_, _: Value| -> Result<(), Failure> { Ok(()) });
+    for (first, dead) in [("EUR", 0), ("USD", 1)] {
+        let body = serde_json::json!([first, "alice", "bob", 100, null, null, "k-1"]);
+        assert!(deliver(&consumer, &[message("m-1", body)]).await.expect("an answer").is_empty());
+        assert_eq!(queue.take_dead().len(), dead, "{first}");
     }
 }
 

@@ -17,7 +17,7 @@ use lambda_idempotency::{
     reconcile::{Finding, Question, ReconcileOutcome, Reconciler, Reconciliation},
     record::{AlarmKind, Answer, Record, Revision, Says, SettledBy},
     stale::Stale,
-    store::{Companion, Store, StoreError, WriteOutcome, dynamodb::DynamoDbStore},
+    store::{Companion, Store, StoreError, StoreErrorKind, WriteOutcome, dynamodb::DynamoDbStore},
     telemetry::{COMPLETION_DENIED, error_chain},
 };
 use macro_rules_attribute::apply;
@@ -478,6 +478,7 @@ async fn a_refused_transaction_names_its_tables(endpoint: &str) {
     let with = [Companion::Domain(missing_table(&bank))];
     let refused = bank.guarded.store().put(Some(record.revision), &record, &with).await;
     let error = refused.expect_err("there is no such table");
+    assert_eq!(error.kind(), StoreErrorKind::Refused);
     let error = error_chain(&error);
     assert!(error.contains(&format!("{}, no-such-table)", bank.guarded.table)), "{error}");
 }

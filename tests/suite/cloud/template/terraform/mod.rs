@@ -114,6 +114,25 @@ fn the_module_has_the_templates_resources_with_their_properties() {
     assert_eq!(seen.len(), 14, "{seen:?}");
 }
 
+// A restored table must not be swept before what it forgot is held.
+#[test]
+fn a_stopped_stack_is_invoked_by_nothing() {
+    let template = template(IDEMPOTENCY);
+    for stopped in [false, true] {
+        let stack = Stack::new(&template, &[("Stopped", json!(stopped.to_string()))]);
+        let mut events = 0;
+        for made in stack.resources() {
+            match &*made.kind {
+                "SQS" | "DynamoDB" => assert_eq!(made.properties["Enabled"], !stopped, "{}", made.name),
+                "ScheduleV2" => assert_eq!(made.properties["State"] == "DISABLED", stopped, "{}", made.name),
+                _ => continue,
+            }
+            events += 1;
+        }
+        assert_eq!(events, 6);
+    }
+}
+
 #[test]
 fn the_module_has_the_templates_outputs() {
     let template = template(IDEMPOTENCY);
