@@ -30,8 +30,9 @@ use crate::{
 use cause::Cause;
 use drills::{DRILLS, Drill};
 use shown::{Screen, Shown};
-use stage::Stage;
+use stage::{PATIENCE, Stage};
 use std::{collections::BTreeMap, sync::Arc};
+use tokio::time::Instant;
 use watched::Watched;
 
 /// A day and some hours: as far back as the alarms on daily jobs look.
@@ -97,12 +98,14 @@ async fn drilled_one(stage: &mut Stage, drill: &Drill, alarms: Vec<Alarm>) -> Re
     stage.watched = alarms.into_iter().map(Watched::new).collect();
     play(stage).await?;
     stage.repeat(QUIET).await?;
-    // On a busy machine, what a job wrote may come a few minutes late.
-    for _ in 0..LATE {
-        if !stage.watched.iter().any(Watched::is_on) {
-            break;
+    // On a busy machine, what a job wrote may come a few minutes late. On a quick one, a message of an earlier drill may still be hidden.
+    let (quiet, mut late) = (Instant::now(), 0);
+    while stage.watched.iter().any(Watched::is_on) && (late < LATE || quiet.elapsed() < PATIENCE) {
+        if late >= LATE {
+            stage.wait().await;
         }
         stage.play().await?;
+        late += 1;
     }
     let early: Vec<_> = stage.watched.iter().filter(|watched| watched.is_on()).collect();
     if let Some(early) = early.first() {

@@ -164,13 +164,10 @@ impl Cause {
             Self::ShipmentWaits => queues::taken(stage, "shipping", "shipments").await,
             Self::SweepWaits => queues::taken(stage, "stale", "sweep").await,
             Self::RunFails => {
-                table::is_back(stage);
+                table::is_back(stage).await?;
                 stage.empty("failed-runs").await
             }
-            Self::TableAway | Self::TableThrottles | Self::TransactionsFail => {
-                table::is_back(stage);
-                Ok(())
-            }
+            Self::TableAway | Self::TableThrottles | Self::TransactionsFail => table::is_back(stage).await,
             Self::TimeToLiveOff => table::time_to_live_is(stage, true).await,
             Self::Unknown => outcomes::known(stage).await,
             Self::WorkAbandoned | Self::WorkWaits => queues::taken(stage, "report-worker", "work").await,

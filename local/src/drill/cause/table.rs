@@ -59,9 +59,20 @@ pub async fn run_fails(stage: &mut Stage) -> Result<(), String> {
     stage.play().await
 }
 
-/// The table works again.
-pub fn is_back(stage: &Stage) {
+/// The table works again, and the functions use it: after failures, each process leaves it alone for a while.
+pub async fn is_back(stage: &mut Stage) -> Result<(), String> {
     stage.cloud.queues.faults.break_table(None);
+    let begun = Instant::now();
+    loop {
+        let requests = (0..AT_ONCE).map(|_| stage.request("/payments", &fresh(), &payment("tok_ok")));
+        if join_all(requests).await.iter().all(|status| *status == 201) {
+            return Ok(());
+        }
+        if begun.elapsed() > PATIENCE {
+            return Err("the functions do not use the table again".to_owned());
+        }
+        stage.wait().await;
+    }
 }
 
 /// Somebody switches the table's time to live off, or on, and a sweep looks.
