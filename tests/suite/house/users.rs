@@ -14,7 +14,7 @@ fn the_package_outside_the_workspace_has_the_readmes_dependencies() {
     let of_users: Vec<_> =
         readme.lines().filter_map(|line| line.strip_prefix("cargo add ")).map(added).collect();
     assert_eq!(dependencies, of_users);
-    // What it shows, in case nobody runs it: the library's own feature, which others of the workspace switch on too.
+    // What it shows, in case it is never run: the library's own feature, which others of the workspace switch on too.
     let own = read("Cargo.toml");
     let json = own.lines().find(|line| line.starts_with("serde_json = ")).expect("the dependency");
     assert!(json.contains("\"float_roundtrip\""), "{json}");
