@@ -1,5 +1,6 @@
 //! A message that is committed and not yet delivered.
 
+use ::time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -62,15 +63,15 @@ impl OutboxMessage {
             // As it was published: a reader that parses and writes it would change numbers.
             data: Box<RawValue>,
         }
-        let time = i64::try_from(self.published_at.as_millis()).ok();
-        let time = time.and_then(|millis| jiff::Timestamp::from_millisecond(millis).ok());
+        let nanos = i128::from(self.published_at.as_millis()) * 1_000_000;
+        let time = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
         let data = RawValue::from_string(self.body.clone());
         let event = CloudEvent {
             specversion: "1.0",
             id: self.id(),
             source: self.key.operation().as_str(),
             r#type: &self.topic,
-            time: time.map(|time| time.to_string()),
+            time: time.and_then(|time| time.format(&Rfc3339).ok()),
             datacontenttype: "application/json",
             sequence: format!("{:010}", self.sequence),
             tenant: self.key.tenant().as_str(),

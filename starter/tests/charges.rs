@@ -1,7 +1,6 @@
-//! The route, on the memory store and on a real DynamoDB, with a provider that counts.
+//! The route, on the memory store, with a provider that counts. `idempotency-local` runs it on a DynamoDB.
 
 use std::{
-    future,
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -9,10 +8,6 @@ use std::{
     time::Duration,
 };
 
-use aws_sdk_dynamodb::{
-    Client, Config,
-    config::{BehaviorVersion, Credentials, Region},
-};
 use axum::{
     Json, Router,
     body::Body,
@@ -21,10 +16,8 @@ use axum::{
     routing::{get, post},
 };
 use charges::{Provider, app, operation};
-use dynoxide::{Database, server};
 use lambda_idempotency::{
-    DynamoDbStore, MemoryStore, Store, http::lambda_http::request, queue::MemoryQueue,
-    reconcile::Reconciliation, store::dynamodb::table,
+    MemoryStore, http::lambda_http::request, queue::MemoryQueue, reconcile::Reconciliation,
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -68,35 +61,16 @@ async fn order(app: &Router, key: &str, cents: u32) -> (u16, Value) {
     (status, serde_json::from_slice(&body).unwrap_or_default())
 }
 
-async fn charges_once(store: impl Store) {
+#[tokio::test]
+async fn an_order_that_is_sent_again_charges_once() {
     let (url, calls) = provider().await;
-    let app = app(store, Provider::new(&url).unwrap(), MemoryQueue::new());
+    let app = app(MemoryStore::new(), Provider::new(&url).unwrap(), MemoryQueue::new());
     for _ in 0..3 {
         assert_eq!(order(&app, "order-1", 1999).await, (201, json!({ "charge": "ch_1" })));
     }
     assert_eq!(order(&app, "order-1", 1).await.0, 422, "another request under the same key");
     assert_eq!(order(&app, "order-2", 1999).await.1, json!({ "charge": "ch_2" }));
     assert_eq!(calls.load(Ordering::SeqCst), 2);
-}
-
-#[tokio::test]
-async fn an_order_that_is_sent_again_charges_once() {
-    charges_once(MemoryStore::new()).await;
-}
-
-#[tokio::test]
-async fn an_order_that_is_sent_again_charges_once_on_dynamodb() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    tokio::spawn(server::serve_with_shutdown(listener, Database::memory().unwrap(), future::pending()));
-    let config = Config::builder()
-        .behavior_version(BehaviorVersion::latest())
-        .region(Region::new("eu-central-1"))
-        .credentials_provider(Credentials::new("local", "local", None, None, "local"))
-        .endpoint_url(url);
-    let client = Client::from_conf(config.build());
-    table::create(&client, "records").send().await.unwrap();
-    charges_once(DynamoDbStore::from_client(client, "records")).await;
 }
 
 #[tokio::test]
