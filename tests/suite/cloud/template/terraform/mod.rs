@@ -7,7 +7,11 @@ use std::{collections::BTreeSet, env, fs, path::PathBuf};
 
 use serde_json::{Value, json};
 
-use self::{expressions::snake_case, module::Module, stack::Stack};
+use self::{
+    expressions::snake_case,
+    module::{Module, Planned},
+    stack::{Made, Stack},
+};
 use super::{IDEMPOTENCY, members, template, text};
 
 mod compared;
@@ -19,6 +23,7 @@ mod module;
 mod pairs;
 mod resources;
 mod stack;
+mod starter;
 mod written;
 
 fn folder() -> PathBuf {
@@ -91,27 +96,33 @@ fn the_module_and_the_list_are_made_from_the_template() {
 fn the_module_has_the_templates_resources_with_their_properties() {
     let template = template(IDEMPOTENCY);
     let module = Module::read();
-    let mut wrong = Vec::new();
     let mut seen = BTreeSet::new();
     for parameters in deployments(&template) {
         let stack = Stack::new(&template, &parameters);
-        let (mut planned, _) = module.plan(&variables(&parameters), &stack);
-        for made in stack.resources() {
-            let name = snake_case(&made.name);
-            let twin = planned.iter().position(|it| it.name == name && compared::kind(&made, it).is_some());
-            let Some(twin) = twin.map(|place| planned.swap_remove(place)) else {
-                wrong.push(format!("{} {} is missing", made.kind, made.name));
-                continue;
-            };
-            let kind = compared::kind(&made, &twin).expect("it was found");
-            let differences = compared::differences(kind, &made, &twin);
-            wrong.extend(differences.into_iter().map(|it| format!("{}.{}: {it}", twin.kind, twin.name)));
-            seen.insert(twin.kind.clone());
-        }
-        wrong.extend(planned.iter().map(|it| format!("{}.{} is not in the template", it.kind, it.name)));
+        let (planned, _) = module.plan(&variables(&parameters), &stack);
+        seen.extend(same(stack.resources(), planned));
     }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert_eq!(seen.len(), 14, "{seen:?}");
+}
+
+/// Compares the resources of a stack with those of a module, and returns the types of the latter.
+fn same(stack: Vec<Made>, mut planned: Vec<Planned>) -> BTreeSet<String> {
+    let (mut wrong, mut seen) = (Vec::new(), BTreeSet::new());
+    for made in stack {
+        let name = snake_case(&made.name);
+        let twin = planned.iter().position(|it| it.name == name && compared::kind(&made, it).is_some());
+        let Some(twin) = twin.map(|place| planned.swap_remove(place)) else {
+            wrong.push(format!("{} {} is missing", made.kind, made.name));
+            continue;
+        };
+        let kind = compared::kind(&made, &twin).expect("it was found");
+        let differences = compared::differences(kind, &made, &twin);
+        wrong.extend(differences.into_iter().map(|it| format!("{}.{}: {it}", twin.kind, twin.name)));
+        seen.insert(twin.kind);
+    }
+    wrong.extend(planned.iter().map(|it| format!("{}.{} is not in the template", it.kind, it.name)));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    seen
 }
 
 // A restored table must not be swept before what it forgot is held.
@@ -211,6 +222,11 @@ fn the_longest_name_fits_into_every_resource() {
             assert!(prefix.len() + added <= most, "{prefix}");
             prefixes += 1;
         }
+        if let "aws_dynamodb_table" | "aws_scheduler_schedule" = &*resource.kind {
+            assert!(
+                resource.attributes["name"].as_str().is_some_and(|own| own.starts_with(&format!("{name}-")))
+            );
+        }
     }
     assert_eq!(prefixes, 9);
     let main = fs::read_to_string(folder().join("main.tf")).expect("the variable");
@@ -220,7 +236,12 @@ fn the_longest_name_fits_into_every_resource() {
 // Without its rights, Lambda refuses an event source mapping of a function, and its destination.
 #[test]
 fn each_function_waits_for_the_rights_of_its_role() {
-    let module = Module::read();
+    assert_eq!(waiting(&Module::read()), 3);
+    assert_eq!(waiting(&starter::module()), 4);
+}
+
+/// How many functions and schedules there are, each of which waits for its role's policy.
+fn waiting(module: &Module) -> usize {
     let kinds = ["aws_lambda_function", "aws_scheduler_schedule"];
     let blocks = module.blocks("resource").filter(|(_, block)| kinds.contains(&block.labels[0].as_str()));
     let mut seen = 0;
@@ -233,7 +254,7 @@ fn each_function_waits_for_the_rights_of_its_role() {
         assert!(waits.value.to_string().contains(&format!("aws_iam_role_policy.{role}]")), "{name}: {role}");
         seen += 1;
     }
-    assert_eq!(seen, 3);
+    seen
 }
 
 #[test]

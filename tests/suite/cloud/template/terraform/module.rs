@@ -1,6 +1,6 @@
 //! What Terraform makes of the module, for given variables.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use hcl_edit::structure::{Block, Body, Structure};
 use serde_json::{Map, Value, json};
@@ -26,8 +26,12 @@ pub struct Planned {
 
 impl Module {
     pub fn read() -> Self {
+        Self::of(&super::folder())
+    }
+
+    pub fn of(folder: &Path) -> Self {
         let mut structures = Vec::<Structure>::new();
-        for entry in fs::read_dir(super::folder()).expect("the module") {
+        for entry in fs::read_dir(folder).expect("the module") {
             let path = entry.expect("a file").path();
             if path.extension().is_some_and(|extension| extension == "tf") {
                 let body = parsed(&fs::read_to_string(&path).expect("a text"));
@@ -74,6 +78,12 @@ impl Module {
         (planned, outputs.collect())
     }
 
+    /// What it gives to the module that it calls.
+    pub fn call(&self, given: &[(&'static str, Value)], stack: &Stack<'_>) -> Value {
+        let (_, call) = self.blocks("module").next().expect("a call");
+        evaluated::body(&call.body, &self.scope(given, stack)).expect("its arguments")
+    }
+
     /// The first validation that refuses these variables: its error.
     pub fn refusal(&self, given: &[(&'static str, Value)], stack: &Stack<'_>) -> Option<String> {
         let scope = self.scope(given, stack);
@@ -92,11 +102,14 @@ impl Module {
         }
         let own =
             [("name", json!(NAME)), ("stale_zip", json!("stale.zip")), ("outbox_zip", json!("outbox.zip"))];
-        for (name, value) in own.iter().chain(given) {
+        // Who calls the module has no variables for its zips.
+        let own: Vec<_> = own.iter().filter(|(name, _)| variables.contains_key(*name)).collect();
+        for (name, value) in own.into_iter().chain(given) {
             assert!(variables.insert((*name).to_owned(), value.clone()).is_some(), "no variable {name}");
         }
         let mut scope = attributes(stack);
         scope.insert("var".to_owned(), Value::Object(variables));
+        scope.insert("path".to_owned(), json!({ "module": "." }));
         let data = json!({
             "aws_caller_identity": { "current": { "account_id": ACCOUNT } },
             "aws_partition": { "current": { "partition": PARTITION } },
@@ -154,8 +167,25 @@ fn attributes(stack: &Stack<'_>) -> Scope {
                 let arn = arn.strip_suffix(":*").expect("CloudFormation's");
                 ("aws_cloudwatch_log_group", json!({ "name": of("Ref"), "arn": arn }))
             }
-            "AWS::Serverless::Function" => {
-                ("aws_lambda_function", json!({ "function_name": of("Ref"), "arn": of("Arn") }))
+            "AWS::Serverless::Function" => (
+                "aws_lambda_function",
+                json!({ "function_name": of("Ref"), "arn": of("Arn"), "invoke_arn": of("Arn") }),
+            ),
+            "AWS::Serverless::HttpApi" => {
+                all.insert(
+                    "aws_apigatewayv2_authorizer".to_owned(),
+                    json!({ snake_case(name): { "id": of("Auth") } }),
+                );
+                (
+                    "aws_apigatewayv2_api",
+                    json!({ "id": of("Ref"), "api_endpoint": of("ApiEndpoint"), "execution_arn": of("Ref") }),
+                )
+            }
+            "AWS::Serverless::Application" => {
+                let outputs = stack
+                    .nested_outputs()
+                    .map(|output| (snake_case(&output), json!(of(&format!("Outputs.{output}")))));
+                ("module", Value::Object(outputs.collect()))
             }
             "AWS::CloudWatch::Alarm" => ("aws_cloudwatch_metric_alarm", json!({ "arn": of("Arn") })),
             _ => continue,
@@ -168,5 +198,9 @@ fn attributes(stack: &Stack<'_>) -> Scope {
         let resources = all.entry(kind).or_insert_with(|| json!({}));
         resources[snake_case(name)] = attributes;
     }
+    let functions = all["aws_lambda_function"].as_object().expect("functions").iter();
+    let integrations = functions.map(|(name, function)| (name.clone(), json!({ "id": function["arn"] })));
+    let integrations = integrations.collect();
+    all.insert("aws_apigatewayv2_integration".to_owned(), Value::Object(integrations));
     all
 }

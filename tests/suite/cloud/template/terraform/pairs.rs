@@ -39,7 +39,7 @@ pub const KINDS: &[Kind] = &[
             ("ttl/0/attribute_name", "TimeToLiveSpecification/AttributeName"),
             ("ttl/0/enabled", "TimeToLiveSpecification/Enabled"),
         ],
-        only_in_terraform: &[("name", "shop-records"), ("stream_enabled", "true")],
+        only_in_terraform: &[("name", "*"), ("stream_enabled", "true")],
         only_in_cloudformation: &[
             ("GlobalSecondaryIndexes/0/KeySchema/0/KeyType", "HASH"),
             ("GlobalSecondaryIndexes/0/KeySchema/1/KeyType", "RANGE"),
@@ -182,7 +182,7 @@ pub const KINDS: &[Kind] = &[
             ("target/0/role_arn", "RoleArn"),
         ],
         // SAM's default.
-        only_in_terraform: &[("flexible_time_window/0/mode", "OFF"), ("name", "shop-sweep")],
+        only_in_terraform: &[("flexible_time_window/0/mode", "OFF"), ("name", "*")],
         only_in_cloudformation: &[("OmitName", "true")],
     },
     Kind {
@@ -227,6 +227,72 @@ pub const KINDS: &[Kind] = &[
         cloudformation: "AWS::Logs::QueryDefinition",
         pairs: &[("name", "Name"), ("query_string", "QueryString")],
         only_in_terraform: &[],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_iam_role_policy",
+        cloudformation: "AWS::IAM::Policy",
+        pairs: &[("name", "PolicyName"), ("policy", "PolicyDocument"), ("role", "Roles/0")],
+        only_in_terraform: &[],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_apigatewayv2_api",
+        cloudformation: "AWS::Serverless::HttpApi",
+        pairs: &[],
+        only_in_terraform: &[("name", "shop"), ("protocol_type", "HTTP")],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_apigatewayv2_authorizer",
+        cloudformation: "HttpApiAuthorizer",
+        pairs: &[
+            ("api_id", "ApiId"),
+            ("identity_sources/0", "IdentitySource"),
+            ("jwt_configuration/0/audience", "JwtConfiguration/audience"),
+            ("jwt_configuration/0/issuer", "JwtConfiguration/issuer"),
+        ],
+        only_in_terraform: &[("authorizer_type", "JWT"), ("name", "Jwt")],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_apigatewayv2_stage",
+        cloudformation: "HttpApiStage",
+        pairs: &[
+            ("access_log_settings/0/destination_arn", "AccessLogSettings/DestinationArn"),
+            ("access_log_settings/0/format", "AccessLogSettings/Format"),
+            ("api_id", "ApiId"),
+            ("default_route_settings/0/throttling_burst_limit", "DefaultRouteSettings/ThrottlingBurstLimit"),
+            ("default_route_settings/0/throttling_rate_limit", "DefaultRouteSettings/ThrottlingRateLimit"),
+        ],
+        only_in_terraform: &[("auto_deploy", "true"), ("name", "$default")],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_apigatewayv2_integration",
+        cloudformation: "HttpApiIntegration",
+        pairs: &[("api_id", "ApiId"), ("integration_uri", "Function")],
+        // As SAM's.
+        only_in_terraform: &[("integration_type", "AWS_PROXY"), ("payload_format_version", "2.0")],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_apigatewayv2_route",
+        cloudformation: "HttpApi",
+        pairs: &[
+            ("api_id", "ApiId"),
+            ("authorizer_id", "Authorizer"),
+            ("route_key", "RouteKey"),
+            ("target", "Target"),
+        ],
+        only_in_terraform: &[("authorization_type", "JWT")],
+        only_in_cloudformation: &[],
+    },
+    Kind {
+        terraform: "aws_lambda_permission",
+        cloudformation: "HttpApiPermission",
+        pairs: &[("function_name", "Function"), ("source_arn", "Source")],
+        only_in_terraform: &[("action", "lambda:InvokeFunction"), ("principal", "apigateway.amazonaws.com")],
         only_in_cloudformation: &[],
     },
 ];

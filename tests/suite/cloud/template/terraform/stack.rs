@@ -161,6 +161,9 @@ impl<'a> Stack<'a> {
             }
             ("AWS::IAM::Role", "Arn") => format!("arn:{PARTITION}:iam::{ACCOUNT}:role/{name}"),
             ("AWS::Serverless::Function", "Arn") => arn("lambda", &format!("function:{name}")),
+            ("AWS::Serverless::HttpApi", "Ref" | "ApiEndpoint" | "Auth") => format!("{name}.{attribute}"),
+            // An output of the nested stack.
+            ("AWS::Serverless::Application", output) => output.to_owned(),
             ("AWS::CloudWatch::Alarm", "Arn") => arn("cloudwatch", &format!("alarm:{name}")),
             (kind, _) => panic!("no attribute {path} of {kind}"),
         }
@@ -171,6 +174,16 @@ impl<'a> Stack<'a> {
         members(&self.template["Resources"]).map(|(name, resource)| {
             (name, resource["Type"].as_str().expect("a type"), !resource["Condition"].is_null())
         })
+    }
+
+    /// The outputs of the nested stack that are named here.
+    pub fn nested_outputs(&self) -> impl Iterator<Item = String> {
+        let text = self.template.to_string();
+        let named = text.split("Idempotency.Outputs.").skip(1);
+        let named = named.map(|rest| {
+            rest.split(|char: char| !char.is_alphanumeric()).next().unwrap_or_default().to_owned()
+        });
+        named.collect::<Vec<_>>().into_iter()
     }
 
     pub fn is_there(&self, name: &str) -> bool {
@@ -211,13 +224,41 @@ impl<'a> Stack<'a> {
                 let properties = json!({ "Role": self.reference(&name), "Policies": policies });
                 all.push(part("RolePolicy", name, properties));
             }
+            "AWS::Serverless::HttpApi" => {
+                let id = self.reference(&name);
+                let mut auth = take("Auth").expect("callers are known")["Authorizers"]["Jwt"].take();
+                auth["ApiId"] = id.clone();
+                all.push(part("HttpApiAuthorizer", name.clone(), auth));
+                let stage =
+                    ["DefaultRouteSettings", "AccessLogSettings"].map(|settings| (settings, take(settings)));
+                let mut stage = json!(BTreeMap::from(stage));
+                // API Gateway takes a log group's ARN with `:*` and without. The format is compared by its structure.
+                let log = &mut stage["AccessLogSettings"];
+                log["DestinationArn"] = json!(plain(&log["DestinationArn"]).trim_end_matches(":*"));
+                log["Format"] = serde_json::from_str(&plain(&log["Format"])).expect("JSON");
+                stage["ApiId"] = id;
+                all.push(part("HttpApiStage", name, stage));
+            }
             "AWS::Serverless::Function" => {
                 let arn = self.attribute(&format!("{name}.Arn"));
-                for (event, made) in members(&take("Events").expect("events")) {
+                let events = take("Events").expect("events");
+                for (event, made) in members(&events) {
                     let kind = made["Type"].as_str().expect("a type");
                     let mut properties = made["Properties"].clone();
-                    properties["Function"] = json!(arn);
+                    if kind == "HttpApi" {
+                        properties = self.route(&properties, &arn);
+                    } else {
+                        properties["Function"] = json!(arn);
+                    }
                     all.push(part(kind, format!("{name}{event}"), properties));
+                }
+                if let Some((_, route)) = members(&events).find(|(_, event)| event["Type"] == "HttpApi") {
+                    let api = &route["Properties"]["ApiId"];
+                    let called = json!({ "ApiId": api, "Function": arn });
+                    all.push(part("HttpApiIntegration", name.clone(), called));
+                    let called =
+                        json!({ "Source": format!("{}/*/*", plain(api)), "Function": self.reference(&name) });
+                    all.push(part("HttpApiPermission", name.clone(), called));
                 }
                 if let Some(mut config) = take("EventInvokeConfig") {
                     config["Function"] = self.reference(&name);
@@ -229,6 +270,16 @@ impl<'a> Stack<'a> {
             _ => {}
         }
         all.push(made);
+    }
+
+    /// A route of an API, whose default authorizer it has.
+    fn route(&self, event: &Value, function: &str) -> Value {
+        json!({
+            "ApiId": event["ApiId"],
+            "RouteKey": format!("{} {}", plain(&event["Method"]), plain(&event["Path"])),
+            "Target": format!("integrations/{function}"),
+            "Authorizer": self.attribute("HttpApi.Auth"),
+        })
     }
 
     /// The outputs that exist.
