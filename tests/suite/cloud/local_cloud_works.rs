@@ -125,6 +125,12 @@ async fn a_message_that_no_function_can_handle_becomes_a_dead_letter() {
     for (number, queue) in queues.iter().enumerate() {
         queue.send(&format!("no function reads {number}"), 0).await;
     }
+    // Looking at them leaves them there, for the command line.
+    let looked = async || {
+        let shown: Value = cloud.get("/queues/checks").send().await.unwrap().json().await.unwrap();
+        shown["deadLetters"].as_array().is_some_and(|letters| letters.len() == 2)
+    };
+    cloud.until(looked, "two dead letters").await;
     let mut bodies = [dead_letters.next(300).await, dead_letters.next(300).await]
         .map(|dead_letter| dead_letter.body().unwrap().to_owned());
     bodies.sort();

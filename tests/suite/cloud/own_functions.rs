@@ -56,6 +56,8 @@ async fn a_function_of_ones_own_serves_its_routes_before_all_others() {
     // It hides the page of metrics. The router of the function knows no such path.
     let hidden = cloud.get("/metrics").send().await.expect("an answer").status();
     assert_eq!(hidden, 404);
+    let page = cloud.get("/").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("href=\"/operate\"") && !page.contains("href=\"/metrics\""), "{page}");
     let environments: Value = cloud.get("/environments").send().await.unwrap().json().await.unwrap();
     let environments = environments["environments"].as_array().expect("a list");
     let of = |name: &str| environments.iter().filter(|one| one["function"] == name).count();
