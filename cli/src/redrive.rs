@@ -181,6 +181,12 @@ fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes
     for why in left.iter().filter_map(|dead_letter| why(dead_letter)) {
         context.screen.print(&harmless(&format!("Stays: {why}")))?;
     }
+    let foreign = looked.chosen(&args.dead_letters).filter(|it| it.destination.is_none()).count();
+    if foreign > 0 && !args.drop {
+        context.screen.print(&format!(
+            "Stays: {foreign} of no queue of the library. `aws sqs start-message-move-task` sends those of a consumer back, `redrive --drop` deletes them."
+        ))?;
+    }
     let done = if args.drop { "dropped" } else { "moved" };
     context.screen.print(&format!("{} {done}, {} left.", gone.len(), left.len()))
 }

@@ -1,4 +1,4 @@
-//! Faults of the services, which a drill causes: nothing else does.
+//! Faults of the services: a drill causes them, and an outage of DynamoDB also who asks for it.
 
 use std::{
     collections::BTreeSet,

@@ -4,7 +4,9 @@
 use crate::{
     cloud::Cloud,
     environment::Outcome,
-    events, gateway,
+    events,
+    faults::TableFault,
+    gateway,
     journal::Journal,
     log::{self, Level},
     messages, page,
@@ -23,7 +25,7 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::{self, Instant};
 use uuid::Uuid;
@@ -44,6 +46,8 @@ pub fn router(cloud: Arc<Cloud>) -> Router {
         .route("/provider/deliver", post(provider_deliver))
         .route("/provider/away", post(provider_away))
         .route("/provider/back", post(provider_back))
+        .route("/dynamodb/away", post(dynamodb_away))
+        .route("/dynamodb/back", post(dynamodb_back))
         .route("/2015-03-31/functions/{name}/invocations", post(invoke))
         .merge(messages::router(cloud.queues.clone(), &cloud.stack))
         .merge(events::router(cloud.events.clone()))
@@ -233,6 +237,17 @@ async fn provider_back(State(cloud): State<Arc<Cloud>>) -> Response {
         Ok(()) => Json(json!({ "provider": "back" })).into_response(),
         Err(error) => gateway::message(StatusCode::BAD_GATEWAY, &format!("provider: {error}")),
     }
+}
+
+/// An outage of DynamoDB: it fails for functions and operators.
+async fn dynamodb_away(State(cloud): State<Arc<Cloud>>) -> Json<Value> {
+    cloud.queues.faults.break_table(Some(TableFault::Away));
+    Json(json!({ "dynamodb": "away" }))
+}
+
+async fn dynamodb_back(State(cloud): State<Arc<Cloud>>) -> Json<Value> {
+    cloud.queues.faults.break_table(None);
+    Json(json!({ "dynamodb": "back" }))
 }
 
 async fn relay(request: reqwest::RequestBuilder) -> Response {

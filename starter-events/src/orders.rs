@@ -73,7 +73,7 @@ impl Rows {
     }
 }
 
-/// What the caller orders.
+/// The body of a request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Order {

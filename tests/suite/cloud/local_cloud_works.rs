@@ -275,6 +275,24 @@ async fn the_provider_refuses_connections_until_it_comes_back() {
 }
 
 #[tokio::test]
+async fn dynamodb_fails_for_functions_until_it_comes_back() {
+    let cloud = LocalCloud::start(&[]).await;
+    let asked =
+        async |path: &str| cloud.post(path).send().await.expect("the front answers").status().as_u16();
+    for _ in 0..2 {
+        assert_eq!(asked("/dynamodb/away").await, 200);
+        assert_eq!(cloud.pay("order-1", "tok_ok").await.problem(), (503, "store-unavailable"));
+    }
+    assert_eq!(cloud.charges().await, []);
+    for _ in 0..2 {
+        assert_eq!(asked("/dynamodb/back").await, 200);
+    }
+    // After failures, the process leaves it alone for a while.
+    cloud.until(async || cloud.pay("order-1", "tok_ok").await.status == 201, "it is back").await;
+    assert_eq!(cloud.charges().await.len(), 1);
+}
+
+#[tokio::test]
 async fn functions_accept_addresses_other_than_the_real_ones() {
     let away = "http://127.0.0.1:1";
     let cloud = LocalCloud::start(&[("FUNCTION_PROVIDER_URL", away)]).await;

@@ -377,6 +377,7 @@ async fn another_site_changes_nothing() {
     ] {
         for path in [
             "/provider/away",
+            "/dynamodb/away",
             "/local/send",
             "/local/tenants",
             "/local/environments/payments/1",

@@ -49,12 +49,16 @@ async fn the_transcript_of_a_dying_worker_is_reproduced() {
 }
 
 #[tokio::test]
-async fn the_transcript_of_a_provider_that_comes_back_is_reproduced() {
+async fn the_transcripts_of_what_is_away_are_reproduced() {
     let cloud = LocalCloud::start(&[("RECONCILE_ASKS", "2")]).await;
     const DIES: &str = "## When a worker dies";
     let definitions = [block(README, LOOKS, "```sh\npay()"), block(WALKTHROUGH, DIES, "```sh\neval")];
     let steps = run(&cloud, WALKTHROUGH, "## When the provider is away", &definitions).await;
     assert_eq!(steps, 6);
+    let cloud = LocalCloud::start(&[]).await;
+    let steps = run(&cloud, WALKTHROUGH, "## When the table is away", &definitions[..1]).await;
+    assert_eq!(steps, 5);
+    assert_eq!(cloud.charges().await.len(), 2);
 }
 
 /// A call without a key, one with a key in `_meta`, the same with the key as an argument, and another email under that key.

@@ -353,6 +353,12 @@ async fn deliveries_and_accepted_work_go_back_and_other_consumers_messages_stay(
     assert_eq!(queues.of(OUTBOX), (vec![deliver.to_string()], true));
     assert_eq!(queues.of(WORK), (vec![work.to_string()], true));
     assert_eq!(queues.of(DEAD), (vec![ask.to_string(), work.to_string()], true));
+    // It says how those go back.
+    let ran = table.cli.run(&[&["redrive"], &dead_letters[1..], &WHY].concat()).await;
+    assert!(
+        ran.stdout.contains("2 of no queue of the library. `aws sqs start-message-move-task`"),
+        "{ran:?}"
+    );
     // Behind what was asked for this record since.
     assert_eq!(queues.groups(OUTBOX), [(json!(record.key.hash().to_string()), json!("message-1"))]);
     // T81
