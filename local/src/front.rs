@@ -25,7 +25,7 @@ use axum::{
 };
 use bytes::Bytes;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{collections::BTreeMap, sync::Arc};
 use tokio::time::{self, Instant};
 use uuid::Uuid;
@@ -239,15 +239,22 @@ async fn provider_back(State(cloud): State<Arc<Cloud>>) -> Response {
     }
 }
 
-/// An outage of DynamoDB: it fails for functions and operators.
-async fn dynamodb_away(State(cloud): State<Arc<Cloud>>) -> Json<Value> {
-    cloud.queues.faults.break_table(Some(TableFault::Away));
-    Json(json!({ "dynamodb": "away" }))
+/// An outage of the embedded DynamoDB: it fails for functions and operators.
+async fn dynamodb_away(State(cloud): State<Arc<Cloud>>) -> Response {
+    dynamodb(&cloud, Some(TableFault::Away), "away")
 }
 
-async fn dynamodb_back(State(cloud): State<Arc<Cloud>>) -> Json<Value> {
-    cloud.queues.faults.break_table(None);
-    Json(json!({ "dynamodb": "back" }))
+async fn dynamodb_back(State(cloud): State<Arc<Cloud>>) -> Response {
+    dynamodb(&cloud, None, "back")
+}
+
+fn dynamodb(cloud: &Cloud, fault: Option<TableFault>, now: &str) -> Response {
+    if !cloud.sees_writes {
+        return gateway::message(StatusCode::CONFLICT, "DYNAMODB_ENDPOINT names another DynamoDB");
+    }
+    cloud.queues.faults.break_table(fault);
+    log::note("dynamodb", Level::Warn, now, &[]);
+    Json(json!({ "dynamodb": now })).into_response()
 }
 
 async fn relay(request: reqwest::RequestBuilder) -> Response {

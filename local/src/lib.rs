@@ -13,7 +13,7 @@
 //! | `provider` | the simulated payment provider: charges, queries, webhooks |
 //! | `alarms` | CloudWatch's alarms of a template, evaluated over metrics with holes |
 //! | `drill` | makes the condition of each alarm happen, and evaluates it |
-//! | `faults` | what does not work, in a drill |
+//! | `faults` | what does not work: in a drill, or because somebody asked for it |
 //! | `template` | SAM templates: what runs here |
 //! | `sample` | the sample of this project, which only a clone has: `cargo run -p local` |
 //! | `announcement` | what a run prints first |
@@ -33,7 +33,7 @@
 //! | `cloud` | all that runs, for the address |
 //! | `visitors` | who may call an address of this cloud |
 //! | `page` | the page at `/` |
-//! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger and outages |
+//! | `front`, `gateway` | the HTTP address: API Gateway, Lambda's Invoke API, the provider's ledger, outages |
 //! | `messages` | the HTTP address's routes for queues: send, look, redrive |
 //! | `events` | its routes for events: what the bus was handed, an event of somebody else, what was shipped |
 //!

@@ -10,8 +10,9 @@ resource "aws_lambda_function" "reconcile_function" {
   architectures    = ["arm64"]
   memory_size      = 256
   # At most a sixth of the queues' visibility time-out.
-  timeout = 50
-  role    = aws_iam_role.reconcile_role.arn
+  timeout                        = 50
+  role                           = aws_iam_role.reconcile_role.arn
+  reserved_concurrent_executions = var.stopped ? 0 : -1
 
   logging_config {
     log_format = "JSON"
@@ -52,6 +53,7 @@ resource "aws_lambda_function_event_invoke_config" "reconcile_function_event_inv
 resource "aws_lambda_event_source_mapping" "reconcile_function_messages" {
   function_name           = aws_lambda_function.reconcile_function.arn
   event_source_arn        = module.idempotency.reconcile_queue_arn
+  enabled                 = !var.stopped
   batch_size              = 10
   function_response_types = ["ReportBatchItemFailures"]
 
@@ -63,6 +65,7 @@ resource "aws_lambda_event_source_mapping" "reconcile_function_messages" {
 resource "aws_lambda_event_source_mapping" "reconcile_function_deferred_reports" {
   function_name           = aws_lambda_function.reconcile_function.arn
   event_source_arn        = module.idempotency.deferred_reports_queue_arn
+  enabled                 = !var.stopped
   batch_size              = 10
   function_response_types = ["ReportBatchItemFailures"]
 
@@ -74,6 +77,7 @@ resource "aws_lambda_event_source_mapping" "reconcile_function_deferred_reports"
 resource "aws_scheduler_schedule" "reconcile_function_poll" {
   name                = "${var.name}-poll"
   schedule_expression = "rate(1 minute)"
+  state               = var.stopped ? "DISABLED" : "ENABLED"
 
   flexible_time_window {
     mode = "OFF"

@@ -1,7 +1,7 @@
 # The parameters of `template.yaml`.
 
 variable "name" {
-  description = "The beginning of each name. It has at most 20 characters."
+  description = "Begins the name of each resource. Each of an account and Region needs its own: queues and alarms of one name overwrite each other. At most 20 characters."
   type        = string
 }
 
@@ -48,7 +48,7 @@ variable "existing_table_stream" {
 }
 
 variable "stopped" {
-  description = "Whether nothing invokes `stale` and `outbox`. True for the deployment of a restored table, until what it forgot is held."
+  description = "Whether nothing invokes the stack's functions. True for the deployment of a restored table, until what it forgot is held."
   type        = bool
   default     = false
 }

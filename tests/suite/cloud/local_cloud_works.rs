@@ -131,6 +131,7 @@ async fn a_message_that_no_function_can_handle_becomes_a_dead_letter() {
         shown["deadLetters"].as_array().is_some_and(|letters| letters.len() == 2)
     };
     cloud.until(looked, "two dead letters").await;
+    assert_eq!(dead_letters.count(QueueAttributeName::ApproximateNumberOfMessages).await, "2");
     let mut bodies = [dead_letters.next(300).await, dead_letters.next(300).await]
         .map(|dead_letter| dead_letter.body().unwrap().to_owned());
     bodies.sort();

@@ -169,7 +169,7 @@ fn attributes(stack: &Stack<'_>) -> Scope {
             }
             "AWS::Serverless::Function" => (
                 "aws_lambda_function",
-                json!({ "function_name": of("Ref"), "arn": of("Arn"), "invoke_arn": of("Arn") }),
+                json!({ "function_name": of("Ref"), "arn": of("Arn"), "invoke_arn": format!("to invoke {}", of("Arn")) }),
             ),
             "AWS::Serverless::HttpApi" => {
                 all.insert(
@@ -178,7 +178,7 @@ fn attributes(stack: &Stack<'_>) -> Scope {
                 );
                 (
                     "aws_apigatewayv2_api",
-                    json!({ "id": of("Ref"), "api_endpoint": of("ApiEndpoint"), "execution_arn": of("Ref") }),
+                    json!({ "id": of("Ref"), "api_endpoint": of("ApiEndpoint"), "execution_arn": of("Calls") }),
                 )
             }
             "AWS::Serverless::Application" => {

@@ -161,7 +161,9 @@ impl<'a> Stack<'a> {
             }
             ("AWS::IAM::Role", "Arn") => format!("arn:{PARTITION}:iam::{ACCOUNT}:role/{name}"),
             ("AWS::Serverless::Function", "Arn") => arn("lambda", &format!("function:{name}")),
-            ("AWS::Serverless::HttpApi", "Ref" | "ApiEndpoint" | "Auth") => format!("{name}.{attribute}"),
+            ("AWS::Serverless::HttpApi", "Ref" | "ApiEndpoint" | "Auth" | "Calls") => {
+                format!("{name}.{attribute}")
+            }
             // An output of the nested stack.
             ("AWS::Serverless::Application", output) => output.to_owned(),
             ("AWS::CloudWatch::Alarm", "Arn") => arn("cloudwatch", &format!("alarm:{name}")),
@@ -254,10 +256,11 @@ impl<'a> Stack<'a> {
                 }
                 if let Some((_, route)) = members(&events).find(|(_, event)| event["Type"] == "HttpApi") {
                     let api = &route["Properties"]["ApiId"];
-                    let called = json!({ "ApiId": api, "Function": arn });
+                    let called = json!({ "ApiId": api, "Function": format!("to invoke {arn}") });
+                    // Of any route: SAM writes one permission for each.
+                    let source = format!("{}/*/*", self.attribute("HttpApi.Calls"));
                     all.push(part("HttpApiIntegration", name.clone(), called));
-                    let called =
-                        json!({ "Source": format!("{}/*/*", plain(api)), "Function": self.reference(&name) });
+                    let called = json!({ "Source": source, "Function": self.reference(&name) });
                     all.push(part("HttpApiPermission", name.clone(), called));
                 }
                 if let Some(mut config) = take("EventInvokeConfig") {

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs,
     path::PathBuf,
 };
 
@@ -11,9 +12,9 @@ use serde_json::{Value, json};
 use super::{
     super::{members, text},
     expressions::snake_case,
-    module::Module,
-    same,
-    stack::{Stack, plain},
+    module::{Module, Planned},
+    own_names, same,
+    stack::{Made, NAME, Stack, plain},
     variables,
 };
 
@@ -21,8 +22,19 @@ fn template() -> Value {
     yaml::parse(&text("starter-events/template.yaml")).expect("YAML")
 }
 
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../starter-events/terraform")
+}
+
 pub fn module() -> Module {
-    Module::of(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../starter-events/terraform"))
+    Module::of(&folder())
+}
+
+/// The resources and outputs with these variables besides.
+pub fn plan(given: &[(&'static str, Value)]) -> (Vec<Planned>, BTreeMap<String, Value>) {
+    let (template, [parameters, _]) = (template(), deployments());
+    let variables = [&variables(&parameters)[..], given].concat();
+    module().plan(&variables, &Stack::new(&template, &parameters))
 }
 
 fn deployments() -> [Vec<(&'static str, Value)>; 2] {
@@ -43,18 +55,57 @@ fn deployments() -> [Vec<(&'static str, Value)>; 2] {
     [given, restored]
 }
 
+/// What an apply would undo after an operator has stopped it by hand, and CloudFormation leaves as it is.
+fn stop(made: &mut Made, is_stopped: bool) {
+    let (property, value) = match &*made.kind {
+        "SQS" => ("Enabled", json!(!is_stopped)),
+        "ScheduleV2" => ("State", json!(if is_stopped { "DISABLED" } else { "ENABLED" })),
+        "AWS::Serverless::Function" => {
+            ("ReservedConcurrentExecutions", json!(if is_stopped { 0 } else { -1 }))
+        }
+        _ => return,
+    };
+    made.properties[property] = value;
+}
+
 #[test]
 fn the_starter_for_terraform_has_the_templates_resources_with_their_properties() {
     let template = template();
     let mut seen = BTreeSet::new();
-    for parameters in deployments() {
+    for (is_stopped, parameters) in [false, true].into_iter().zip(deployments()) {
         let stack = Stack::new(&template, &parameters);
         let (planned, _) = module().plan(&variables(&parameters), &stack);
+        assert_eq!(
+            own_names(&planned).collect::<BTreeSet<_>>(),
+            BTreeSet::from(["shop-orders", "shop-poll"])
+        );
         let mut resources = stack.resources();
         resources.retain(|made| made.kind != "AWS::Serverless::Application");
+        resources.iter_mut().for_each(|made| stop(made, is_stopped));
         seen.extend(same(resources, planned));
     }
     assert_eq!(seen.len(), 18, "{seen:?}");
+    for file in fs::read_dir(folder()).expect("a folder") {
+        let text = fs::read_to_string(file.expect("a file").path()).expect("a text");
+        assert!(!text.contains(NAME), "a name that is not the variable: {text}");
+    }
+}
+
+#[test]
+fn each_function_of_the_starter_has_its_own_zip() {
+    let (template, (planned, _)) = (template(), plan(&[]));
+    let mut functions = 0;
+    for function in planned.iter().filter(|it| it.kind == "aws_lambda_function") {
+        let mut resources = members(&template["Resources"]);
+        let (_, resource) = resources.find(|(name, _)| snake_case(name) == function.name).expect("the same");
+        let binary = plain(&resource["Metadata"]["BuildProperties"]["Binary"]);
+        let zip = format!("./../target/lambda/{binary}/bootstrap.zip");
+        let attributes = &function.attributes;
+        assert_eq!((&attributes["filename"], &attributes["source_code_hash"]), (&json!(zip), &json!(zip)));
+        assert_eq!(attributes["function_name"], format!("{NAME}-{binary}"));
+        functions += 1;
+    }
+    assert_eq!(functions, 3);
 }
 
 #[test]
@@ -71,7 +122,7 @@ fn the_module_gets_what_the_nested_stack_gets() {
         for (name, zip) in [("stale_zip", "stale"), ("outbox_zip", "outbox")] {
             expected.insert(name.to_owned(), format!("./../target/lambda/{zip}/bootstrap.zip"));
         }
-        expected.insert("name".to_owned(), "shop".to_owned());
+        expected.insert("name".to_owned(), NAME.to_owned());
         expected.insert("source".to_owned(), "../infra/terraform".to_owned());
         assert_eq!(texts(&module().call(&variables(&parameters), &stack)), expected);
     }
@@ -88,14 +139,18 @@ fn the_starter_for_terraform_has_the_templates_outputs_and_parameters() {
         assert_eq!(module.refusal(&variables(&parameters), &stack), None);
     }
     // What the called module does not refuse itself.
-    let text = text("starter-events/terraform/variables.tf");
-    for (name, pattern) in [("provider_url", r"^https://\S+$"), ("jwt_issuer", r"^https://\S+$")] {
-        let parameter = members(&template["Parameters"]).find(|(parameter, _)| snake_case(parameter) == name);
-        assert_eq!(parameter.expect(name).1["AllowedPattern"], pattern);
-        let refusal = format!("can(regex({}, var.{name}))", json!(pattern));
-        assert!(text.contains(&refusal), "{refusal}");
+    for refused in ["provider_url", "jwt_issuer"] {
+        let (_, variable) = module.blocks("variable").find(|(name, _)| *name == refused).expect(refused);
+        let (_, parameter) =
+            members(&template["Parameters"]).find(|(name, _)| snake_case(name) == refused).expect(refused);
+        let condition =
+            format!("condition     = can(regex({}, var.{refused}))\n", parameter["AllowedPattern"]);
+        assert!(variable.body.to_string().contains(&condition), "{condition}");
     }
-    let variables: BTreeSet<_> = module.blocks("variable").map(|(name, _)| name.to_owned()).collect();
-    let expected = members(&template["Parameters"]).map(|(name, _)| snake_case(name));
-    assert_eq!(variables, expected.chain(["name".to_owned()]).collect());
+    let has_default = |block: &hcl_edit::structure::Block| block.body.get_attribute("default").is_some();
+    let variables: BTreeMap<_, _> =
+        module.blocks("variable").map(|(name, block)| (name.to_owned(), has_default(block))).collect();
+    let parameters = members(&template["Parameters"]);
+    let parameters = parameters.map(|(name, parameter)| (snake_case(name), !parameter["Default"].is_null()));
+    assert_eq!(variables, parameters.chain([("name".to_owned(), false)]).collect());
 }
