@@ -291,6 +291,12 @@ async fn dynamodb_fails_for_functions_until_it_comes_back() {
     // After failures, the process leaves it alone for a while.
     cloud.until(async || cloud.pay("order-1", "tok_ok").await.status == 201, "it is back").await;
     assert_eq!(cloud.charges().await.len(), 1);
+    // Another DynamoDB cannot be taken away.
+    let prefix = format!("t{}-", uuid::Uuid::new_v4().simple());
+    let cloud = LocalCloud::start(&on_the_stream_alone(embedded::endpoint(), &prefix)).await;
+    for path in ["/dynamodb/away", "/dynamodb/back"] {
+        assert_eq!(cloud.post(path).send().await.expect("the front answers").status(), 409, "{path}");
+    }
 }
 
 #[tokio::test]
