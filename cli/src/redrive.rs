@@ -184,7 +184,7 @@ fn print(context: &Context, args: &Redrive, looked: &Looked, outcomes: &Outcomes
     let foreign = looked.chosen(&args.dead_letters).filter(|it| it.destination.is_none()).count();
     if foreign > 0 && !args.drop {
         context.screen.print(&format!(
-            "Stays: {foreign} that cannot go back by this command. What to do, by kind and reason, is in docs/operate.md, \"Dead letters\"."
+            "Stays: {foreign} that cannot go back by this command. What to do is in docs/operate.md: \"Dead letters\" by kind, \"Dead letters of a consumer\" by reason."
         ))?;
     }
     let done = if args.drop { "dropped" } else { "moved" };

@@ -108,7 +108,8 @@ fn failed(fault: TableFault) -> Response {
     let (status, kind) = fault.answer();
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let kind_of_body = [(header::CONTENT_TYPE, "application/x-amz-json-1.0")];
-    (status, kind_of_body, json!({ "__type": kind, "message": "it is away: a drill, or POST /dynamodb/away until /dynamodb/back" }).to_string()).into_response()
+    let message = "a fault: a drill, or POST /dynamodb/away until /dynamodb/back";
+    (status, kind_of_body, json!({ "__type": kind, "message": message }).to_string()).into_response()
 }
 
 async fn sent(request: reqwest::RequestBuilder) -> reqwest::Result<(StatusCode, HeaderMap, Bytes)> {

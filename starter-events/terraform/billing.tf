@@ -95,7 +95,7 @@ resource "aws_lambda_function" "billing_function" {
   # Longer than the provider's time-out.
   timeout                        = 30
   role                           = aws_iam_role.billing_role.arn
-  reserved_concurrent_executions = var.stopped ? 0 : -1
+  reserved_concurrent_executions = local.is_closed ? 0 : -1
 
   logging_config {
     log_format = "JSON"
@@ -122,7 +122,7 @@ resource "aws_lambda_function" "billing_function" {
 resource "aws_lambda_event_source_mapping" "billing_function_placed" {
   function_name           = aws_lambda_function.billing_function.arn
   event_source_arn        = aws_sqs_queue.billing_queue.arn
-  enabled                 = !var.stopped
+  enabled                 = !local.is_closed
   batch_size              = 10
   function_response_types = ["ReportBatchItemFailures"]
 

@@ -16,6 +16,7 @@ data "aws_caller_identity" "current" {}
 locals {
   # What `cargo lambda build --release --arm64 --output-format zip --workspace` makes.
   zips          = "${path.module}/../target/lambda"
+  is_closed     = var.stopped || var.closed
   alarm_actions = var.alarm_topic_arn == "" ? null : [var.alarm_topic_arn]
 }
 

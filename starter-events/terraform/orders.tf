@@ -123,8 +123,8 @@ resource "aws_lambda_function" "orders_function" {
   # Shorter than the gateway's 30 s.
   timeout = 20
   role    = aws_iam_role.orders_role.arn
-  # An apply undoes what an operator has stopped by hand. So `stopped` stops it too.
-  reserved_concurrent_executions = var.stopped ? 0 : -1
+  # An apply undoes what an operator has stopped by hand. So the variables stop it too.
+  reserved_concurrent_executions = local.is_closed ? 0 : -1
 
   logging_config {
     log_format = "JSON"

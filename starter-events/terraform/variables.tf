@@ -53,3 +53,9 @@ variable "stopped" {
   default     = false
 }
 
+
+variable "closed" {
+  description = "Whether neither the API nor the consumer takes anything. True while operators hold or correct records."
+  type        = bool
+  default     = false
+}

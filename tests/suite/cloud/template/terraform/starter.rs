@@ -56,13 +56,12 @@ fn deployments() -> [Vec<(&'static str, Value)>; 2] {
 }
 
 /// What an apply would undo after an operator has stopped it by hand, and CloudFormation leaves as it is.
-fn stop(made: &mut Made, is_stopped: bool) {
+fn stop(made: &mut Made, [is_stopped, is_closed]: [bool; 2]) {
+    let is_off = is_stopped || is_closed && !made.name.starts_with("Reconcile");
     let (property, value) = match &*made.kind {
-        "SQS" => ("Enabled", json!(!is_stopped)),
-        "ScheduleV2" => ("State", json!(if is_stopped { "DISABLED" } else { "ENABLED" })),
-        "AWS::Serverless::Function" => {
-            ("ReservedConcurrentExecutions", json!(if is_stopped { 0 } else { -1 }))
-        }
+        "SQS" => ("Enabled", json!(!is_off)),
+        "ScheduleV2" => ("State", json!(if is_off { "DISABLED" } else { "ENABLED" })),
+        "AWS::Serverless::Function" => ("ReservedConcurrentExecutions", json!(if is_off { 0 } else { -1 })),
         _ => return,
     };
     made.properties[property] = value;
@@ -72,16 +71,20 @@ fn stop(made: &mut Made, is_stopped: bool) {
 fn the_starter_for_terraform_has_the_templates_resources_with_their_properties() {
     let template = template();
     let mut seen = BTreeSet::new();
-    for (is_stopped, parameters) in [false, true].into_iter().zip(deployments()) {
-        let stack = Stack::new(&template, &parameters);
-        let (planned, _) = module().plan(&variables(&parameters), &stack);
+    let [new, restored] = deployments();
+    for (parameters, is_stopped, is_closed) in
+        [(&new, false, false), (&new, false, true), (&restored, true, false), (&restored, true, true)]
+    {
+        let stack = Stack::new(&template, parameters);
+        let variables = [&variables(parameters)[..], &[("closed", json!(is_closed))]].concat();
+        let (planned, _) = module().plan(&variables, &stack);
         assert_eq!(
             own_names(&planned).collect::<BTreeSet<_>>(),
             BTreeSet::from(["shop-orders", "shop-poll"])
         );
         let mut resources = stack.resources();
         resources.retain(|made| made.kind != "AWS::Serverless::Application");
-        resources.iter_mut().for_each(|made| stop(made, is_stopped));
+        resources.iter_mut().for_each(|made| stop(made, [is_stopped, is_closed]));
         seen.extend(same(resources, planned));
     }
     assert_eq!(seen.len(), 18, "{seen:?}");
@@ -152,5 +155,6 @@ fn the_starter_for_terraform_has_the_templates_outputs_and_parameters() {
         module.blocks("variable").map(|(name, block)| (name.to_owned(), has_default(block))).collect();
     let parameters = members(&template["Parameters"]);
     let parameters = parameters.map(|(name, parameter)| (snake_case(name), !parameter["Default"].is_null()));
-    assert_eq!(variables, parameters.chain([("name".to_owned(), false)]).collect());
+    let own = [("name".to_owned(), false), ("closed".to_owned(), true)];
+    assert_eq!(variables, parameters.chain(own).collect());
 }
