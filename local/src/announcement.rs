@@ -126,7 +126,9 @@ impl Announcement<'_> {
                 let (kind, file) = (body.content_type(), body.file.display());
                 format!(" \\\n    -H 'Content-Type: {kind}' --data-binary '@{file}'")
             });
-            let body = body.unwrap_or_default();
+            let takes_one = ["POST", "PUT", "PATCH"].contains(&method);
+            let any = if takes_one { " -H 'Content-Type: application/json' -d '{}'" } else { "" };
+            let body = body.unwrap_or_else(|| any.to_owned());
             let _ = write!(
                 lines,
                 "\n  curl -i -X {method} '{url}{path}' -H 'Authorization: Bearer acme'{key}{body}"
